@@ -50,7 +50,7 @@ export function createClaiming(
     // The room that was kept for these rows is free now, or taken.
     onDone: wake.claims,
   })
-  const claims = createClaimRound({ ...parts, placing: placer.placing })
+  const claims = createClaimRound(parts, placer.placing)
   const walk = createQueueWalk({ ...parts, onPage: wake.claims, onWalked: () => void domains.refill() })
   const onError = (thrown: unknown): void => logger.error({ error: errorText(thrown) }, 'claiming failed')
   const loop = createPollLoop({ clock, round, onError })

@@ -22,12 +22,7 @@ export type HeldRow = { message: ClaimedMessage } & (
 /** By claim. */
 export type Holders = () => ReadonlyMap<number, HeldRow>
 
-interface HoldersOptions {
-  placer: MessagePlacer
-  paths: Paths<PlacedRow>
-  tries: SettleTries
-  recorder: OutcomeRecorder
-}
+type HoldersOptions = { placer: MessagePlacer; paths: Paths<PlacedRow>; tries: SettleTries; recorder: OutcomeRecorder }
 
 export function createHolders({ placer, paths, tries, recorder }: HoldersOptions): Holders {
   return () => {
@@ -41,11 +36,7 @@ export function createHolders({ placer, paths, tries, recorder }: HoldersOptions
   }
 }
 
-interface WhereIsOptions {
-  clock: Clock
-  holders: Holders
-  threads: Pick<DeliveryThreads, 'where'>
-}
+type WhereIsOptions = { clock: Clock; holders: Holders; threads: Pick<DeliveryThreads, 'where'> }
 
 /**
  * Resolves with undefined when nobody holds the message, or the thread that was given it does not have it. A thread

@@ -5,10 +5,11 @@
  * key may be asked for again. delivery/README.md "From the table to the wire" and "Fairness".
  */
 import type { Clock } from '../../base/clock.ts'
+import type { Logger } from '../../base/logger.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { Store } from '../../store/store.ts'
-import { CAPTURE_GATE, type CaptureRoute } from '../place/capture-route.ts'
+import { CAPTURE_GATE, type CaptureRoute } from '../place/path-facts.ts'
 import type { ReadyWindow } from '../place/ready-window.ts'
 import { allBusy, triedOut, type Closure } from '../place/take-rows.ts'
 import type { Capacity, FairOrder } from './fair-order.ts'
@@ -21,9 +22,11 @@ import type { PathFacts, PathFactsMaker } from '../place/path-facts.ts'
 import type { PathRoom } from '../place/paths.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 
-interface ClaimRoundOptions {
-  store: Pick<Store, 'claimDue'>
+/** What the parts of claiming stand on. */
+export interface ClaimParts {
+  store: Pick<Store, 'claimDue' | 'queueKeys'>
   clock: Clock
+  logger: Logger
   directory: QueueDirectory
   order: FairOrder
   window: ReadyWindow
@@ -33,8 +36,6 @@ interface ClaimRoundOptions {
   paths: PathRoom
   pathFacts: PathFactsMaker
   capture: CaptureRoute
-  /** Claimed rows that have no path yet. */
-  placing: { of(group: RouteGroup): number; firstAttempts(): number }
   readyWindow: () => number
   hold: (messages: readonly ClaimedMessage[]) => void
   lease: () => { epoch: number; leaseUntil: number }
@@ -44,8 +45,11 @@ interface ClaimRoundOptions {
 const MOST_PER_CLAIM = 150
 const NO_IP: Closure = { until: null, waitingFor: 'ip_paused', text: 'No IP of the pool can send it now.' }
 
-export function createClaimRound(options: ClaimRoundOptions) {
-  const { store, clock, directory, order, window, paths, capture, placing, hold, lease } = options
+/** Claimed rows that have no path yet. */
+type Placing = { of(group: RouteGroup): number; firstAttempts(): number }
+
+export function createClaimRound(options: ClaimParts, placing: Placing) {
+  const { store, clock, directory, order, window, paths, capture, hold, lease } = options
 
   function capacityOf(group: RouteGroup, rooms: KeyRooms, closures: (() => void)[]): Capacity {
     if (group.route === capture.facts.route) {
@@ -134,7 +138,7 @@ type KeyRooms = ReturnType<typeof createKeyRooms>
  * "Which IP"). For one round: its keys do not count on the same allowance twice. `unreserved`: claimed first attempts
  * without a path; each may take the allowance of any IP.
  */
-function createKeyRooms(options: ClaimRoundOptions, unreserved: number) {
+function createKeyRooms(options: ClaimParts, unreserved: number) {
   const { window, egress, gateOf, routes, paths, pathFacts } = options
   const known = new Map<string, Candidate[]>()
   /** Allowance that keys of this round count on already, by IP. */

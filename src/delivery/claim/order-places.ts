@@ -11,14 +11,8 @@ const MOST_CREDIT = 100
 const CREDIT_PER_TURN = 0.5
 
 /** Keys that share paths. */
-export interface RouteGroup {
-  pool: string
-  route: string
-}
-export interface KeyAsk {
-  key: QueueKey
-  limit: number
-}
+export type RouteGroup = { pool: string; route: string }
+export type KeyAsk = { key: QueueKey; limit: number }
 
 /** `round`, here and below: the last one it was looked at in; what was found then holds for that round alone. */
 export interface DueKey {

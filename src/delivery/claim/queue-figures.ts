@@ -3,21 +3,11 @@
  * Counts of keys with very many rows are lower bounds until this process has accepted or sent them; a walk over the
  * keys corrects what is wrong.
  */
-import type { Clock } from '../../base/clock.ts'
-import type { Egress } from '../../egress/egress.ts'
 import { CAPTURE_ROUTE, HELD_UNTIL, UNROUTED, type WaitingFor } from '../../store/records/queue-records.ts'
-import type { KnownRoutes } from '../route/known-routes.ts'
+import type { ClaimParts } from './claim-round.ts'
 import type { KeyEntry } from './due-keys.ts'
-import type { QueueDirectory } from './queue-directory.ts'
 
-interface QueueFiguresOptions {
-  directory: QueueDirectory
-  routes: KnownRoutes
-  egress: Egress
-  clock: Clock
-}
-
-export function createQueueFigures({ directory, routes, egress, clock }: QueueFiguresOptions) {
+export function createQueueFigures({ directory, routes, egress, clock }: ClaimParts) {
   function ispOf({ route }: KeyEntry): string {
     if (route === UNROUTED) return ''
     const { isp, provider } = routes.behind(route)

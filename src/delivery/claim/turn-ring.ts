@@ -63,10 +63,7 @@ export function createTurnRing<Member>() {
 }
 
 /** What a member took in its turn, and whether it would take more in another one. */
-export interface Taken {
-  count: number
-  wantsMore: boolean
-}
+export type Taken = { count: number; wantsMore: boolean }
 
 /**
  * Hands out `amount` in turns; `serve` gets an equal part of what is left, at least 1, and takes at most that. Members

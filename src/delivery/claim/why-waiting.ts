@@ -3,28 +3,15 @@
  * share of its IPs, a rate, a suspension, connections, or no IP that sends. The caller says a plain retry delay and a
  * start time. Reads, changes nothing, never throws.
  */
-import type { Clock } from '../../base/clock.ts'
 import type { IpChoice } from '../../egress/ips/egress-ip.ts'
-import type { Gate, Shaping } from '../../egress/shaping/shaping.ts'
+import type { Shaping } from '../../egress/shaping/shaping.ts'
 import type { WaitingFor, WaitReason } from '../../mail/waiting-mail.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
-import type { CaptureRoute } from '../place/capture-route.ts'
 import type { ChoosePath } from '../place/choose-path.ts'
-import type { KnownRoutes } from '../route/known-routes.ts'
-import type { PathFacts } from '../place/path-facts.ts'
+import type { ClaimParts } from './claim-round.ts'
 import { allBusy } from '../place/take-rows.ts'
-import type { PathRoom } from '../place/paths.ts'
 
-interface WhyWaitingOptions {
-  clock: Clock
-  shaping: Shaping
-  routes: KnownRoutes
-  capture: CaptureRoute
-  choosePath: ChoosePath
-  gateOf: (facts: PathFacts) => Gate
-  paths: PathRoom
-  isFull: () => boolean
-}
+type WhyWaitingOptions = ClaimParts & { shaping: Shaping; choosePath: ChoosePath; isFull: () => boolean }
 
 /** For a reason that was stored without words. */
 const SENTENCES: Readonly<Record<WaitingFor, string>> = {
@@ -55,7 +42,7 @@ export function createWhyWaiting(options: WhyWaitingOptions) {
     const chosen = choosePath(asked, route)
     if (chosen.kind === 'wait') return { wait: chosen }
     const { facts } = chosen
-    const gate = gateOf(facts)
+    const gate = gateOf(facts, null)
     if (gate.kind === 'closed') return { wait: { ...gate, kind: 'wait' } }
     const isFree = paths.roomOf(facts, gate, message.stream === 'transactional') > 0
     if (isFree && !isFull()) return { busy: null }

@@ -9,7 +9,7 @@ import type { Egress } from '../../egress/egress.ts'
 import type { EgressIp, IpChoice, PathState } from '../../egress/ips/egress-ip.ts'
 import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
-import type { CaptureRoute } from './capture-route.ts'
+import type { CaptureRoute } from './path-facts.ts'
 import { allBusy, triedOut } from './take-rows.ts'
 import type { PathFacts, PathFactsMaker } from './path-facts.ts'
 import type { PathRoom } from './paths.ts'
@@ -51,8 +51,11 @@ interface ChoosePathOptions {
   capture: CaptureRoute
 }
 
+type AskedPath = { ip: EgressIp; facts: PathFacts; gate: Gate }
+
 /** After so long a path with too many rows is asked again. */
 const FULL_FOR = SECOND
+const OPEN: PathState = { kind: 'open' }
 
 export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   const { clock, configuration, egress, gateOf, pathFacts, paths, window, capture } = options
@@ -68,14 +71,14 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   }
 
   /** Kept for each route and pool: to read the addresses each time would cost more than all the rest. */
-  let families = new WeakMap<HostsRoute, Map<string, (4 | 6)[]>>()
+  let knownFamilies = new WeakMap<HostsRoute, Map<string, (4 | 6)[]>>()
   let generation = pathFacts.generation()
 
   function familiesOf(pool: string, route: HostsRoute): (4 | 6)[] {
-    if (generation !== pathFacts.generation()) families = new WeakMap()
+    if (generation !== pathFacts.generation()) knownFamilies = new WeakMap()
     generation = pathFacts.generation()
-    const ofRoute = families.get(route) ?? new Map<string, (4 | 6)[]>()
-    families.set(route, ofRoute)
+    const ofRoute = knownFamilies.get(route) ?? new Map<string, (4 | 6)[]>()
+    knownFamilies.set(route, ofRoute)
     const known = ofRoute.get(pool)
     if (known !== undefined) return known
     const { pools, server } = configuration()
@@ -87,9 +90,7 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   }
 
   return (message, route, chosenBefore = () => 0) => {
-    if (message.isCaptured) {
-      return { kind: 'path', facts: capture.facts, ip: null, needsGrant: false, isProbe: false }
-    }
+    if (message.isCaptured) return { kind: 'path', facts: capture.facts, ip: null, needsGrant: false, isProbe: false }
     const { provider } = route
     const lane: Lane = { domain: message.domain, stream: message.stream }
     // Most often the last one asked for is the one that is chosen.
@@ -98,24 +99,14 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
       const facts = pathFacts.of(ip, provider)
       return { ip, facts, gate: gateOf(facts, lane) }
     }
-    const choice = egress.choose(
-      {
-        pool: message.pool,
-        messageId: message.id,
-        recipientDomain: message.recipientDomain,
-        stream: message.stream,
-        isp: provider.isp,
-        attempts: message.attempts,
-        lastIp: message.lastIp,
-        keepIpUntil: message.keepIpUntil,
-        avoidIps: message.avoidIps,
-        families: familiesOf(message.pool, route),
-      },
-      (ip) => {
-        asked = ask(ip)
-        return stateOf(asked, message, chosenBefore(asked.facts.key))
-      },
-    )
+    const { id: messageId, pool, stream, recipientDomain, attempts, lastIp, keepIpUntil, avoidIps } = message
+    const families = familiesOf(pool, route)
+    const { isp } = provider
+    const request = { pool, messageId, recipientDomain, stream, isp, attempts, lastIp, keepIpUntil, avoidIps, families }
+    const choice = egress.choose(request, (ip) => {
+      asked = ask(ip)
+      return stateOf(asked, message, chosenBefore(asked.facts.key))
+    })
     if (choice.kind === 'wait') return choice
     const { ip, needsGrant } = choice
     const { facts, gate } = asked?.ip === ip ? asked : ask(ip)
@@ -123,16 +114,6 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
     return { kind: 'path', facts, ip, needsGrant, isProbe }
   }
 }
-
-interface AskedPath {
-  ip: EgressIp
-  facts: PathFacts
-  gate: Gate
-}
-
-const OPEN: PathState = { kind: 'open' }
-
-type Ipv6Choice = (typeof IPV6_CHOICES)[number]
 
 /** The hosts that a socket of the IP can reach, each with the addresses of its family. */
 export function hostsFor(ip: Pick<EgressIp, 'source'>, { hosts }: Pick<HostsRoute, 'hosts'>): MailHost[] {
@@ -148,7 +129,7 @@ export function hostsFor(ip: Pick<EgressIp, 'source'>, { hosts }: Pick<HostsRout
  */
 export function familiesToAsk(
   hosts: readonly Pick<MailHost, 'addresses' | 'tls'>[],
-  choice: Ipv6Choice,
+  choice: (typeof IPV6_CHOICES)[number],
   sources: readonly string[],
 ): (4 | 6)[] {
   const usable = hosts.filter(({ tls }) => tls.kind !== 'skip').flatMap(({ addresses }) => addresses)
@@ -156,6 +137,5 @@ export function familiesToAsk(
   const own = new Set(sources.map((source) => ipFamily(source)))
   const order = ([4, 6] as const).filter((family) => family === 4 || choice !== 'off')
   if (choice === 'prefer-v6') order.reverse()
-  const possible = order.filter((family) => reachable.has(family) && own.has(family))
-  return possible.slice(0, 1)
+  return order.filter((family) => reachable.has(family) && own.has(family)).slice(0, 1)
 }

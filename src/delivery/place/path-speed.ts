@@ -21,10 +21,7 @@ export interface PathMemory extends Speed {
 }
 
 /** Rows of a path; `others`: those of them that are not transactional. */
-interface PathLoad {
-  all: number
-  others: number
-}
+type PathLoad = { all: number; others: number }
 
 /** `underWay`: those in its thread. */
 type ClaimLoad = PathLoad & { underWay: number }

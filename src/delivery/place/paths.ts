@@ -26,28 +26,13 @@ import {
 } from './take-rows.ts'
 export type PathRoom = ReturnType<typeof createPathRoom>
 
-export interface Paths<Row extends PathRow> extends PathRoom {
-  add(row: Row): void
-  /** What to do with the rows of paths that changed. */
-  take(): TakenRows<Row>
-  /** When rows that wait can go by time alone; null: only an event can tell. */
-  nextAt(): number | null
-  /** A row has come back from its thread. */
-  settle(row: Row): void
-  touch(facts: PathFacts): void
-  touchAll(): void
-  /** Undefined: it had no rows lately. Connections that rest still tell of their path. */
-  factsOf(pathKey: string): PathFacts | undefined
-  held(): Iterable<Row>
-  /** Everything that has not gone to a thread. */
-  takeWaiting(): Row[]
-}
+export type Paths<Row extends PathRow> = ReturnType<typeof createPaths<Row>>
 
 interface PathsOptions extends TakeRowsOptions {
   threads: number
 }
 
-export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<Row> {
+export function createPaths<Row extends PathRow>(options: PathsOptions) {
   const { clock } = options
   const takeRows = createTakeRows<Row>(options)
   const memories = createPathMemories(options.threads)
@@ -64,7 +49,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
 
   return {
     ...createPathRoom(paths, memories),
-    add(row) {
+    add(row: Row): void {
       const { key } = row.facts
       const path = paths.get(key) ?? newPath(memories.of(row.facts))
       paths.set(key, path)
@@ -74,7 +59,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       path.endsFrom = Math.min(path.endsFrom, row.expiresAt)
       changed.add(key)
     },
-    take() {
+    /** What to do with the rows of paths that changed. */
+    take(): TakenRows<Row> {
       const taken: TakenRows<Row> = { ready: [], expired: [], returned: [], limits: [] }
       if (clock.now() >= nextAt) {
         for (const key of paths.keys()) changed.add(key)
@@ -89,8 +75,10 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       changed.clear()
       return taken
     },
+    /** When rows that wait can go by time alone; null: only an event can tell. */
     nextAt: () => (nextAt === Infinity ? null : nextAt),
-    settle({ facts, isUrgent }) {
+    /** A row has come back from its thread. */
+    settle({ facts, isUrgent }: Row): void {
       const path = paths.get(facts.key)
       if (path === undefined) return
       path.underWay--
@@ -99,18 +87,20 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       changed.add(facts.key)
       endWithoutRows(path)
     },
-    touch: ({ key }) => void changed.add(key),
-    touchAll() {
+    touch: ({ key }: PathFacts) => void changed.add(key),
+    touchAll(): void {
       for (const key of paths.keys()) changed.add(key)
     },
-    factsOf: (pathKey) => (paths.get(pathKey)?.memory ?? memories.find(pathKey))?.facts,
-    *held() {
+    /** Undefined: it had no rows lately. Connections that rest still tell of their path. */
+    factsOf: (pathKey: string) => (paths.get(pathKey)?.memory ?? memories.find(pathKey))?.facts,
+    *held(): Iterable<Row> {
       for (const { urgent, others } of paths.values()) {
         yield* urgent
         yield* others
       }
     },
-    takeWaiting() {
+    /** Everything that has not gone to a thread. */
+    takeWaiting(): Row[] {
       return [...paths.values()].flatMap((path) => [...path.urgent.splice(0), ...path.others.splice(0)])
     },
   }

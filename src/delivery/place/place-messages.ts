@@ -116,10 +116,7 @@ export function createMessagePlacer(options: MessagePlacerOptions) {
 
 type Chosen<Kind extends ChosenPath['kind']> = Extract<ChosenPath, { kind: Kind }>
 
-interface Needing {
-  each: ResolvedMessage
-  chosen: Chosen<'path'>
-}
+type Needing = { each: ResolvedMessage; chosen: Chosen<'path'> }
 
 interface Reserved {
   granted: { item: Needing; grant: Grant }[]

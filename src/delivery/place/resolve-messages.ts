@@ -13,7 +13,7 @@ import type { ClaimedMessage, GiveBack } from '../../store/records/claim-records
 import type { Store } from '../../store/store.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 import type { RecipientRoute, HostsRoute, NoHosts } from '../route/route-message.ts'
-import type { CaptureRoute } from './capture-route.ts'
+import type { CaptureRoute } from './path-facts.ts'
 export interface ResolvedMessage {
   message: ClaimedMessage
   route: HostsRoute

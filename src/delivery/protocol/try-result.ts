@@ -26,11 +26,7 @@ export interface PathPlan {
   connectionRate: Rate | null
 }
 
-export interface MailHost {
-  name: string
-  addresses: string[]
-  tls: HostTls
-}
+export type MailHost = { name: string; addresses: string[]; tls: HostTls }
 
 /**
  * The hosts of a recipient domain, in the order in which they are asked. Rows with the same `key` may share a
@@ -63,11 +59,7 @@ export interface DispatchedRow {
   isUrgent: boolean
 }
 
-export interface PathBatch {
-  path: PathPlan
-  site: Site
-  rows: DispatchedRow[]
-}
+export type PathBatch = { path: PathPlan; site: Site; rows: DispatchedRow[] }
 export type TryEnd =
   | { kind: 'accepted'; reply: SmtpReply } // 2xx to the final dot
   | { kind: 'refused'; stage: 'mail' | 'rcpt' | 'data' | 'dot'; reply: SmtpReply } // 4xx or 5xx, at this stage

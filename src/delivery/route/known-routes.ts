@@ -12,11 +12,7 @@ import type { FindRoute, HostsRoute, RecipientRoute } from './route-message.ts'
 
 export type KnownRoutes = ReturnType<typeof createKnownRoutes>
 
-interface KnownRoutesOptions {
-  findRoute: FindRoute
-  configuration: () => Configuration
-  clock: Clock
-}
+type KnownRoutesOptions = { findRoute: FindRoute; configuration: () => Configuration; clock: Clock }
 
 /** How late a change of the DNS is seen, beyond the time for which its answers are cached. */
 const FRESH_FOR = MINUTE

@@ -28,7 +28,7 @@ export function createMessageBody(bytes: Buffer, provenFrom = bytes.length) {
       const suspect = Math.min(piece.length, provenFrom - position)
       position += piece.length
       last = piece[piece.length - 1] ?? LF
-      const isCleanPiece = isClean(piece, { before, isLast, suspect })
+      const isCleanPiece = isClean(piece, before, isLast, suspect)
       return { piece: isCleanPiece ? piece : rewrite(piece, before, isLast), isLast }
     },
     /** Bytes of the message that no piece had yet. */
@@ -38,18 +38,11 @@ export function createMessageBody(bytes: Buffer, provenFrom = bytes.length) {
   }
 }
 
-interface PiecePlace {
-  before: number
-  isLast: boolean
-  /** So many bytes at its start are not known. */
-  suspect: number
-}
-
 /**
- * Nothing of it has to change. A CR at its end is right when the next piece begins with LF. Most bytes are looked at
+ * Nothing of it has to change. `before`: the byte in front of it; of its own, the first `suspect` are not known. A CR at its end is right when the next piece begins with LF. Most bytes are looked at
  * once: a line end is a control character, and a dot counts only behind one.
  */
-function isClean(piece: Buffer, { before, isLast, suspect }: PiecePlace): boolean {
+function isClean(piece: Buffer, before: number, isLast: boolean, suspect: number): boolean {
   const { length } = piece
   const first = piece[0]
   if (before === CR ? first !== LF : first === LF) return false

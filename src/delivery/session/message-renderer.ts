@@ -175,10 +175,7 @@ interface SenderSettings {
 }
 
 /** What is known of a sending domain; without signers its mail never leaves the host. */
-interface KnownSender {
-  signers: Signer[]
-  trackingBaseUrl: string
-}
+type KnownSender = { signers: Signer[]; trackingBaseUrl: string }
 
 /**
  * Sending domains as a delivery thread knows them, read from the store's read-only view and kept for a second. Rejects

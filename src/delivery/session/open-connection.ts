@@ -51,12 +51,10 @@ type OpenedConnection =
   | { kind: 'source-gone'; reason: string }
   | { kind: 'aborted' }
 
-interface Place {
-  host: string
-  address: string
-  tls: HostTls
-}
+type Place = { host: string; address: string; tls: HostTls }
 
+const FAILED = { kind: 'path-failed', reply: null, wasTried: true } as const
+const NO_HOST = { ...FAILED, stage: 'connect', code: '4.4.4', reason: 'no address to connect to', host: null } as const
 const MOST_ADDRESSES = 20
 const MOST_HOSTS = 20_000
 const ASIDE_FOR = 2 * MINUTE
@@ -160,15 +158,5 @@ function limitsRate({ reply }: PathFailure): boolean {
 }
 
 function skipped(host: string, { code, reason }: Extract<HostTls, { kind: 'skip' }>): PathFailure {
-  return { kind: 'path-failed', stage: 'starttls', code, reason, host, reply: null, wasTried: true }
-}
-
-const NO_HOST: PathFailure = {
-  kind: 'path-failed',
-  stage: 'connect',
-  code: '4.4.4',
-  reason: 'no address to connect to',
-  host: null,
-  reply: null,
-  wasTried: true,
+  return { ...FAILED, stage: 'starttls', code, reason, host }
 }

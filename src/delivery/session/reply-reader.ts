@@ -8,10 +8,7 @@
 import { isUtf8 } from 'node:buffer'
 
 /** A complete reply as it came: its lines without their ends, joined by LF. */
-export interface RawReply {
-  code: number
-  text: string
-}
+export type RawReply = { code: number; text: string }
 
 export type ReplyReader = ReturnType<typeof createReplyReader>
 

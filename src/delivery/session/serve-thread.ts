@@ -63,7 +63,7 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
       case 'where':
         // What has ended is told before.
         outbox.flush()
-        return post({ kind: 'where', id: message.id, place: placeOf(message.claim, senders.all()) })
+        return post({ kind: 'where', id: message.id, place: senders.where(message.claim) })
       case 'drain':
         isDraining = true
         for (const sender of senders.all()) sender.drain()
@@ -113,19 +113,15 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
     find: (pathKey: string) => senders.get(pathKey),
     all: () => [...senders.values()],
     size: () => senders.size,
+    where(claim: number): ThreadPlace | null {
+      const places = Array.from(senders.values(), (sender) => sender.where(claim))
+      return places.find((place) => place !== undefined) ?? null
+    },
     /** The dispatcher's clock, by the offset to ours. */
     setClock(offset: number): void {
       clockOffset = offset
     },
   }
-}
-
-function placeOf(claim: number, senders: readonly PathSender[]): ThreadPlace | null {
-  for (const sender of senders) {
-    const place = sender.where(claim)
-    if (place !== undefined) return place
-  }
-  return null
 }
 
 /**
@@ -134,10 +130,7 @@ function placeOf(claim: number, senders: readonly PathSender[]): ThreadPlace | n
  */
 type Outbox = ReturnType<typeof createOutbox>
 
-interface Asked {
-  claim: number
-  answer: (isOurs: boolean) => void
-}
+type Asked = { claim: number; answer: (isOurs: boolean) => void }
 
 /** Questions about marks that one thread can ask before its ids meet those of the next. */
 const MARKS_OF_A_THREAD = 2 ** 32

@@ -27,16 +27,6 @@ export interface SmtpExtensions {
   mostBytes: number | null
 }
 
-export const NO_EXTENSIONS: SmtpExtensions = {
-  isPipelining: false,
-  hasStartTls: false,
-  has8BitMime: false,
-  hasSmtpUtf8: false,
-  hasDsn: false,
-  hasSize: false,
-  mostBytes: null,
-}
-
 // A number of bytes that can be counted with.
 const SIZE = /^SIZE(?: (\d{1,15}))?$/
 
@@ -60,6 +50,9 @@ export function readExtensions(reply: string): SmtpExtensions {
     mostBytes: mostBytes > 0 ? mostBytes : null,
   }
 }
+
+/** Of a host that knows no EHLO. */
+export const NO_EXTENSIONS = readExtensions('')
 
 /** An address literal has no name, so it needs brackets (RFC 5321 §4.1.4). */
 export function helloName(hostname: string): string {

@@ -104,6 +104,8 @@ export async function openSession(
   return { kind: 'failed', failure, facts: { host, localAddress: null, remoteAddress: address, tls: null } }
 }
 
+/** Of a host that says nothing. */
+const CODES = { banner: '4.4.1', ehlo: '4.4.2', starttls: '4.7.4' }
 const NO_FAILURE = { reply: null, isTimeout: false, tlsResult: null, isInjection: false }
 
 async function greet(socket: Socket, request: Omit<Opening, 'facts'>): Promise<Opened> {
@@ -220,17 +222,12 @@ function fail(dialogue: OpeningDialogue, { facts, transcript }: Opening, failure
 }
 
 /** What a refusal or an end means before MAIL: none of them is ever about the message. */
-function failureAt(stage: 'banner' | 'ehlo' | 'starttls', answer: OpeningAnswer): SetupFailure {
+function failureAt(stage: keyof typeof CODES, answer: OpeningAnswer): SetupFailure {
   const reply = answer.kind === 'reply' ? (readSmtpReply(answer.reply.text) ?? null) : answer.end.reply
   const reason = answer.kind === 'end' ? answer.end.reason : (reply?.text ?? answer.reply.text)
+  const code = stage !== 'starttls' && reply !== null ? '4.3.2' : CODES[stage]
   const tlsResult = stage === 'starttls' ? 'starttls-not-supported' : null
-  return { ...NO_FAILURE, stage, code: codeOf(stage, reply !== null), reason, reply, tlsResult }
-}
-
-function codeOf(stage: 'banner' | 'ehlo' | 'starttls', hasReply: boolean): string {
-  if (stage === 'starttls') return '4.7.4'
-  if (hasReply) return '4.3.2'
-  return stage === 'banner' ? '4.4.1' : '4.4.2'
+  return { ...NO_FAILURE, stage, code, reason, reply, tlsResult }
 }
 
 function isPositive(answer: OpeningAnswer): boolean {

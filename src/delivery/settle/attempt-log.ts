@@ -9,12 +9,7 @@ import { shownRecipient, type ShownRecipients } from '../../mail/shown-recipient
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { Judgement } from './judge-reply.ts'
 
-interface LoggedTry {
-  message: ClaimedMessage
-  attempt: DeliveryAttempt
-  judgement: Judgement
-  provider: string | null
-}
+type LoggedTry = { message: ClaimedMessage; attempt: DeliveryAttempt; judgement: Judgement; provider: string | null }
 
 const MOST_LOGGED_REPLY_CHARACTERS = 512
 const MILLISECONDS_PER_SECOND = 1_000

@@ -13,12 +13,7 @@ type ClaimStep =
   | 'given back' // with this reason to wait
   | 'stored' // its outcome, or its return
 
-interface NotedStep {
-  at: number
-  claim: number
-  step: ClaimStep
-  detail: string | number | null
-}
+type NotedStep = { at: number; claim: number; step: ClaimStep; detail: string | number | null }
 
 export type ClaimHistory = ReturnType<typeof createClaimHistory>
 

@@ -33,11 +33,7 @@ interface DotMarksOptions {
   onUnblocked: () => void
 }
 
-interface Question {
-  thread: number
-  id: number
-  claims: readonly number[]
-}
+type Question = { thread: number; id: number; claims: readonly number[] }
 
 const TRY_AGAIN_AFTER = SECOND
 const NOT_STORED = 'dot marks could not be stored'

@@ -41,12 +41,7 @@ export interface JudgedMessage {
   recipientDomain: string
 }
 
-interface JudgeSettings {
-  retry: number[]
-  retry_jitter: number
-  greylist_retry: number[]
-  uncertain_retry: number
-}
+type JudgeSettings = { retry: number[]; retry_jitter: number; greylist_retry: number[]; uncertain_retry: number }
 
 export interface JudgeRequest {
   end: Exclude<TryEnd, { kind: 'returned' }>

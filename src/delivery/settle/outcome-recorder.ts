@@ -237,11 +237,7 @@ function createUnstored() {
 }
 
 /** What came, counted from the start. */
-interface Came {
-  number: number
-  at: number
-  message: ClaimedMessage
-}
+type Came = { number: number; at: number; message: ClaimedMessage }
 
 type Settled = Came & { outcome: OutcomeRecord }
 type Returned = Came & { how: GiveBack }

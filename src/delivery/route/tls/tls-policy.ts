@@ -28,14 +28,6 @@ export interface DomainFacts {
   sts: StsPolicy | null
 }
 
-/** For reports (RFC 8460 §4.4). */
-interface PolicyDescription {
-  /** As its owner published it, one line each. */
-  lines: string[]
-  /** False: the MTA-STS policy does not name this host. */
-  isListed: boolean
-}
-
 export type TlsPolicies = ReturnType<typeof createTlsPolicies>
 
 /** Policies whose text is kept for reports. */
@@ -91,13 +83,15 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
       if (facts.sts.mode !== 'enforce') return dane ?? { kind: 'opportunistic', policy }
       return acceptsHost(facts.sts, host.name) ? { kind: 'verified', names: [host.name], by: 'sts', policy } : null
     },
-    /** Of a policy that was handed out lately. */
-    describe(domain: string, host: string, { type, id }: TlsPolicy): PolicyDescription {
+    /**
+     * Of a policy that was handed out lately, for reports (RFC 8460 §4.4): its lines, as its owner published it, and
+     * whether the MTA-STS policy names this host.
+     */
+    describe(domain: string, host: string, { type, id }: TlsPolicy): { lines: string[]; isListed: boolean } {
       const lines = type === 'dane' ? (tlsaLines.get(`${host} ${id}`) ?? []) : []
       const policy = type === 'sts' ? stsPolicies.get(`${domain} ${id}`) : undefined
-      return policy === undefined
-        ? { lines, isListed: true }
-        : { lines: stsLines(policy), isListed: acceptsHost(policy, host) }
+      if (policy === undefined) return { lines, isListed: true }
+      return { lines: stsLines(policy), isListed: acceptsHost(policy, host) }
     },
   }
 }

@@ -39,15 +39,9 @@ export function readReportDestinations(texts: readonly string[]): ReportDestinat
   const records = texts.filter((text) => RECORD_START.test(text))
   const [record] = records
   if (record === undefined || records.length > 1) return []
-  const field = record
-    .split(';')
-    .map((part) => part.trim())
-    .find((part) => part.startsWith('rua='))
-  const destinations =
-    field
-      ?.slice('rua='.length)
-      .split(',')
-      .map((uri) => readDestination(uri.trim())) ?? []
+  const fields = record.split(';').map((part) => part.trim())
+  const uris = fields.find((part) => part.startsWith('rua='))?.slice('rua='.length) ?? ''
+  const destinations = uris.split(',').map((uri) => readDestination(uri.trim()))
   return destinations.filter((each) => each !== undefined).slice(0, MOST_DESTINATIONS)
 }
 

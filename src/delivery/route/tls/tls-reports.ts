@@ -57,19 +57,10 @@ const SENT_AT_ONCE = 10
 const MOST_BEGUN = 20_000
 
 /** A report of which not every destination has got its copy. */
-interface Begun {
-  done: Set<string>
-  tries: number
-  nextAt: number
-}
+type Begun = { done: Set<string>; tries: number; nextAt: number }
 
 /** The results of one domain on one day, and who reports them. */
-interface DomainDay {
-  day: string
-  domain: string
-  from: string
-  results: TlsResult[]
-}
+type DomainDay = { day: string; domain: string; from: string; results: TlsResult[] }
 
 export function createTlsReports(options: TlsReportsOptions) {
   const { store, resolver, clock } = options
@@ -132,15 +123,9 @@ export function createTlsReports(options: TlsReportsOptions) {
   }
 }
 
-interface Problem {
-  reason: string
-  isTemporary: boolean
-}
+type Problem = { reason: string; isTemporary: boolean }
 
-/** Resolves with false when the destination is worth another try. Never rejects. */
-type DeliverReport = (destination: ReportDestination, report: TlsReport, from: string) => Promise<boolean>
-
-function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions): DeliverReport {
+function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions) {
   async function post(url: string, { bytes }: TlsReport): Promise<Problem | null> {
     const headers = { 'content-type': REPORT_TYPE }
     const answer = await request.post({ url, headers, body: bytes, timeoutMilliseconds: POST_TIMEOUT })
@@ -165,7 +150,8 @@ function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions):
     }
   }
 
-  return async (destination, report, from) => {
+  /** Resolves with false when the destination is worth another try. Never rejects. */
+  return async (destination: ReportDestination, report: TlsReport, from: string): Promise<boolean> => {
     const problem =
       destination.kind === 'https' ? await post(destination.url, report) : await send(destination.address, report, from)
     const facts = { domain: report.domain, report_id: report.id, destination: nameOf(destination) }
