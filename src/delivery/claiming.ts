@@ -3,17 +3,17 @@
  * claimed while they can go and there is room for them, and each is placed. The walk over the store's keys is the net
  * below.
  */
+import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
 import { createClaimRound } from './claim/claim-round.ts'
+import type { QueueDirectory } from './claim/queue-directory.ts'
 import { createQueueWalk } from './claim/queue-walk.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
 import { createMessagePlacer } from './place/place-messages.ts'
 import { createRouteDomains } from './route/route-domains.ts'
 import type { RowEvents, WakeUps } from './row-events.ts'
 import type { Sending } from './sending.ts'
-import { SECOND } from '../base/clock.ts'
-import type { QueueDirectory } from './claim/queue-directory.ts'
 
 export type Claiming = ReturnType<typeof createClaiming>
 

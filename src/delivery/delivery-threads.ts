@@ -61,11 +61,8 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions) {
     worker.once('error', (error) => {
       logger.error({ thread, error: errorText(error), stack: error.stack }, 'delivery thread died')
     })
-    slots[thread] = createThreadSlot(
-      worker,
-      (turn) => heed(options, thread, turn),
-      () => replace(thread),
-    )
+    const onTurn = (turn: ThreadTurn): void => heed(options, thread, turn)
+    slots[thread] = createThreadSlot(worker, onTurn, () => replace(thread))
   }
 
   function replace(thread: number): void {

@@ -7,7 +7,7 @@ import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
 import type { Egress } from '../egress/egress.ts'
-import type { Gate, Lane, Shaping } from '../egress/shaping/shaping.ts'
+import type { Gate, Lane, Shaping, Tokens } from '../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../store/records/claim-records.ts'
 import type { StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
@@ -68,13 +68,9 @@ export function createDispatcherParts(options: DispatcherOptions) {
   const history = createClaimHistory(clock)
   const pathFacts = createPathFacts(configuration)
   const capture = createCaptureRoute(options.captureAddress, configuration)
-  const paths = createPaths<PlacedRow>({
-    clock,
-    threads: count,
-    gateOf,
-    takeTokens: ({ shaped }, wanted) =>
-      shaped === null ? { granted: wanted, nextAt: null } : shaping.take(shaped, wanted),
-  })
+  const takeTokens = ({ shaped }: PathFacts, wanted: number): Tokens =>
+    shaped === null ? { granted: wanted, nextAt: null } : shaping.take(shaped, wanted)
+  const paths = createPaths<PlacedRow>({ clock, threads: count, gateOf, takeTokens })
 
   return {
     ...options,

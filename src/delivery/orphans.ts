@@ -10,10 +10,10 @@ import type { Metrics } from '../base/metrics.ts'
 import type { LeasedPosition, LeasedRow, RowClaim } from '../store/records/claim-records.ts'
 import type { Store } from '../store/store.ts'
 import type { DeliveryThreads } from './delivery-threads.ts'
+import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { Holders } from './holders.ts'
 import type { ReadyWindow } from './place/ready-window.ts'
 import type { SettleTries } from './settle/settle-tries.ts'
-import type { DispatcherParts } from './dispatcher-parts.ts'
 
 export type Orphans = ReturnType<typeof createOrphans>
 

@@ -4,10 +4,10 @@
  * early costs one empty claim. Nothing here waits or throws.
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
+import { createTimeHeap } from '../../base/time-heap.ts'
 import { UNROUTED, type QueueKey, type QueueKeyState, type WaitingFor } from '../../store/records/queue-records.ts'
 import type { Closure } from '../place/take-rows.ts'
 import { createDueKeys, type DueKeys, type DueKeysOptions, type KeyEntry } from './due-keys.ts'
-import { createTimeHeap } from '../../base/time-heap.ts'
 import { keyName } from './order-places.ts'
 
 export type QueueDirectory = ReturnType<typeof createQueueDirectory>
@@ -154,7 +154,7 @@ function createKeyTable(due: DueKeys, mostKeys: number) {
   function come(key: QueueKey, earliestAt: number, waiting: number): void {
     // It is forgotten, like those that were: one of them is due sooner.
     if (entries.size >= mostKeys && earliestAt >= forgottenFrom) return
-    const entry = newEntry({ ...key, earliestAt, waiting }, walk)
+    const entry = entryOf({ ...key, earliestAt, waiting }, walk)
     entries.set(keyName(entry), entry)
     schedule(entry)
     if (entries.size > mostKeys * (1 + SLACK)) forgetLatest()
@@ -220,10 +220,7 @@ function createKeyTable(due: DueKeys, mostKeys: number) {
   }
 }
 
-function newEntry(
-  { pool, route, domain, stream, isRetry, earliestAt, waiting }: QueueKeyState,
-  walk: number,
-): KeyEntry {
+function entryOf({ pool, route, domain, stream, isRetry, earliestAt, waiting }: QueueKeyState, walk: number): KeyEntry {
   const idle = { isDue: false, isClaiming: false, cameMeanwhile: Infinity, closure: null, waitingFor: null }
   return { pool, route, domain, stream, isRetry, earliestAt, waiting, walk, ...idle }
 }

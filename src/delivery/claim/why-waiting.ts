@@ -8,8 +8,8 @@ import type { Shaping } from '../../egress/shaping/shaping.ts'
 import type { WaitingFor, WaitReason } from '../../mail/waiting-mail.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { ChoosePath } from '../place/choose-path.ts'
-import type { ClaimParts } from './claim-round.ts'
 import { allBusy } from '../place/take-rows.ts'
+import type { ClaimParts } from './claim-round.ts'
 
 type WhyWaitingOptions = ClaimParts & { shaping: Shaping; choosePath: ChoosePath; isFull: () => boolean }
 

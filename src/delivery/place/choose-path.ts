@@ -4,24 +4,25 @@
  * changes nothing. egress/README.md "Which IP".
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
+import { ipFamily } from '../../base/ip-address.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
+import type { IPV6_CHOICES } from '../../config/settings/delivery-settings.ts'
 import type { Egress } from '../../egress/egress.ts'
 import type { EgressIp, IpChoice, PathState } from '../../egress/ips/egress-ip.ts'
 import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
+import type { MailHost } from '../protocol/try-result.ts'
+import type { HostsRoute } from '../route/route-message.ts'
 import type { CaptureRoute } from './path-facts.ts'
-import { allBusy, triedOut } from './take-rows.ts'
 import type { PathFacts, PathFactsMaker } from './path-facts.ts'
 import type { PathRoom } from './paths.ts'
 import type { ReadyWindow } from './ready-window.ts'
-import type { HostsRoute } from '../route/route-message.ts'
-import { ipFamily } from '../../base/ip-address.ts'
-import type { IPV6_CHOICES } from '../../config/settings/delivery-settings.ts'
-import type { MailHost } from '../protocol/try-result.ts'
+import { allBusy, triedOut } from './take-rows.ts'
 
 export type ChosenPath =
   | { kind: 'path'; facts: PathFacts; ip: EgressIp | null; needsGrant: boolean; isProbe: boolean }
   | Extract<IpChoice, { kind: 'wait' }>
+
 export type ChosenMessage = Pick<
   ClaimedMessage,
   | 'id'

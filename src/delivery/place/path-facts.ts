@@ -3,18 +3,18 @@
  * Made once for each (IP, route) and kept, because every claim asks for many. Never throws. egress/README.md "Limits of
  * a path".
  */
+import { ipFamily } from '../../base/ip-address.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { EgressIp } from '../../egress/ips/egress-ip.ts'
-import { type MailboxProvider, identifyProvider } from '../../egress/shaping/mailbox-provider.ts'
+import { identifyProvider, type MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import { shapedPath } from '../../egress/shaping/path-limits.ts'
-import type { ShapedPath, OpenGate } from '../../egress/shaping/shaping.ts'
-import type { PathPlan, MailHost } from '../protocol/try-result.ts'
-import { ipFamily } from '../../base/ip-address.ts'
+import type { OpenGate, ShapedPath } from '../../egress/shaping/shaping.ts'
 import { isSimulated } from '../../mail/simulator.ts'
 import { CAPTURE_ROUTE } from '../../store/records/queue-records.ts'
-import type { HostsRoute } from '../route/route-message.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
+import type { MailHost, PathPlan } from '../protocol/try-result.ts'
+import type { HostsRoute } from '../route/route-message.ts'
 
 const SIMULATOR_ISP = 'simulator'
 const CAPTURE_LIMITS = { connections: 50, messagesPerConnection: 1_000 }

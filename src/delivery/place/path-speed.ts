@@ -13,6 +13,7 @@ interface Speed {
   /** Milliseconds between two messages when its rate holds it back; 0: it does not. */
   interval: number
 }
+
 export interface PathMemory extends Speed {
   facts: PathFacts
   thread: number
@@ -72,6 +73,7 @@ export function createPathMemories(threads: number) {
     speedOf: (pathKey: string): Speed => memories.peek(pathKey) ?? UNKNOWN_SPEED,
   }
 }
+
 export function countRow(memory: PathMemory): void {
   memory.counted++
   const now = performance.now()
@@ -82,6 +84,7 @@ export function countRow(memory: PathMemory): void {
   memory.counted = 0
   memory.countedSince = now
 }
+
 export function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
   const { connections, messagesPerConnection, mostUnderWay } = gate
   const byPace = Math.max(4 * connections, pace * AHEAD)
@@ -89,6 +92,7 @@ export function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
   const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, byRate)
   return Math.max(1, Math.floor(most))
 }
+
 export function mostInThread(speed: Speed, gate: OpenGate): number {
   const byPace = Math.max(ROWS_OF_A_CONNECTION * gate.connections, speed.pace * IN_THREAD)
   return Math.floor(Math.min(mostOf(speed, gate), byPace))
@@ -104,12 +108,14 @@ function roomForOthers(most: number, { all, others }: PathLoad): number {
   const share = most < FEWEST_TO_SHARE ? most : Math.floor(most * SHARE_OF_OTHERS)
   return Math.max(0, Math.min(most - all, share - others))
 }
+
 export function roomToClaim(speed: Speed, gate: OpenGate, load: ClaimLoad, isUrgent: boolean): number {
   const most = mostOf(speed, gate)
   const room = isUrgent ? urgentRoom(most, gate, load) : roomForOthers(most, load)
   const isBusy = load.underWay >= Math.max(1, gate.connections)
   return isBusy && room < most * LEAST_ROOM ? 0 : room
 }
+
 export function rowsOfRate(interval: number): number {
   return interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
 }

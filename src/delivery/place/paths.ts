@@ -16,21 +16,13 @@ import {
   type PathMemories,
   type PathMemory,
 } from './path-speed.ts'
-import {
-  createTakeRows,
-  waitingIn,
-  type Path,
-  type PathRow,
-  type TakenRows,
-  type TakeRowsOptions,
-} from './take-rows.ts'
+import { createTakeRows, waitingIn, type Path, type PathRow, type TakenRows } from './take-rows.ts'
+
 export type PathRoom = ReturnType<typeof createPathRoom>
 
 export type Paths<Row extends PathRow> = ReturnType<typeof createPaths<Row>>
 
-interface PathsOptions extends TakeRowsOptions {
-  threads: number
-}
+type PathsOptions = Parameters<typeof createTakeRows>[0] & { threads: number }
 
 export function createPaths<Row extends PathRow>(options: PathsOptions) {
   const { clock } = options

@@ -4,24 +4,24 @@
  * hold up the others. Every message gets a path, is judged by what the DNS said, or goes back to the queue, without an
  * attempt. src/README.md "The road of one email" (step 5).
  */
+import { MINUTE, SECOND } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
+import type { Egress } from '../../egress/egress.ts'
+import type { EgressIp } from '../../egress/ips/egress-ip.ts'
+import type { Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
+import type { Grant } from '../../store/records/queue-records.ts'
+import type { MailHost } from '../protocol/try-result.ts'
+import type { HostsRoute } from '../route/route-message.ts'
+import { hostsFor, type ChoosePath, type ChosenPath } from './choose-path.ts'
 import { createCounts } from './ready-window.ts'
 import {
   createGiveBack,
   createResolveMessages,
-  type ResolveMessagesOptions,
   type ResolvedMessage,
+  type ResolveMessagesOptions,
 } from './resolve-messages.ts'
-import { MINUTE, SECOND } from '../../base/clock.ts'
-import type { Egress } from '../../egress/egress.ts'
-import type { Grant } from '../../store/records/queue-records.ts'
-import type { MailHost } from '../protocol/try-result.ts'
-import { hostsFor, type ChoosePath, type ChosenPath } from './choose-path.ts'
-import type { EgressIp } from '../../egress/ips/egress-ip.ts'
-import type { Lane } from '../../egress/shaping/shaping.ts'
 import type { PathRow } from './take-rows.ts'
-import type { HostsRoute } from '../route/route-message.ts'
 
 /** How often a message is given another IP because the one before had no allowance left. */
 const MOST_CHOICES = 3
@@ -60,8 +60,8 @@ export interface MessagePlacerOptions extends ResolveMessagesOptions {
 
 export function createMessagePlacer(options: MessagePlacerOptions) {
   const resolve = createResolveMessages(options)
-  const givePaths = createGivePaths(options)
   const giveBack = createGiveBack(options)
+  const givePaths = createGivePaths(options, giveBack)
   const underWay = new Map<Promise<void>, readonly ClaimedMessage[]>()
   const waiting = createCounts()
   let firstAttempts = 0
@@ -129,9 +129,8 @@ interface Reserved {
  * refused there goes to the next IP that may take it (spill), at most three times. What no IP takes now goes back to
  * the queue with the reason and the time. Never rejects. egress/README.md "Which IP" and "Provider shares".
  */
-function createGivePaths(options: MessagePlacerOptions) {
+function createGivePaths(options: MessagePlacerOptions, giveBack: ReturnType<typeof createGiveBack>) {
   const { clock, logger, egress, recorder } = options
-  const giveBack = createGiveBack(options)
 
   /** What the store cannot answer for goes back; what was placed before goes on. */
   async function reserve(needing: readonly Needing[]): Promise<Reserved> {

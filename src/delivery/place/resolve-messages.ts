@@ -32,6 +32,7 @@ export interface ResolveMessagesOptions extends GiveBackOptions {
 const MOST_RETURN_PATHS = 5_000
 /** A domain that was removed and added anew may have another one. */
 const RETURN_PATH_LIFETIME = SECOND
+
 interface Answers {
   route: RecipientRoute
   /** By sending domain; undefined: it is gone. */

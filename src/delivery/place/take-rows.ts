@@ -64,17 +64,14 @@ export interface Path<Row> {
   told: { connections: number; messagesPerConnection: number } | undefined
 }
 
-export interface TakeRowsOptions {
+interface TakeRowsOptions {
   clock: Clock
   gateOf: (facts: PathFacts) => Gate
   takeTokens: (facts: PathFacts, count: number) => Tokens
 }
 const LOOK_AGAIN_AFTER = MINUTE
 
-/** Adds to `taken` what leaves the path; returns when what stays can go by time alone, Infinity: nothing can. */
-type TakeRows<Row extends PathRow> = (path: Path<Row>, taken: TakenRows<Row>) => number
-
-export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens }: TakeRowsOptions): TakeRows<Row> {
+export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens }: TakeRowsOptions) {
   /** Those that go now, in so far as gate, pace and rate let them. */
   function takeReady(path: Path<Row>, gate: OpenGate, taken: TakenRows<Row>): number {
     const { memory, underWay, othersUnderWay } = path
@@ -109,7 +106,8 @@ export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens 
     return waitingIn(path) > 0 ? tokens.nextAt : Infinity
   }
 
-  return (path, taken) => {
+  /** Adds to `taken` what leaves the path; returns when what stays can go by time alone, Infinity: nothing can. */
+  return (path: Path<Row>, taken: TakenRows<Row>): number => {
     const now = clock.now()
     takeExpired(path, now, taken)
     const gate = gateOf(path.memory.facts)
@@ -138,6 +136,7 @@ function takeInTurns<Row>(path: Path<Row>, count: number, most: { urgent: number
   }
   return [...path.urgent.splice(0, urgent), ...path.others.splice(0, others)]
 }
+
 function returnBeyond<Row>(path: Path<Row>, kept: number, closure: TimedClosure, taken: TakenRows<Row>): void {
   const urgent = path.urgent.length
   const returned = [...path.urgent.splice(kept), ...path.others.splice(Math.max(0, kept - urgent))]

@@ -99,7 +99,7 @@ function publicProblem({ chain, chainProblem }: Peer, names: readonly string[]):
   const [own] = chain
   if (own === undefined) return { result: 'validation-failure', text: 'the host showed no certificate' }
   if (chainProblem !== null) {
-    return { result: CHAIN_RESULTS[chainProblem] ?? 'certificate-not-trusted', text: chainText(chainProblem) }
+    return CHAIN_PROBLEMS[chainProblem] ?? { result: UNTRUSTED, text: notTrusted(chainProblem) }
   }
   return nameProblem(own, names, 'never')
 }
@@ -123,24 +123,21 @@ function nameProblem(own: X509Certificate, names: readonly string[], subject: 'n
   return { result: 'certificate-host-mismatch', text: `the certificate is not for ${names.join(' or ')}` }
 }
 
-/** Codes of OpenSSL that are no matter of trust; all others are. */
-const CHAIN_RESULTS: Record<string, CertificateProblem['result']> = {
-  CERT_HAS_EXPIRED: 'certificate-expired',
-  CERT_NOT_YET_VALID: 'validation-failure',
-  CERT_SIGNATURE_FAILURE: 'validation-failure',
+const UNTRUSTED = 'certificate-not-trusted'
+const UNKNOWN: CertificateProblem = { result: UNTRUSTED, text: 'the certificate comes from an unknown authority' }
+/** By the codes of OpenSSL; all others are a matter of trust. */
+const CHAIN_PROBLEMS: Record<string, CertificateProblem> = {
+  CERT_HAS_EXPIRED: { result: 'certificate-expired', text: 'the certificate has expired' },
+  CERT_NOT_YET_VALID: { result: 'validation-failure', text: 'the certificate is not valid yet' },
+  CERT_SIGNATURE_FAILURE: { result: 'validation-failure', text: notTrusted('CERT_SIGNATURE_FAILURE') },
+  DEPTH_ZERO_SELF_SIGNED_CERT: { result: UNTRUSTED, text: 'the certificate is self-signed' },
+  SELF_SIGNED_CERT_IN_CHAIN: UNKNOWN,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNKNOWN,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNKNOWN,
 }
 
-const CHAIN_TEXTS: Record<string, string> = {
-  CERT_HAS_EXPIRED: 'the certificate has expired',
-  CERT_NOT_YET_VALID: 'the certificate is not valid yet',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
-  SELF_SIGNED_CERT_IN_CHAIN: 'the certificate comes from an unknown authority',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'the certificate comes from an unknown authority',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate comes from an unknown authority',
-}
-
-function chainText(code: string): string {
-  return CHAIN_TEXTS[code] ?? `the certificate is not trusted (${code})`
+function notTrusted(code: string): string {
+  return `the certificate is not trusted (${code})`
 }
 
 /** What is wrong with a certificate: a result type of RFC 8460 §4.3, and words. */

@@ -116,6 +116,7 @@ export interface TlsResultNote {
   /** Opportunistic TLS failed here just before: this connection goes on in plain text (delivery/README.md "TLS"). */
   isPlainFallback: boolean
 }
+
 export interface ThreadConnectionNote {
   pathKey: string
   note: ConnectionNote

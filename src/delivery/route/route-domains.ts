@@ -8,12 +8,12 @@
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { QueueKeyState, RouteAssignment } from '../../store/records/queue-records.ts'
+import { createTimeHeap } from '../../base/time-heap.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
+import type { QueueKeyState, RouteAssignment } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'
 import type { KnownRoutes } from './known-routes.ts'
 import type { NoHosts } from './route-message.ts'
-import { createTimeHeap } from '../../base/time-heap.ts'
 
 /** Domains in memory; more are fetched from the store when none of these is due. */
 const MOST_DOMAINS = 20_000
@@ -35,10 +35,7 @@ interface RouteDomainsOptions {
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => Promise<void>
 }
 
-/**
- * Looked up at once; the other half of what the lookups allow is for mail that has a route (network/README.md "Cache
- * and resolver").
- */
+/** The other half of the lookups at once is for mail that has a route (network/README.md "Cache and resolver"). */
 const MOST_AT_ONCE = 50
 const PER_REFILL = 1_000
 const PER_CLAIM = 200
@@ -95,9 +92,7 @@ export function createRouteDomains(options: RouteDomainsOptions) {
       const found = await store.unroutedDomains(PER_REFILL)
       // The earliest come first: when one of these is not due, none that is has been left out.
       isIncomplete = found.length === PER_REFILL && found.every(({ earliestAt }) => earliestAt <= clock.now())
-      for (const { domain, earliestAt } of found) {
-        if (!underWay.has(domain)) note([domain], earliestAt)
-      }
+      for (const { domain, earliestAt } of found) if (!underWay.has(domain)) note([domain], earliestAt)
     } catch (thrown) {
       logger.error({ error: errorText(thrown) }, 'recipient domains without a route could not be read')
     }
@@ -126,11 +121,9 @@ export function createRouteDomains(options: RouteDomainsOptions) {
 }
 
 /** Resolves when the domain has its route, or its due rows are judged; with false: not all of them. Never rejects. */
-function createRouteOne(
-  { store, clock, logger, routes, mayClaim, lease, hold, onDnsAnswer }: RouteDomainsOptions,
-  assign: RouteWriter['assign'],
-  isStopped: () => boolean,
-): (domain: string) => Promise<boolean> {
+function createRouteOne(options: RouteDomainsOptions, assign: RouteWriter['assign'], isStopped: () => boolean) {
+  const { store, clock, logger, routes, mayClaim, lease, hold, onDnsAnswer } = options
+
   async function judge(domain: string, answer: NoHosts): Promise<boolean> {
     let claimed: ClaimedMessage[]
     do {
@@ -142,7 +135,7 @@ function createRouteOne(
     return true
   }
 
-  return async (domain) => {
+  return async (domain: string): Promise<boolean> => {
     try {
       const route = routes.fresh(domain) ?? (await routes.find(domain))
       if (isStopped()) return true
@@ -159,10 +152,8 @@ function createRouteOne(
 type RouteWriter = ReturnType<typeof createRouteWriter>
 
 /** Writes what comes in one turn of the event loop, or while the last ones are written, together. */
-function createRouteWriter(
-  { store, logger, onAssigned }: Pick<RouteDomainsOptions, 'store' | 'logger' | 'onAssigned'>,
-  onRefused: (domains: string[]) => void,
-) {
+function createRouteWriter(options: RouteDomainsOptions, onRefused: (domains: string[]) => void) {
+  const { store, logger, onAssigned } = options
   let assignments: RouteAssignment[] = []
   let writing: Promise<void> | undefined
 

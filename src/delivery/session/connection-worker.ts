@@ -2,29 +2,29 @@
  * One connection of a path: opens it for a row, sends row after row over it, closes it. Every row it took is given back
  * or reported, once. Never throws. delivery/README.md "The SMTP session" and "Stages".
  */
+import { MINUTE } from '../../base/clock.ts'
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import {
   NO_CONNECTION,
   type PathFailure,
+  type PathPlan,
   type Site,
   type TryEnd,
   type TryResult,
-  type PathPlan,
 } from '../protocol/try-result.ts'
+import type { RenderedMessage } from './message-renderer.ts'
 import { openConnection } from './open-connection.ts'
 import {
   createRowTrials,
   enter,
+  renderRow,
   type DeliveryTools,
   type Rendering,
   type RowToSend,
-  type Trial,
-  renderRow,
   type RowTrials,
+  type Trial,
 } from './row-trials.ts'
 import type { SmtpSession } from './smtp-session.ts'
-import { MINUTE } from '../../base/clock.ts'
-import type { RenderedMessage } from './message-renderer.ts'
 import type { SendEnd, SessionJob } from './transaction-end.ts'
 import { reuseLine } from './transcript.ts'
 

@@ -107,12 +107,7 @@ export function createEnvelopeSteps(tools: EnvelopeTools): OpenEnvelope {
 }
 
 /** The first refusal counts; what follows from it says nothing more. False when it is the end of the connection. */
-export function noteRefusal(
-  ending: ConnectionEnding,
-  transaction: Transaction,
-  stage: Stage,
-  reply: RawReply,
-): boolean {
+export function noteRefusal(ending: ConnectionEnding, transaction: Transaction, stage: Stage, reply: RawReply) {
   const read = readSmtpReply(reply.text)
   if (read === undefined) {
     ending.outOfStep(reply, stage)

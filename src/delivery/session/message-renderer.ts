@@ -5,19 +5,19 @@
  * content/README.md "Headers" and "Tracking" and "Rendering and DKIM".
  */
 import { LRUCache } from 'lru-cache'
+import { SECOND } from '../../base/clock.ts'
 import { createKeyRing, type KeyRing } from '../../base/key-ring.ts'
-import { isAscii } from '../../content/mime/encode-header.ts'
 import { renderKeys, type RenderSettings } from '../../content/message-fields.ts'
+import { createSigner, type Signer } from '../../content/mime/dkim.ts'
+import { isAscii } from '../../content/mime/encode-header.ts'
 import { prepareContent, type PreparedContent } from '../../content/prepare-content.ts'
 import { composeUnsigned, renderMessage } from '../../content/render-message.ts'
 import type { RenderFacts, StoredContent } from '../../mail/message.ts'
 import { returnPathAddress } from '../../mail/return-path.ts'
 import type { ContentReader, SealedSigningKey } from '../../store/content-reader.ts'
+import type { DispatchedRow } from '../protocol/try-result.ts'
 import { downgradeMail } from './downgrade-8bit.ts'
 import type { SmtpEnvelope } from './smtp-extensions.ts'
-import type { DispatchedRow } from '../protocol/try-result.ts'
-import { SECOND } from '../../base/clock.ts'
-import { createSigner, type Signer } from '../../content/mime/dkim.ts'
 
 export interface RenderedMessage {
   envelope: SmtpEnvelope
@@ -44,18 +44,13 @@ const MOST_SENDERS = 5_000
 const SENDER_LIFETIME = SECOND
 /** The content of a few batches under way. */
 const CONTENTS_BYTES = 64 * 2 ** 20
-
 /** Contents that were used once: one that is used again is kept, those of single messages only pass through. */
 const MOST_USED_ONCE = 1_000
-
 /** Of what is read ahead, for the rows of one dispatch. */
 const AHEAD_BYTES = 4 * 2 ** 20
-
 /** Rows that were read ahead; rows of a thread are fewer by far, but for those that never come to be rendered. */
 const MOST_AHEAD = 5_000
-
 const EMPTY_LINE = '\r\n\r\n'
-
 /** Beside what is stored, the pieces it is made of are kept, and these as they are sent. */
 const PREPARED_SHARE = 4
 

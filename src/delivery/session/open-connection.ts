@@ -55,6 +55,7 @@ type Place = { host: string; address: string; tls: HostTls }
 
 const FAILED = { kind: 'path-failed', reply: null, wasTried: true } as const
 const NO_HOST = { ...FAILED, stage: 'connect', code: '4.4.4', reason: 'no address to connect to', host: null } as const
+const REQUIRED: readonly HostTls['kind'][] = ['required', 'verified', 'dane']
 const MOST_ADDRESSES = 20
 const MOST_HOSTS = 20_000
 const ASIDE_FOR = 2 * MINUTE
@@ -79,9 +80,9 @@ export async function openConnection(request: ConnectionRequest, tools: Connecti
   for (const place of placesOf(site, path, tools.hosts)) {
     if (request.isAborted()) return { kind: 'aborted' }
     if (place.tls.kind === 'skip') {
-      if (last.failure.host === null) {
-        last = { kind: 'failed', failure: skipped(place.host, place.tls), facts: NO_CONNECTION }
-      }
+      const { code, reason } = place.tls
+      const failure: PathFailure = { ...FAILED, stage: 'starttls', code, reason, host: place.host }
+      if (last.failure.host === null) last = { kind: 'failed', failure, facts: NO_CONNECTION }
       continue
     }
     request.onConnect({ host: place.host, address: place.address })
@@ -103,11 +104,8 @@ function placesOf({ hosts }: Site, { source }: PathPlan, memory: HostMemory): Pl
   return [...places.filter((place) => !isAside(place)), ...places.filter(isAside)]
 }
 
-async function openPlace(
-  { host, address, tls }: Place,
-  request: ConnectionRequest,
-  tools: ConnectionTools,
-): Promise<Exclude<OpenedConnection, { kind: 'aborted' }>> {
+async function openPlace(place: Place, request: ConnectionRequest, tools: ConnectionTools): Promise<OpenedConnection> {
+  const { host, address, tls } = place
   const { path, mayPipeline, transcript } = request
   const { port, source, hostname } = path
   const note = (what: ConnectionNote, said: TlsResultNote | null): void =>
@@ -125,8 +123,8 @@ async function openPlace(
     const { failure, facts } = opened
     tools.hosts.failed(source, address, failure.isTimeout)
     const { stage, code, reply, reason } = failure
-    note({ kind: 'failed', stage, host, reply, reason, wasRequiredTls: isRequired(tls) }, said)
-    return { kind: 'failed', failure: { kind: 'path-failed', stage, code, reason, host, reply, wasTried: true }, facts }
+    note({ kind: 'failed', stage, host, reply, reason, wasRequiredTls: REQUIRED.includes(tls.kind) }, said)
+    return { kind: 'failed', failure: { ...FAILED, stage, code, reason, host, reply }, facts }
   }
   const { session } = opened
   tools.hosts.worked(source, address)
@@ -148,15 +146,7 @@ function tlsNote(tls: HostTls, opened: Opened): TlsResultNote | null {
   return result === null ? null : { policy: tls.policy, result, reason, isPlainFallback: false }
 }
 
-function isRequired({ kind }: HostTls): boolean {
-  return kind === 'required' || kind === 'verified' || kind === 'dane'
-}
-
 function limitsRate({ reply }: PathFailure): boolean {
   if (reply === null || reply.code === 421 || reply.code >= 500) return false
   return LIMITS_RATE.test(reply.text)
-}
-
-function skipped(host: string, { code, reason }: Extract<HostTls, { kind: 'skip' }>): PathFailure {
-  return { ...FAILED, stage: 'starttls', code, reason, host }
 }

@@ -185,10 +185,8 @@ function createPathConnections(options: PathConnectionsOptions) {
     begin(queue: SiteQueue, first: RowToSend): void {
       sites.putLast(queue)
       const worker: ConnectionWorker = startWorker(first, {
-        tools,
-        report,
+        ...options,
         isHalted,
-        plan,
         site: () => queue.site,
         next() {
           const sending = queue.rows.take()
@@ -199,7 +197,6 @@ function createPathConnections(options: PathConnectionsOptions) {
         giveBack: (sending) => (isHalted() ? finishUntried([sending], STOPPING) : putBack(queue, sending)),
         // The site answers: the others may follow while this one sends.
         onOpen: grow,
-        onRest: options.onRest,
         onFailed: (sending, failure, tell) => failSite(queue, sending, failure, tell),
         onEnd() {
           queue.workers.delete(worker)
@@ -219,7 +216,7 @@ function createPathConnections(options: PathConnectionsOptions) {
  * One row for each connection is rendered before its turn: signing takes longer than what a connection waits for before
  * it asks for a row. Not in this turn of the event loop, at whose end connections ask for the dot marks they wait for.
  */
-function renderAhead(tools: DeliveryTools, sites: SiteQueues): { tools: DeliveryTools; renderSoon: () => void } {
+function renderAhead(tools: DeliveryTools, sites: SiteQueues) {
   let planned: NodeJS.Immediate | undefined
   /** The last message was. */
   let isLarge = false

@@ -40,6 +40,7 @@ export interface RowToSend {
 }
 
 export type Rendering = Promise<{ message: RenderedMessage } | { problem: string }>
+
 export interface Trial {
   sending: RowToSend
   /** By the dispatcher's clock, which can jump, and in milliseconds of one that cannot: how long it took is real. */
@@ -96,15 +97,10 @@ export function createRowTrials({ tools, report, giveBack }: RowTrialsOptions) {
 
   return {
     begin(sending: RowToSend): Trial {
-      const trial: Trial = {
-        sending,
-        startedAt: tools.now(),
-        ticks: performance.now(),
-        transcript: tools.transcript(),
-        isBegun: false,
-        stage: 'render',
-        stageSince: performance.now(),
-      }
+      const startedAt = tools.now()
+      const ticks = performance.now()
+      const transcript = tools.transcript()
+      const trial: Trial = { sending, startedAt, ticks, transcript, isBegun: false, stage: 'render', stageSince: ticks }
       trials.add(trial)
       return trial
     },

@@ -81,15 +81,10 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
   const senders = new Map<string, PathSender>()
   const slots = createConnectionSlots<PathSender>(served.connectionsMax)
   let clockOffset = 0
-  const tools: DeliveryTools = {
-    open: served.open,
-    transcript: served.transcript,
-    render: served.render,
-    hosts: createHostMemory(),
-    note: outbox.note,
-    askMark: outbox.askMark,
-    now: () => Date.now() + clockOffset,
-  }
+  const { open, transcript, render } = served
+  const { note, askMark, report } = outbox
+  const now = (): number => Date.now() + clockOffset
+  const tools: DeliveryTools = { open, transcript, render, hosts: createHostMemory(), note, askMark, now }
   return {
     /** Made when it is not there; it leaves when it has neither rows nor connections. */
     of(path: PathBatch['path']): PathSender {
@@ -97,7 +92,7 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
       if (known !== undefined) return known
       const sender: PathSender = createPathSender(path, {
         tools,
-        report: outbox.report,
+        report,
         takeConnection: (isUrgent) => slots.take(sender, isUrgent),
         releaseConnection: slots.release,
         onRest: () => slots.rests(sender),

@@ -146,23 +146,19 @@ async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: 
   const { target, settings, transcript, facts } = opening
   const { timeouts, secureContext, tickets } = settings
   if (!extensions.hasStartTls) {
-    const failure = { ...NO_FAILURE, ...NO_TLS, reason: 'the host does not offer STARTTLS' }
-    return fail(dialogue, opening, { ...failure, tlsResult: 'starttls-not-supported' })
+    return fail(dialogue, opening, noTls('the host does not offer STARTTLS', 'starttls-not-supported'))
   }
   const answer = await dialogue.ask('STARTTLS', 'starttls', timeouts.starttls)
   if (answer.kind === 'end' || answer.reply.code !== 220) return fail(dialogue, opening, failureAt('starttls', answer))
   if (dialogue.problem() !== undefined || dialogue.hasUnread()) {
-    const failure = { ...NO_FAILURE, ...NO_TLS, reason: 'plain text behind the answer to STARTTLS', isInjection: true }
-    return fail(dialogue, opening, { ...failure, tlsResult: 'validation-failure' })
+    const failure = noTls('plain text behind the answer to STARTTLS', 'validation-failure')
+    return fail(dialogue, opening, { ...failure, isInjection: true })
   }
   const { host, tls } = target
   const socket = dialogue.detach()
   const { handshake: timeoutMilliseconds } = timeouts
   const encrypted = await startTls({ socket, host, tls, secureContext, tickets, timeoutMilliseconds })
-  if (encrypted.kind === 'failed') {
-    const { reason, result } = encrypted
-    return fail(dialogue, opening, { ...NO_FAILURE, ...NO_TLS, reason, tlsResult: result })
-  }
+  if (encrypted.kind === 'failed') return fail(dialogue, opening, noTls(encrypted.reason, encrypted.result))
   facts.tls = encrypted.facts
   transcript?.note(`encrypted: ${encrypted.facts.protocol} with ${encrypted.facts.cipher}${problemOf(encrypted.facts)}`)
   const secured = createOpening(encrypted.socket, transcript)
@@ -171,7 +167,9 @@ async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: 
   return ready(secured, opening, hello.extensions, encrypted.result)
 }
 
-const NO_TLS = { stage: 'starttls' as const, code: '4.7.4' }
+function noTls(reason: string, tlsResult: string): SetupFailure {
+  return { ...NO_FAILURE, stage: 'starttls', code: CODES.starttls, reason, tlsResult }
+}
 
 function problemOf({ problem }: { problem: string | null }): string {
   return problem === null ? '' : `; the certificate is not verified: ${problem}`

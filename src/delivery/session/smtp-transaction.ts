@@ -14,8 +14,10 @@
  * refused the message, so an empty one is ended. Each job ends exactly once. delivery/README.md "The SMTP session" and
  * "Stages".
  */
+import { SECOND } from '../../base/clock.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createEnvelopeSteps, isPositive, noteRefusal, type ExpectedStage, type TakeReply } from './envelope-steps.ts'
+import { createMessageBody, PIECE_BYTES, type MessageBody } from './message-body.ts'
 import type { RawReply } from './reply-reader.ts'
 import type { SmtpExtensions } from './smtp-extensions.ts'
 import type { Expectation, SmtpWire, WireEnd } from './smtp-wire.ts'
@@ -32,8 +34,6 @@ import {
   type SessionJob,
   type Transaction,
 } from './transaction-end.ts'
-import { SECOND } from '../../base/clock.ts'
-import { createMessageBody, PIECE_BYTES, type MessageBody } from './message-body.ts'
 
 /** A body that leaves more slowly than this is given up, so that no peer holds a message for ever. */
 const SLOWEST_BODY_BYTES_PER_SECOND = 1_024

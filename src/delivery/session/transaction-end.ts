@@ -3,20 +3,21 @@
  * is `unsent` when nothing was said about it and something else explains the end: it was not the first on its
  * connection and MAIL had no answer, or the reply to the message before it was still due. delivery/README.md "Stages".
  */
+import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { ThreadStage } from '../../mail/whereabouts.ts'
-import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
-import type { WireEnd, SmtpWire } from './smtp-wire.ts'
-import type { Transcript } from './transcript.ts'
 import type { TryEnd } from '../protocol/try-result.ts'
-import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
 import type { RawReply } from './reply-reader.ts'
+import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
+import type { SmtpWire, WireEnd } from './smtp-wire.ts'
+import type { Transcript } from './transcript.ts'
 
 /** The host ends the connection, whatever it answers (RFC 5321 §3.8). */
 export const CLOSING_CODE = 421
 
 /** `unsent`: nothing of it was taken or judged; to be sent over another connection. */
 export type SendEnd = Exclude<TryEnd, { kind: 'path-failed' }> | { kind: 'unsent'; reason: string }
+
 export interface SessionJob {
   envelope: SmtpEnvelope
   bytes: Buffer

@@ -25,14 +25,11 @@ const PHRASES: Readonly<Record<DeliveryOutcome['kind'], string>> = {
   ambiguous: 'final answer lost',
 }
 
-export function createAttemptLog(options: {
-  logger: Logger
-  metrics: Metrics
-  /** `log.recipients`. */
-  recipients: ShownRecipients
-}): (tried: LoggedTry) => void {
-  const { logger, metrics, recipients } = options
-  return ({ message, attempt, judgement, provider }) => {
+type AttemptLogOptions = { logger: Logger; metrics: Metrics; recipients: () => ShownRecipients }
+
+/** `recipients`: `log.recipients`. */
+export function createAttemptLog({ logger, metrics, recipients }: AttemptLogOptions) {
+  return ({ message, attempt, judgement, provider }: LoggedTry): void => {
     const { outcome } = judgement
     if (!message.isCaptured) count(metrics, { message, attempt, judgement, provider })
     logger[outcome.kind === 'ambiguous' ? 'warn' : 'info'](
@@ -40,7 +37,7 @@ export function createAttemptLog(options: {
         message_id: message.id,
         domain: message.domain,
         pool: message.pool,
-        recipient: shownRecipient(message.recipient, message.recipientDomain, recipients),
+        recipient: shownRecipient(message.recipient, message.recipientDomain, recipients()),
         ip: attempt.ip,
         local_address: attempt.localAddress,
         provider,

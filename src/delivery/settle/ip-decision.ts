@@ -14,8 +14,8 @@
  */
 import { HOUR } from '../../base/clock.ts'
 import { BOUNCE_CATEGORIES, type BounceCategory } from '../../mail/reply/bounce-category.ts'
-import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 
 export interface IpDecisionRequest {
   outcome: DeliveryOutcome['kind']
@@ -37,10 +37,9 @@ const PATH_FAILURES_OF_ONE_IP = 3
 const NEVER_ROTATES: readonly BounceCategory[] = ['domain_block', 'spam_content', 'auth_failed']
 
 /** `keepIpUntil` null: free choice; 0: the IP of the last attempt when it can send; a time: it is waited for until then. */
-export function decideIp({ outcome, category, ip, message, poolIps, now }: IpDecisionRequest): {
-  keepIpUntil: number | null
-  avoidIps: string[]
-} {
+type IpDecision = { keepIpUntil: number | null; avoidIps: string[] }
+
+export function decideIp({ outcome, category, ip, message, poolIps, now }: IpDecisionRequest): IpDecision {
   const avoidIps = [...message.avoidIps]
   if (ip === null) return { keepIpUntil: message.keepIpUntil, avoidIps }
   if (outcome === 'path-failed') {

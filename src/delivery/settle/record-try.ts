@@ -13,6 +13,7 @@ import type { Egress } from '../../egress/egress.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import { bouncedData, deferredData, deliveredData, type ServiceEvent } from '../../mail/event.ts'
 import type { ConnectionFacts, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
+import type { ShownRecipients } from '../../mail/shown-recipient.ts'
 import { isSimulated } from '../../mail/simulator.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
@@ -55,14 +56,8 @@ const ANY = { from: null, batchId: null, tag: null, isp: null, ip: null, until: 
 export function createRecordTry(options: RecordTryOptions) {
   const { clock, logger, metrics, egress, configuration, recorder } = options
   const judgeAddress = createJudgeAddress(options.store)
-  let logTry = attemptLogNow()
-  configuration.onChange(() => {
-    logTry = attemptLogNow()
-  })
-
-  function attemptLogNow(): ReturnType<typeof createAttemptLog> {
-    return createAttemptLog({ logger, metrics, recipients: configuration.current().server.log.recipients })
-  }
+  const shown = (): ShownRecipients => configuration.current().server.log.recipients
+  const logTry = createAttemptLog({ logger, metrics, recipients: shown })
 
   function counted<Settled extends { suppresses: boolean }>(settled: Settled): Settled {
     if (settled.suppresses) metrics.suppressions.inc({ reason: 'hard_bounce' })

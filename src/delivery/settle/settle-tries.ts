@@ -2,20 +2,20 @@
  * Keeps the rows that are in threads. Each leaves once: with a result, or given back when its thread died, lost it, or
  * was given up. A second result for a claim is ignored. Never throws. delivery/README.md "Stages".
  */
-import type { ClaimedMessage, GiveBack } from '../../store/records/claim-records.ts'
-import type { PlacedRow } from '../place/place-messages.ts'
-import { NO_CONNECTION, type TryEnd, type TryResult } from '../protocol/try-result.ts'
-import type { NoHosts } from '../route/route-message.ts'
-import type { ClaimHistory } from './claim-history.ts'
-import type { DotMarks } from './dot-marks.ts'
 import { MINUTE } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
 import type { Egress } from '../../egress/egress.ts'
 import type { Shaping, TryNote } from '../../egress/shaping/shaping.ts'
 import { createClassifier } from '../../mail/reply/classify-reply.ts'
+import type { ClaimedMessage, GiveBack } from '../../store/records/claim-records.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
+import type { PlacedRow } from '../place/place-messages.ts'
+import { NO_CONNECTION, type TryEnd, type TryResult } from '../protocol/try-result.ts'
+import type { NoHosts } from '../route/route-message.ts'
+import type { ClaimHistory } from './claim-history.ts'
+import type { DotMarks } from './dot-marks.ts'
 import { judgeDns } from './judge-dns.ts'
-import { createJudgeReply, type JudgeReply, type JudgeRequest, type Judgement } from './judge-reply.ts'
+import { createJudgeReply, type Judgement, type JudgeReply, type JudgeRequest } from './judge-reply.ts'
 import type { OutcomeRecorder } from './outcome-recorder.ts'
 import { createRecordTry, type RecordTryOptions } from './record-try.ts'
 

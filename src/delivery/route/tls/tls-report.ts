@@ -26,6 +26,7 @@ interface ReportFacts {
   /** Who answers questions. */
   contact: string
 }
+
 export const REPORT_TYPE = 'application/tlsrpt+gzip'
 
 // The version, and what follows it up to the end of the field.
@@ -73,6 +74,7 @@ export function makeTlsReport(facts: ReportFacts, results: readonly TlsResult[])
   const fileName = `${submitter}!${domain}!${toUnixSeconds(start)}!${toUnixSeconds(start + DAY - 1)}.json.gz`
   return { id, domain, submitter, fileName, bytes: gzipSync(JSON.stringify(report)) }
 }
+
 function policyOf(domain: string, group: readonly TlsResult[]): Record<string, unknown> {
   const { policyType = 'no-policy-found', policy = [] } = group[0] ?? {}
   const count = (isCounted: (result: TlsResult) => boolean): number =>

@@ -136,13 +136,9 @@ function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions) 
 
   async function send(recipient: string, report: TlsReport, from: string): Promise<Problem | null> {
     try {
-      await sendMail({
-        from,
-        recipient,
-        subject: reportSubject(report),
-        raw: reportMail(report, from, recipient),
-        idempotencyKey: `tls-report ${hash('sha256', `${report.id} ${recipient}`, 'hex')}`,
-      })
+      const raw = reportMail(report, from, recipient)
+      const idempotencyKey = `tls-report ${hash('sha256', `${report.id} ${recipient}`, 'hex')}`
+      await sendMail({ from, recipient, subject: reportSubject(report), raw, idempotencyKey })
       return null
     } catch (thrown) {
       const isTemporary = !(thrown instanceof ServiceError) || thrown.code === 'unavailable'
