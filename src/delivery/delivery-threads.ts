@@ -10,15 +10,7 @@ import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { ThreadPlace } from '../mail/whereabouts.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
-import type {
-  FromThread,
-  PathBatch,
-  PathPlan,
-  ThreadConnectionNote,
-  ThreadTurn,
-  ToThread,
-  TryResult,
-} from './protocol/try-result.ts'
+import type { FromThread, PathBatch, PathPlan, ThreadTurn, ToThread } from './protocol/try-result.ts'
 
 export type DeliveryThreads = ReturnType<typeof createDeliveryThreads>
 
@@ -30,10 +22,10 @@ interface DeliveryThreadsOptions {
   settings: DeliveryThreadSettings
   clock: Clock
   logger: Logger
-  onResults: (results: TryResult[]) => void
+  onResults: (results: ThreadTurn['results']) => void
   /** The final dots of these rows wait until `marked` is called with the same id. */
   onMark: (thread: number, id: number, claims: number[]) => void
-  onConnections: (notes: ThreadConnectionNote[], thread: number) => void
+  onConnections: (notes: ThreadTurn['notes'], thread: number) => void
   /** A worker was started: the first one of this thread, or its successor. */
   onStart: (thread: number, worker: Worker) => void
   onDeath: (thread: number) => void

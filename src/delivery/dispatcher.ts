@@ -10,7 +10,7 @@
  * Errors of the store are logged and tried again.
  */
 import type { QueuedRows } from '../store/records/queue-records.ts'
-import { createQueueFigures } from './claim/queue-figures.ts'
+import { createQueueFigures } from './claim/why-waiting.ts'
 import { createWhyWaiting } from './claim/why-waiting.ts'
 import { createClaiming, type Claiming } from './claiming.ts'
 import { createDispatcherParts, type DispatcherOptions, type DispatcherParts } from './dispatcher-parts.ts'
@@ -33,11 +33,12 @@ export function createDispatcher(options: DispatcherOptions) {
     walk: () => claiming.walk.walkSoon(),
     domains: { note: (names, dueAt) => claiming.domains.note(names, dueAt), wake: () => claiming.domains.wake() },
   }
+  const maySend = (): boolean => !state.isStopping && !state.isBroken
   const events = createRowEvents(parts, wake)
   const sending: Sending = createSending(parts, {
     events,
     wake,
-    maySend: () => !state.isStopping && !state.isBroken,
+    maySend,
     onUnblocked: resume,
     onFatal(reason) {
       // No thread is left to send anything.
@@ -49,12 +50,7 @@ export function createDispatcher(options: DispatcherOptions) {
   const claiming: Claiming = createClaiming(parts, sending, {
     events,
     wake,
-    mayClaim: () =>
-      !state.isStopping &&
-      !state.isBroken &&
-      !recorder.isBlocked() &&
-      !marks.isBlocked() &&
-      (options.mayDeliver?.() ?? true),
+    mayClaim: () => maySend() && !recorder.isBlocked() && !marks.isBlocked() && (options.mayDeliver?.() ?? true),
     isStopping: () => state.isStopping,
     stopping: stopping.promise,
   })

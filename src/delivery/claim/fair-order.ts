@@ -17,6 +17,7 @@ import {
   type WholeLane,
 } from './order-places.ts'
 import { takeTurns, type Taken } from './turn-ring.ts'
+
 export interface Capacity {
   /** Free connection slots of all its paths: its quantum. */
   slots: number

@@ -46,8 +46,6 @@ const LEAST_ROOM = 1 / 8
 const SHARE_OF_OTHERS = 0.75
 const FEWEST_TO_SHARE = 4
 
-export type PathMemories = ReturnType<typeof createPathMemories>
-
 export function createPathMemories(threads: number) {
   const memories = recentEntries<string, PathMemory>(MOST_REMEMBERED)
   let nextThread = 0

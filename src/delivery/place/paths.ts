@@ -13,7 +13,6 @@ import {
   mostOf,
   roomToClaim,
   rowsOfRate,
-  type PathMemories,
   type PathMemory,
 } from './path-speed.ts'
 import { createTakeRows, waitingIn, type Path, type PathRow, type TakenRows } from './take-rows.ts'
@@ -98,7 +97,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions) {
   }
 }
 
-function createPathRoom(paths: ReadonlyMap<string, Path<unknown>>, memories: PathMemories) {
+function createPathRoom(paths: ReadonlyMap<string, Path<unknown>>, memories: ReturnType<typeof createPathMemories>) {
   return {
     /** How many more rows may be claimed for it, of a gate that is open. */
     roomOf({ key }: PathFacts, gate: OpenGate, isUrgent: boolean): number {

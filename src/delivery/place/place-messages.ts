@@ -15,12 +15,7 @@ import type { MailHost } from '../protocol/try-result.ts'
 import type { HostsRoute } from '../route/route-message.ts'
 import { hostsFor, type ChoosePath, type ChosenPath } from './choose-path.ts'
 import { createCounts } from './ready-window.ts'
-import {
-  createGiveBack,
-  createResolveMessages,
-  type ResolvedMessage,
-  type ResolveMessagesOptions,
-} from './resolve-messages.ts'
+import { createResolveMessages, type ResolvedMessage, type ResolveMessagesOptions } from './resolve-messages.ts'
 import type { PathRow } from './take-rows.ts'
 
 /** How often a message is given another IP because the one before had no allowance left. */
@@ -59,8 +54,7 @@ export interface MessagePlacerOptions extends ResolveMessagesOptions {
 }
 
 export function createMessagePlacer(options: MessagePlacerOptions) {
-  const resolve = createResolveMessages(options)
-  const giveBack = createGiveBack(options)
+  const { resolve, giveBack } = createResolveMessages(options)
   const givePaths = createGivePaths(options, giveBack)
   const underWay = new Map<Promise<void>, readonly ClaimedMessage[]>()
   const waiting = createCounts()
@@ -129,7 +123,10 @@ interface Reserved {
  * refused there goes to the next IP that may take it (spill), at most three times. What no IP takes now goes back to
  * the queue with the reason and the time. Never rejects. egress/README.md "Which IP" and "Provider shares".
  */
-function createGivePaths(options: MessagePlacerOptions, giveBack: ReturnType<typeof createGiveBack>) {
+function createGivePaths(
+  options: MessagePlacerOptions,
+  giveBack: ReturnType<typeof createResolveMessages>['giveBack'],
+) {
   const { clock, logger, egress, recorder } = options
 
   /** What the store cannot answer for goes back; what was placed before goes on. */

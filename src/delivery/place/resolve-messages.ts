@@ -11,16 +11,20 @@ import type { Configuration } from '../../config/load-configuration.ts'
 import type { RouteAssignment } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage, GiveBack } from '../../store/records/claim-records.ts'
 import type { Store } from '../../store/store.ts'
-import type { KnownRoutes } from '../route/known-routes.ts'
+import type { KnownRoutes } from '../route/route-message.ts'
 import type { RecipientRoute, HostsRoute, NoHosts } from '../route/route-message.ts'
 import type { CaptureRoute } from './path-facts.ts'
+
 export interface ResolvedMessage {
   message: ClaimedMessage
   route: HostsRoute
   returnPath: string
 }
 
-export interface ResolveMessagesOptions extends GiveBackOptions {
+export interface ResolveMessagesOptions {
+  clock: Clock
+  logger: Logger
+  recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }
   store: Pick<Store, 'findReturnPath'>
   configuration: () => Configuration
   routes: Pick<KnownRoutes, 'fresh' | 'find'>
@@ -29,6 +33,8 @@ export interface ResolveMessagesOptions extends GiveBackOptions {
   onRouteChanged: (assignment: RouteAssignment) => void
 }
 
+/** When the sending domain is gone, or something failed. */
+const LOOK_AGAIN_AFTER = 5 * MINUTE
 const MOST_RETURN_PATHS = 5_000
 /** A domain that was removed and added anew may have another one. */
 const RETURN_PATH_LIFETIME = SECOND
@@ -40,9 +46,14 @@ interface Answers {
 }
 
 export function createResolveMessages(options: ResolveMessagesOptions) {
-  const { store, clock, configuration, recorder, routes, capture } = options
-  const giveBack = createGiveBack(options)
+  const { store, clock, logger, configuration, recorder, routes, capture } = options
   const returnPaths = new LRUCache<string, string>({ max: MOST_RETURN_PATHS, ttl: RETURN_PATH_LIFETIME })
+
+  /** Messages go back to the queue for a while, and somebody should look why. */
+  function giveBack(messages: readonly ClaimedMessage[], reason: string): void {
+    logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages cannot be sent now')
+    for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() + LOOK_AGAIN_AFTER })
+  }
 
   async function returnPathOf(domain: string): Promise<string | undefined> {
     const found = await store.findReturnPath(domain)
@@ -75,7 +86,7 @@ export function createResolveMessages(options: ResolveMessagesOptions) {
   }
 
   /** Of one recipient domain, and either all captured or none. */
-  return async (messages: readonly ClaimedMessage[]): Promise<ResolvedMessage[]> => {
+  async function resolve(messages: readonly ClaimedMessage[]): Promise<ResolvedMessage[]> {
     const [first] = messages
     if (first === undefined) return []
     let answers: Answers
@@ -99,21 +110,6 @@ export function createResolveMessages(options: ResolveMessagesOptions) {
       return []
     })
   }
-}
 
-interface GiveBackOptions {
-  clock: Clock
-  logger: Logger
-  recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }
+  return { resolve, giveBack }
 }
-
-/** Messages go back to the queue for a while, and somebody should look why. */
-export function createGiveBack({ clock, logger, recorder }: GiveBackOptions) {
-  return (messages: readonly ClaimedMessage[], reason: string): void => {
-    logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages cannot be sent now')
-    for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() + LOOK_AGAIN_AFTER })
-  }
-}
-
-/** When the sending domain is gone, or something failed. */
-const LOOK_AGAIN_AFTER = 5 * MINUTE

@@ -69,6 +69,7 @@ interface TakeRowsOptions {
   gateOf: (facts: PathFacts) => Gate
   takeTokens: (facts: PathFacts, count: number) => Tokens
 }
+
 const LOOK_AGAIN_AFTER = MINUTE
 
 export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens }: TakeRowsOptions) {

@@ -4,14 +4,7 @@
  */
 import { MINUTE } from '../../base/clock.ts'
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import {
-  NO_CONNECTION,
-  type PathFailure,
-  type PathPlan,
-  type Site,
-  type TryEnd,
-  type TryResult,
-} from '../protocol/try-result.ts'
+import { NO_CONNECTION, type PathBatch, type PathFailure, type TryEnd, type TryResult } from '../protocol/try-result.ts'
 import type { RenderedMessage } from './message-renderer.ts'
 import { openConnection } from './open-connection.ts'
 import {
@@ -37,7 +30,7 @@ const LONGEST_SESSION = 5 * MINUTE // delivery/README.md "The SMTP session"
 
 interface WorkerOptions {
   tools: DeliveryTools
-  plan: () => PathPlan
+  plan: () => PathBatch['path']
   /** The next row that may go over this connection, if there is one now. */
   next: () => RowToSend | undefined
   /** No row begins any more: those that have not go back. */
@@ -45,7 +38,7 @@ interface WorkerOptions {
   /** Others need the connection more, once this one has nothing under way. */
   isToLeave: (messages: number) => boolean
   onRest: () => void
-  site: () => Site
+  site: () => PathBatch['site']
   giveBack: (sending: RowToSend) => void
   report: (result: TryResult) => void
   onOpen: () => void

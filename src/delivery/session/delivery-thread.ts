@@ -50,6 +50,7 @@ const session: SessionSettings = {
   secureContext: makeSecureContext(settings),
   tickets: new LRUCache<string, TlsTicket>({ max: MOST_TICKETS, ttl: TICKET_LIFETIME }),
 }
+
 const receive = serveThread({
   threadId,
   post: (message) => port.postMessage(message),

@@ -13,14 +13,7 @@ import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
 import type { Opened, SessionTarget, SetupFailure, SmtpSession } from './smtp-session.ts'
 import type { Transcript } from './transcript.ts'
-import {
-  NO_CONNECTION,
-  type PathFailure,
-  type PathPlan,
-  type Site,
-  type ThreadConnectionNote,
-  type TlsResultNote,
-} from '../protocol/try-result.ts'
+import { NO_CONNECTION, type PathBatch, type PathFailure, type ThreadConnectionNote } from '../protocol/try-result.ts'
 
 /**
  * Addresses that failed a short while ago, by egress IP: they are asked last. One success clears it. Bounded, by the
@@ -34,9 +27,7 @@ export interface ConnectionTools {
   hosts: HostMemory
 }
 
-interface ConnectionRequest {
-  path: PathPlan
-  site: Site
+interface ConnectionRequest extends Omit<PathBatch, 'rows'> {
   /** The recipient domain for whose message it is opened. */
   domain: string
   mayPipeline: boolean
@@ -75,9 +66,8 @@ export function createHostMemory() {
 }
 
 export async function openConnection(request: ConnectionRequest, tools: ConnectionTools): Promise<OpenedConnection> {
-  const { path, site } = request
   let last: Extract<OpenedConnection, { kind: 'failed' }> = { kind: 'failed', failure: NO_HOST, facts: NO_CONNECTION }
-  for (const place of placesOf(site, path, tools.hosts)) {
+  for (const place of placesOf(request, tools.hosts)) {
     if (request.isAborted()) return { kind: 'aborted' }
     if (place.tls.kind === 'skip') {
       const { code, reason } = place.tls
@@ -95,7 +85,7 @@ export async function openConnection(request: ConnectionRequest, tools: Connecti
 }
 
 /** Skipped hosts come too, once each: why they are is what the path fails for when there is no other. */
-function placesOf({ hosts }: Site, { source }: PathPlan, memory: HostMemory): Place[] {
+function placesOf({ site: { hosts }, path: { source } }: ConnectionRequest, memory: HostMemory): Place[] {
   const all = hosts.flatMap(({ name, addresses, tls }) =>
     (tls.kind === 'skip' ? addresses.slice(0, 1) : addresses).map((address) => ({ host: name, address, tls })),
   )
@@ -108,7 +98,7 @@ async function openPlace(place: Place, request: ConnectionRequest, tools: Connec
   const { host, address, tls } = place
   const { path, mayPipeline, transcript } = request
   const { port, source, hostname } = path
-  const note = (what: ConnectionNote, said: TlsResultNote | null): void =>
+  const note = (what: ConnectionNote, said: ThreadConnectionNote['tls']): void =>
     tools.note({ pathKey: path.key, note: what, host, address, domain: request.domain, tls: said })
   const target: SessionTarget = { host, address, port, source, hostname, tls, mayPipeline }
   let opened = await tools.open(target, transcript)
@@ -139,7 +129,7 @@ function mayFallBack(tls: HostTls, { stage, isInjection }: SetupFailure): boolea
 }
 
 /** null: it did not come to TLS, or nothing is asked of it here. */
-function tlsNote(tls: HostTls, opened: Opened): TlsResultNote | null {
+function tlsNote(tls: HostTls, opened: Opened): ThreadConnectionNote['tls'] {
   if (tls.kind === 'plain' || opened.kind === 'source-gone') return null
   const reason = opened.kind === 'open' ? (opened.session.facts.tls?.problem ?? null) : opened.failure.reason
   const result = opened.kind === 'open' ? opened.tlsResult : opened.failure.tlsResult

@@ -137,17 +137,15 @@ async function sayHello(dialogue: OpeningDialogue, { target, settings }: Opening
   const isRefused = extended.kind === 'reply' && extended.reply.code >= 500
   if (!isRefused) return { kind: 'failed', failure: failureAt('ehlo', extended) }
   const plain = await dialogue.ask(`HELO ${name}`, 'ehlo', settings.timeouts.ehlo)
-  return isPositive(plain)
-    ? { kind: 'ready', extensions: NO_EXTENSIONS }
-    : { kind: 'failed', failure: failureAt('ehlo', plain) }
+  if (!isPositive(plain)) return { kind: 'failed', failure: failureAt('ehlo', plain) }
+  return { kind: 'ready', extensions: NO_EXTENSIONS }
 }
 
 async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions): Promise<Opened> {
   const { target, settings, transcript, facts } = opening
   const { timeouts, secureContext, tickets } = settings
-  if (!extensions.hasStartTls) {
-    return fail(dialogue, opening, noTls('the host does not offer STARTTLS', 'starttls-not-supported'))
-  }
+  const notOffered = noTls('the host does not offer STARTTLS', 'starttls-not-supported')
+  if (!extensions.hasStartTls) return fail(dialogue, opening, notOffered)
   const answer = await dialogue.ask('STARTTLS', 'starttls', timeouts.starttls)
   if (answer.kind === 'end' || answer.reply.code !== 220) return fail(dialogue, opening, failureAt('starttls', answer))
   if (dialogue.problem() !== undefined || dialogue.hasUnread()) {
@@ -160,7 +158,9 @@ async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: 
   const encrypted = await startTls({ socket, host, tls, secureContext, tickets, timeoutMilliseconds })
   if (encrypted.kind === 'failed') return fail(dialogue, opening, noTls(encrypted.reason, encrypted.result))
   facts.tls = encrypted.facts
-  transcript?.note(`encrypted: ${encrypted.facts.protocol} with ${encrypted.facts.cipher}${problemOf(encrypted.facts)}`)
+  const { protocol, cipher, problem } = encrypted.facts
+  const doubt = problem === null ? '' : `; the certificate is not verified: ${problem}`
+  transcript?.note(`encrypted: ${protocol} with ${cipher}${doubt}`)
   const secured = createOpening(encrypted.socket, transcript)
   const hello = await sayHello(secured, opening)
   if (hello.kind === 'failed') return fail(secured, opening, hello.failure)
@@ -169,10 +169,6 @@ async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: 
 
 function noTls(reason: string, tlsResult: string): SetupFailure {
   return { ...NO_FAILURE, stage: 'starttls', code: CODES.starttls, reason, tlsResult }
-}
-
-function problemOf({ problem }: { problem: string | null }): string {
-  return problem === null ? '' : `; the certificate is not verified: ${problem}`
 }
 
 function ready(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions, tlsResult: string): Opened {

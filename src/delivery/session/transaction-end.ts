@@ -56,21 +56,13 @@ export interface Transaction {
   bodyEndsAt: number
 }
 
-type Place = Pick<Transaction, 'isReused' | 'isPipelined' | 'behind'>
+type Fresh = Omit<Transaction, 'job' | 'isReused' | 'isPipelined' | 'behind'>
 
-export function newTransaction(job: SessionJob, place: Place): Transaction {
-  return {
-    job,
-    ...place,
-    phase: 'envelope',
-    stage: 'mail',
-    refusal: null,
-    isAsked: false,
-    isMarked: false,
-    isStale: false,
-    rest: null,
-    bodyEndsAt: 0,
-  }
+const UNMARKED = { isAsked: false, isMarked: false, isStale: false, rest: null, bodyEndsAt: 0 }
+const FRESH: Fresh = { phase: 'envelope', stage: 'mail', refusal: null, ...UNMARKED }
+
+export function newTransaction(job: SessionJob, place: Omit<Transaction, 'job' | keyof Fresh>): Transaction {
+  return { job, ...place, ...FRESH }
 }
 
 /** What the host cannot take, by what it announced. */

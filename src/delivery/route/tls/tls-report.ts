@@ -6,6 +6,7 @@ import { gzipSync } from 'node:zlib'
 import { DAY, toUnixSeconds } from '../../../base/clock.ts'
 import { startOfUtcDay } from '../../../base/utc-day.ts'
 import type { TlsResult } from '../../../store/records/tls-records.ts'
+
 export type ReportDestination = { kind: 'https'; url: string } | { kind: 'mail'; address: string }
 
 export interface TlsReport {
@@ -18,14 +19,8 @@ export interface TlsReport {
   bytes: Buffer
 }
 
-interface ReportFacts {
-  /** `YYYY-MM-DD`. */
-  day: string
-  domain: string
-  submitter: string
-  /** Who answers questions. */
-  contact: string
-}
+/** `day`: `YYYY-MM-DD`; `contact`: who answers questions. */
+type ReportFacts = { day: string; domain: string; submitter: string; contact: string }
 
 export const REPORT_TYPE = 'application/tlsrpt+gzip'
 
