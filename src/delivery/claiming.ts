@@ -12,7 +12,7 @@ import { createQueueWalk } from './claim/queue-walk.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
 import { createMessagePlacer } from './place/place-messages.ts'
 import { createRouteDomains } from './route/route-domains.ts'
-import type { RowEvents, WakeUps } from './row-events.ts'
+import type { RowEvents, WakeUps } from './dispatcher-parts.ts'
 import type { Sending } from './sending.ts'
 
 export type Claiming = ReturnType<typeof createClaiming>

@@ -16,7 +16,7 @@ import { createClaiming, type Claiming } from './claiming.ts'
 import { createDispatcherParts, type DispatcherOptions, type DispatcherParts } from './dispatcher-parts.ts'
 import { createHolders, createWhereIs } from './holders.ts'
 import { createLeaseRenewal, createOrphans, type LeaseRenewal, type Orphans } from './orphans.ts'
-import { createRowEvents, type WakeUps } from './row-events.ts'
+import { createRowEvents, type WakeUps } from './dispatcher-parts.ts'
 import { createSending, type Sending } from './sending.ts'
 
 export type Dispatcher = ReturnType<typeof createDispatcher>

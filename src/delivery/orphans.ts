@@ -61,9 +61,7 @@ export function createOrphans(options: OrphansOptions) {
     for (let thread = 0; thread < options.threadCount; thread++) void askThread(thread).catch(tellFailure)
     return compare()
       .catch(tellFailure)
-      .finally(() => {
-        looking = undefined
-      })
+      .finally(() => void (looking = undefined))
   }
 
   return {

@@ -96,7 +96,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'nobody moves rows on that have just got a path',
     edits: [
-      edit('src/delivery/row-events.ts', 'row.facts.key)\n      }\n      wake.paths()\n', 'row.facts.key)\n      }\n'),
+      edit('src/delivery/dispatcher-parts.ts', 'row.facts.key)\n      }\n      wake.paths()\n', 'row.facts.key)\n      }\n'),
     ],
   },
   {

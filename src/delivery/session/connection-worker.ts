@@ -63,19 +63,13 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
     const trial = trials.begin(first)
     // Begun before connecting: rendering and signing take no longer than the greeting of most hosts.
     const rendering = takeRendering(tools, first)
-    const request = {
-      path: options.plan(),
-      site: options.site(),
-      domain: first.row.recipientDomain,
-      mayPipeline: first.mayPipeline,
-      transcript: trial.transcript,
-      isAborted: () => isAborted,
-      onConnect(place: { host: string; address: string }) {
-        server = place
-        enter(trial, 'connect')
-      },
+    const onConnect = (place: { host: string; address: string }): void => {
+      server = place
+      enter(trial, 'connect')
     }
-    const opened = await openConnection(request, tools)
+    const to = { path: options.plan(), site: options.site(), domain: first.row.recipientDomain }
+    const how = { mayPipeline: first.mayPipeline, transcript: trial.transcript, isAborted: () => isAborted, onConnect }
+    const opened = await openConnection({ ...to, ...how }, tools)
     if (opened.kind === 'open') return serve(opened.session, trial, rendering)
     if (opened.kind === 'failed') {
       trials.leave(trial)

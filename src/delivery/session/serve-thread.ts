@@ -109,8 +109,7 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
     all: () => [...senders.values()],
     size: () => senders.size,
     where(claim: number): ThreadPlace | null {
-      const places = Array.from(senders.values(), (sender) => sender.where(claim))
-      return places.find((place) => place !== undefined) ?? null
+      return [...senders.values()].flatMap((sender) => sender.where(claim) ?? [])[0] ?? null
     },
     /** The dispatcher's clock, by the offset to ours. */
     setClock(offset: number): void {

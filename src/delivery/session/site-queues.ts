@@ -57,10 +57,8 @@ export function createSiteQueues() {
     workerCount: () => all().reduce((sum, queue) => sum + queue.workers.size, 0),
     claims: () => [...waiting().map(({ row }) => row.claim), ...workers().flatMap((worker) => worker.claims())],
     where(claim: number): ThreadPlace | undefined {
-      for (const worker of workers()) {
-        const place = worker.where(claim)
-        if (place !== undefined) return place
-      }
+      const place = workers().flatMap((worker) => worker.where(claim) ?? [])[0]
+      if (place !== undefined) return place
       const found = waiting().find(({ row }) => row.claim === claim)
       if (found === undefined) return undefined
       return { stage: 'queue', milliseconds: performance.now() - found.waitsSince, host: null, address: null }

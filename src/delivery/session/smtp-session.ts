@@ -1,5 +1,5 @@
 /**
- * One SMTP connection to one host, from one egress IP: connect (`connect-from.ts`), banner, EHLO with the IP's host
+ * One SMTP connection to one host, from one egress IP: connect, banner, EHLO with the IP's host
  * name (HELO on 5xx), STARTTLS by policy (`start-tls.ts`) and EHLO again, messages (`smtp-transaction.ts`), QUIT.
  * Opening resolves with facts and never throws. What the host has sent in plain text behind its 220 to STARTTLS is
  * never read: whoever put it there, it is a failure of the path. RFC 5321 §3, RFC 3207 §4; delivery/README.md "The SMTP
@@ -9,17 +9,17 @@ import type { Socket } from 'node:net'
 import type { SecureContext } from 'node:tls'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { connectFrom } from './connect-from.ts'
-import type { ConnectionEnd } from './transaction-end.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
+import type { PathFailure } from '../protocol/try-result.ts'
 import type { RawReply } from './reply-reader.ts'
 import { helloName, NO_EXTENSIONS, readExtensions, type SmtpExtensions } from './smtp-extensions.ts'
 import { createTransactions, type TransactionTimeouts } from './smtp-transaction.ts'
+import { connectFrom } from './smtp-wire.ts'
 import { createSmtpWire, type SmtpWire, type WireEnd, type WireStage } from './smtp-wire.ts'
 import { startTls, type TlsTickets } from './start-tls.ts'
+import type { ConnectionEnd } from './transaction-end.ts'
 import type { SessionJob } from './transaction-end.ts'
 import { connectionLine, type Transcript } from './transcript.ts'
-import type { PathFailure } from '../protocol/try-result.ts'
 
 /** Milliseconds. */
 export interface SessionTimeouts extends TransactionTimeouts {

@@ -9,6 +9,7 @@ import { connect, type ConnectionOptions, type SecureContext, type TLSSocket } f
 import { errorText } from '../../base/errors.ts'
 import type { TlsFacts } from '../../mail/reply/delivery-outcome.ts'
 import { judgePeer, readPeer, type HostTls, type Peer } from '../protocol/host-tls.ts'
+import { ignoreLateError } from './smtp-wire.ts'
 import { oneLine } from './transcript.ts'
 
 interface StartTlsRequest {
@@ -110,6 +111,3 @@ function judge(socket: TLSSocket, peer: Peer, { host, tls }: StartTlsRequest): E
   }
   return { kind: 'encrypted', socket, facts, result }
 }
-
-/** A socket given up may still report why; nobody waits for that. */
-function ignoreLateError(): void {}

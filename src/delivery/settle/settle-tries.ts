@@ -126,9 +126,7 @@ function createSettleRow(options: SettleTriesOptions) {
   const { clock, logger, egress, shaping, configuration, recorder } = options
   const record = createRecordTry(options)
   let judge = judgeNow()
-  configuration.onChange(() => {
-    judge = judgeNow()
-  })
+  configuration.onChange(() => void (judge = judgeNow()))
 
   function judgeNow(): JudgeReply {
     const { server, bounces } = configuration.current()

@@ -115,9 +115,7 @@ export function createTlsReports(options: TlsReportsOptions) {
 
   return {
     sendDue(): Promise<void> {
-      running ??= sendAll().finally(() => {
-        running = undefined
-      })
+      running ??= sendAll().finally(() => void (running = undefined))
       return running
     },
   }
