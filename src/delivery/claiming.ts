@@ -25,11 +25,8 @@ interface ClaimingHooks {
   stopping: Promise<void>
 }
 
-export function createClaiming(
-  parts: DispatcherParts,
-  { recorder, tries }: Pick<Sending, 'recorder' | 'tries'>,
-  { events, wake, mayClaim, isStopping, stopping }: ClaimingHooks,
-) {
+export function createClaiming(parts: DispatcherParts, { recorder, tries }: Sending, hooks: ClaimingHooks) {
+  const { events, wake, mayClaim, isStopping, stopping } = hooks
   const { clock, directory, logger, paths, window } = parts
   const domains = createRouteDomains({
     ...parts,

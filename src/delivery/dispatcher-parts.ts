@@ -17,13 +17,7 @@ import { createFairOrder } from './claim/fair-order.ts'
 import { createQueueDirectory } from './claim/queue-directory.ts'
 import type { StartWorker } from './delivery-threads.ts'
 import { createChoosePath } from './place/choose-path.ts'
-import {
-  CAPTURE_GATE,
-  createCaptureRoute,
-  createPathFacts,
-  type CaptureAddress,
-  type PathFacts,
-} from './place/path-facts.ts'
+import { CAPTURE_GATE, createCaptureRoute, createPathFacts, type PathFacts } from './place/path-facts.ts'
 import { createPaths } from './place/paths.ts'
 import type { PlacedRow } from './place/place-messages.ts'
 import { createReadyWindow } from './place/ready-window.ts'
@@ -52,7 +46,7 @@ export interface DispatcherOptions {
   storeLocation: StoreLocation
   masterKey: Buffer
   startWorker: StartWorker
-  captureAddress: CaptureAddress
+  captureAddress: Parameters<typeof createCaptureRoute>[0]
   /** Stands for https and the tracking host in every link that leads back to us; null: those themselves. */
   trackingUrl: string | null
   /** False: nothing new starts, since its outcome could not be recorded. `resume` says when that is over. */

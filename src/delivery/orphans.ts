@@ -69,9 +69,7 @@ export function createOrphans(options: OrphansOptions) {
     async look(): Promise<void> {
       if (!isStopped) await (looking ??= run())
     },
-    stop(): void {
-      isStopped = true
-    },
+    stop: () => void (isStopped = true),
   }
 }
 

@@ -73,7 +73,7 @@ export function createPathFacts(configuration: () => Configuration) {
 }
 
 /** Where the capture server listens: a loopback address. */
-export type CaptureAddress = { address: string; port: number }
+type CaptureAddress = { address: string; port: number }
 
 export type CaptureRoute = { facts: PathFacts; routeOf(recipientDomain: string): HostsRoute }
 

@@ -20,7 +20,6 @@ import type { PathRow } from './take-rows.ts'
 
 /** How often a message is given another IP because the one before had no allowance left. */
 const MOST_CHOICES = 3
-
 /**
  * A row that cannot go is looked at again after at most so long, whatever is known of the end: an operator or a reply
  * may end it sooner. Until it is really over its queue key is closed, and this costs nothing.

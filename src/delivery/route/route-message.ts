@@ -49,7 +49,6 @@ const MOST_REMEMBERED = 20_000
 const FRESH_FOR = MINUTE
 const MOST_DOMAINS = 20_000
 const MOST_ROUTES = 20_000
-
 /** X.7.5 of RFC 3463: a cryptographic failure. */
 export const PROTECTION_CODE = '4.7.5'
 

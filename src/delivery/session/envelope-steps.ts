@@ -24,12 +24,9 @@ export type ExpectedStage = 'rset' | 'mail' | 'rcpt' | 'data' | 'dot'
 type Stage = Exclude<ExpectedStage, 'rset'>
 export type TakeReply = (transaction: Transaction, reply: RawReply) => void
 
-/** The lines that open a transaction, and the replies to them. */
-type OpenEnvelope = (transaction: Transaction, needsReset: boolean) => { lines: string; expectations: Expectation[] }
-
 const START_INPUT = 354
 
-export function createEnvelopeSteps(tools: EnvelopeTools): OpenEnvelope {
+export function createEnvelopeSteps(tools: EnvelopeTools) {
   const { wire, extensions, ending, expect, startBody, finish } = tools
 
   function say(transaction: Transaction, line: string, expected: Expectation): void {
@@ -87,7 +84,8 @@ export function createEnvelopeSteps(tools: EnvelopeTools): OpenEnvelope {
     finish(transaction)
   }
 
-  return (transaction, needsReset) => {
+  /** The lines that open a transaction, and the replies to them. */
+  return (transaction: Transaction, needsReset: boolean): { lines: string; expectations: Expectation[] } => {
     const { job, isPipelined } = transaction
     let lines = ''
     const expectations: Expectation[] = []

@@ -12,11 +12,8 @@ export type RawReply = { code: number; text: string }
 
 export type ReplyReader = ReturnType<typeof createReplyReader>
 
-interface ReplyReaderOptions {
-  onReply: (reply: RawReply) => void
-  /** What the host sent instead of a reply, as far as it may be shown. */
-  onMalformed: (reason: string) => void
-}
+/** `onMalformed`: what the host sent instead of a reply, as far as it may be shown. */
+type ReplyReaderOptions = { onReply: (reply: RawReply) => void; onMalformed: (reason: string) => void }
 
 const MOST_REPLY_BYTES = 64 * 1024
 const MOST_REPLY_LINES = 100

@@ -112,9 +112,7 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
       return [...senders.values()].flatMap((sender) => sender.where(claim) ?? [])[0] ?? null
     },
     /** The dispatcher's clock, by the offset to ours. */
-    setClock(offset: number): void {
-      clockOffset = offset
-    },
+    setClock: (offset: number) => void (clockOffset = offset),
   }
 }
 

@@ -106,6 +106,7 @@ export async function openSession(
 
 /** Of a host that says nothing. */
 const CODES = { banner: '4.4.1', ehlo: '4.4.2', starttls: '4.7.4' }
+const NOT_SUPPORTED = 'starttls-not-supported'
 const NO_FAILURE = { reply: null, isTimeout: false, tlsResult: null, isInjection: false }
 
 async function greet(socket: Socket, request: Omit<Opening, 'facts'>): Promise<Opened> {
@@ -122,7 +123,7 @@ async function greet(socket: Socket, request: Omit<Opening, 'facts'>): Promise<O
   const { kind } = target.tls
   const wantsTls = kind !== 'plain' && (kind !== 'opportunistic' || hello.extensions.hasStartTls)
   if (wantsTls) return encrypt(dialogue, opening, hello.extensions)
-  return ready(dialogue, opening, hello.extensions, 'starttls-not-supported')
+  return ready(dialogue, opening, hello.extensions, NOT_SUPPORTED)
 }
 
 type Hello = { kind: 'ready'; extensions: SmtpExtensions } | { kind: 'failed'; failure: SetupFailure }
@@ -144,8 +145,7 @@ async function sayHello(dialogue: OpeningDialogue, { target, settings }: Opening
 async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions): Promise<Opened> {
   const { target, settings, transcript, facts } = opening
   const { timeouts, secureContext, tickets } = settings
-  const notOffered = noTls('the host does not offer STARTTLS', 'starttls-not-supported')
-  if (!extensions.hasStartTls) return fail(dialogue, opening, notOffered)
+  if (!extensions.hasStartTls) return fail(dialogue, opening, noTls('the host does not offer STARTTLS', NOT_SUPPORTED))
   const answer = await dialogue.ask('STARTTLS', 'starttls', timeouts.starttls)
   if (answer.kind === 'end' || answer.reply.code !== 220) return fail(dialogue, opening, failureAt('starttls', answer))
   if (dialogue.problem() !== undefined || dialogue.hasUnread()) {
@@ -220,7 +220,7 @@ function failureAt(stage: keyof typeof CODES, answer: OpeningAnswer): SetupFailu
   const reply = answer.kind === 'reply' ? (readSmtpReply(answer.reply.text) ?? null) : answer.end.reply
   const reason = answer.kind === 'end' ? answer.end.reason : (reply?.text ?? answer.reply.text)
   const code = stage !== 'starttls' && reply !== null ? '4.3.2' : CODES[stage]
-  const tlsResult = stage === 'starttls' ? 'starttls-not-supported' : null
+  const tlsResult = stage === 'starttls' ? NOT_SUPPORTED : null
   return { ...NO_FAILURE, stage, code, reason, reply, tlsResult }
 }
 

@@ -151,9 +151,7 @@ function createDeadline(onOver: (limit: string) => void) {
       clearTimeout(timer)
       startTimer()
     },
-    lift() {
-      deadline = Infinity
-    },
+    lift: () => void (deadline = Infinity),
     stop: () => clearTimeout(timer),
   }
 }
@@ -175,12 +173,7 @@ type Connected =
   | { kind: 'failed'; reason: string; isTimeout: boolean }
   | { kind: 'source-gone'; reason: string }
 
-interface ConnectRequest {
-  address: string
-  port: number
-  source: string
-  timeoutMilliseconds: number
-}
+type ConnectRequest = { address: string; port: number; source: string; timeoutMilliseconds: number }
 
 /**
  * Opens a TCP connection that leaves from one given address, or none at all. Never throws. The address is bound before
@@ -189,7 +182,7 @@ interface ConnectRequest {
  */
 export function connectFrom(request: ConnectRequest): Promise<Connected> {
   return new Promise((resolve) => {
-    const { address: host, port, source: localAddress } = request
+    const { address: host, port, source: localAddress, timeoutMilliseconds } = request
     const socket = connect({ host, port, localAddress, autoSelectFamily: false, noDelay: true })
     const finish = (result: Connected): void => {
       clearTimeout(timer)
@@ -197,10 +190,8 @@ export function connectFrom(request: ConnectRequest): Promise<Connected> {
       if (result.kind !== 'connected') socket.on('error', ignoreLateError).destroy()
       resolve(result)
     }
-    const timer = setTimeout(
-      () => finish({ kind: 'failed', reason: `no answer within ${request.timeoutMilliseconds} ms`, isTimeout: true }),
-      request.timeoutMilliseconds,
-    )
+    const reason = `no answer within ${timeoutMilliseconds} ms`
+    const timer = setTimeout(() => finish({ kind: 'failed', reason, isTimeout: true }), timeoutMilliseconds)
     socket.once('connect', () => finish(checkSource(socket, request.source)))
     socket.once('error', (error) => finish(judgeError(error)))
   })

@@ -113,8 +113,6 @@ export function createDotMarks(options: DotMarksOptions) {
     forget: (claim: number) => void marked.delete(claim),
     /** The last marks could not be committed. */
     isBlocked: () => isBlocked,
-    stop(): void {
-      isStopped = true
-    },
+    stop: () => void (isStopped = true),
   }
 }

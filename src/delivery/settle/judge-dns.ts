@@ -12,27 +12,18 @@ const CONFIRM_NO_NAME_AFTER = 10 * MINUTE
 const CONFIRM_NO_ADDRESS_AFTER = HOUR
 
 const NO_REPLY = { stage: 'connect' as const, rule: null }
+const WORDS = {
+  'null-mx': 'the domain does not accept mail (null MX)',
+  'no-name': 'the domain does not exist',
+  'no-address': 'no mail server of the domain has an address',
+  'refused-addresses': 'the mail servers of the domain have only addresses that are not connected to',
+}
 
 /** What was said in place of hosts, as a clause. */
 export function dnsProblem(answer: NoHosts): string {
-  switch (answer.kind) {
-    case 'null-mx':
-      return 'the domain does not accept mail (null MX)'
-    case 'no-name':
-      return 'the domain does not exist'
-    case 'no-address':
-      return 'no mail server of the domain has an address'
-    case 'refused-addresses':
-      return 'the mail servers of the domain have only addresses that are not connected to'
-    case 'no-answer':
-      return answer.isBogus === true
-        ? `the DNS can not be believed: ${answer.reason}`
-        : `the DNS did not answer: ${answer.reason}`
-    case 'no-usable-host':
-      return answer.reason
-    default:
-      return unreachable(answer)
-  }
+  if (answer.kind === 'no-usable-host') return answer.reason
+  if (answer.kind !== 'no-answer') return WORDS[answer.kind]
+  return `${answer.isBogus === true ? 'the DNS can not be believed' : 'the DNS did not answer'}: ${answer.reason}`
 }
 
 /** What an answer without hosts leads to. `jitter`: `delivery.retry_jitter`. */

@@ -79,9 +79,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
   }
 
   return {
-    begin(newEpoch: number): void {
-      epoch = newEpoch
-    },
+    begin: (newEpoch: number) => void (epoch = newEpoch),
     record,
     /** As soon as it is there. */
     recordLater(message: ClaimedMessage, pending: Promise<OutcomeRecord>): void {
