@@ -96,7 +96,11 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'nobody moves rows on that have just got a path',
     edits: [
-      edit('src/delivery/dispatcher-parts.ts', 'row.facts.key)\n      }\n      wake.paths()\n', 'row.facts.key)\n      }\n'),
+      edit(
+        'src/delivery/dispatcher-parts.ts',
+        'row.facts.key)\n      }\n      wake.paths()\n',
+        'row.facts.key)\n      }\n',
+      ),
     ],
   },
   {
@@ -112,7 +116,11 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'allowance that was refused is used',
     edits: [
-      edit('src/delivery/place/place-messages.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length'),
+      edit(
+        'src/delivery/place/place-messages.ts',
+        'const count = reservation?.granted ?? 0',
+        'const count = group.length',
+      ),
     ],
   },
   {
