@@ -9,10 +9,9 @@ import { createPollLoop } from '../base/poll-loop.ts'
 import { createClaimRound } from './claim/claim-round.ts'
 import type { QueueDirectory } from './claim/queue-directory.ts'
 import { createQueueWalk } from './claim/queue-walk.ts'
-import type { DispatcherParts } from './dispatcher-parts.ts'
+import type { DispatcherParts, RowEvents, WakeUps } from './dispatcher-parts.ts'
 import { createMessagePlacer } from './place/place-messages.ts'
 import { createRouteDomains } from './route/route-domains.ts'
-import type { RowEvents, WakeUps } from './dispatcher-parts.ts'
 import type { Sending } from './sending.ts'
 
 export type Claiming = ReturnType<typeof createClaiming>

@@ -10,13 +10,17 @@
  * Errors of the store are logged and tried again.
  */
 import type { QueuedRows } from '../store/records/queue-records.ts'
-import { createQueueFigures } from './claim/why-waiting.ts'
-import { createWhyWaiting } from './claim/why-waiting.ts'
+import { createQueueFigures, createWhyWaiting } from './claim/why-waiting.ts'
 import { createClaiming, type Claiming } from './claiming.ts'
-import { createDispatcherParts, type DispatcherOptions, type DispatcherParts } from './dispatcher-parts.ts'
+import {
+  createDispatcherParts,
+  createRowEvents,
+  type DispatcherOptions,
+  type DispatcherParts,
+  type WakeUps,
+} from './dispatcher-parts.ts'
 import { createHolders, createWhereIs } from './holders.ts'
 import { createLeaseRenewal, createOrphans, type LeaseRenewal, type Orphans } from './orphans.ts'
-import { createRowEvents, type WakeUps } from './dispatcher-parts.ts'
 import { createSending, type Sending } from './sending.ts'
 
 export type Dispatcher = ReturnType<typeof createDispatcher>

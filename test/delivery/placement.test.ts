@@ -12,8 +12,8 @@ import {
   createMessagePlacer,
   type MessagePlacer,
   type MessagePlacerOptions,
+  type PlacedRow,
 } from '../../src/delivery/place/place-messages.ts'
-import type { PlacedRow } from '../../src/delivery/place/place-messages.ts'
 import { createReadyWindow } from '../../src/delivery/place/ready-window.ts'
 import type { HostsRoute } from '../../src/delivery/route/route-message.ts'
 import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'

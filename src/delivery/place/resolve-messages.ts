@@ -11,8 +11,7 @@ import type { Configuration } from '../../config/load-configuration.ts'
 import type { RouteAssignment } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage, GiveBack } from '../../store/records/claim-records.ts'
 import type { Store } from '../../store/store.ts'
-import type { KnownRoutes } from '../route/route-message.ts'
-import type { RecipientRoute, HostsRoute, NoHosts } from '../route/route-message.ts'
+import type { HostsRoute, KnownRoutes, NoHosts, RecipientRoute } from '../route/route-message.ts'
 import type { CaptureRoute } from './path-facts.ts'
 
 export interface ResolvedMessage {

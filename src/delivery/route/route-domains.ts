@@ -12,8 +12,7 @@ import { createTimeHeap } from '../../base/time-heap.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { QueueKeyState, RouteAssignment } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'
-import type { KnownRoutes } from './route-message.ts'
-import type { NoHosts } from './route-message.ts'
+import type { KnownRoutes, NoHosts } from './route-message.ts'
 
 /** Domains in memory; more are fetched from the store when none of these is due. */
 const MOST_DOMAINS = 20_000

@@ -4,11 +4,10 @@
  * §3.1; delivery/README.md "Stages".
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { CLOSING_CODE, type ConnectionEnding } from './transaction-end.ts'
+import { CLOSING_CODE, type ConnectionEnding, type Transaction } from './transaction-end.ts'
 import type { RawReply } from './reply-reader.ts'
 import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
 import type { Expectation, SmtpWire } from './smtp-wire.ts'
-import type { Transaction } from './transaction-end.ts'
 
 interface EnvelopeTools {
   wire: Pick<SmtpWire, 'say'>

@@ -23,8 +23,7 @@ import {
   type TryEnd,
   type TryResult,
 } from '../protocol/try-result.ts'
-import { startWorker, type ConnectionWorker } from './connection-worker.ts'
-import { STOPPING } from './connection-worker.ts'
+import { startWorker, STOPPING, type ConnectionWorker } from './connection-worker.ts'
 import { renderRow, type DeliveryTools, type RowToSend } from './row-trials.ts'
 import { createSiteQueues, hasOpen, mayConnectTo, type SiteQueue, type SiteQueues } from './site-queues.ts'
 

@@ -14,11 +14,9 @@ import type { PathFailure } from '../protocol/try-result.ts'
 import type { RawReply } from './reply-reader.ts'
 import { helloName, NO_EXTENSIONS, readExtensions, type SmtpExtensions } from './smtp-extensions.ts'
 import { createTransactions, type TransactionTimeouts } from './smtp-transaction.ts'
-import { connectFrom } from './smtp-wire.ts'
-import { createSmtpWire, type SmtpWire, type WireEnd, type WireStage } from './smtp-wire.ts'
+import { connectFrom, createSmtpWire, type SmtpWire, type WireEnd, type WireStage } from './smtp-wire.ts'
 import { startTls, type TlsTickets } from './start-tls.ts'
-import type { ConnectionEnd } from './transaction-end.ts'
-import type { SessionJob } from './transaction-end.ts'
+import type { ConnectionEnd, SessionJob } from './transaction-end.ts'
 import { connectionLine, type Transcript } from './transcript.ts'
 
 /** Milliseconds. */
