@@ -4,7 +4,7 @@
  */
 import type { DiskGuard } from '../base/disk-guard.ts'
 import { createDispatcher, type Dispatcher } from '../delivery/dispatcher.ts'
-import { startWorker } from '../delivery/start-worker.ts'
+import { startWorker } from '../delivery/thread-settings.ts'
 import { CAPTURE_ADDRESS, createCaptureServer } from '../capture/capture-server.ts'
 import type { InboundPlace } from '../capture/send-report.ts'
 import { createVisit, type OwnHttpServer } from '../capture/visit.ts'

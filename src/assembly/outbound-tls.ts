@@ -3,10 +3,14 @@
  * and the results that are reported.
  */
 import { createFindRoute, type FindRoute } from '../delivery/route/route-message.ts'
-import { createTlsMemory, type TlsMemory } from '../delivery/route/tls/tls-memory.ts'
+import {
+  createTlsMemory,
+  createTlsResults,
+  type TlsMemory,
+  type TlsResults,
+} from '../delivery/route/tls/tls-results.ts'
 import { createTlsPolicies } from '../delivery/route/tls/tls-policy.ts'
 import { createTlsReports, type TlsReports } from '../delivery/route/tls/tls-reports.ts'
-import { createTlsResults, type TlsResults } from '../delivery/route/tls/tls-results.ts'
 import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
 import { createCachedResolver, createCachedValidatingResolver } from '../network/cached-resolver.ts'
 import { createMailHosts } from '../network/mail-hosts.ts'

@@ -1,9 +1,8 @@
 /**
- * The delivery threads: starts them, hands them rows, collects their results, replaces one that died.
- *
- * What a dead thread had is the dispatcher's to give back (`onDeath`). Three deaths within a minute, of whichever
- * thread, are told to `onFatal`: something is wrong that a new thread does not cure. Before `start`, what is sent to a
- * thread is dropped, and nobody answers. store/README.md "What a kill may cause".
+ * The delivery threads: starts them, hands them rows, collects their results, replaces one that died; what it had is
+ * the dispatcher's to give back (`onDeath`). Three deaths within a minute are told to `onFatal`: something is wrong
+ * that a new thread does not cure. Before `start`, what is sent to a thread is dropped, and nobody answers.
+ * store/README.md "What a kill may cause".
  */
 import type { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
@@ -11,36 +10,9 @@ import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { ThreadPlace } from '../mail/whereabouts.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
-import type {
-  FromThread,
-  PathBatch,
-  PathPlan,
-  ThreadConnectionNote,
-  ThreadTurn,
-  ToThread,
-  TryResult,
-} from './protocol/try-result.ts'
+import type { FromThread, PathBatch, PathPlan, ThreadTurn, ToThread } from './protocol/try-result.ts'
 
-export interface DeliveryThreads {
-  start(): void
-  dispatch(thread: number, batches: PathBatch[]): void
-  /** The answer to `onMark`: committed, but for those that are not ours any more. Their dots go out at once. */
-  marked(thread: number, id: number, stale: number[]): void
-  /** What a path may use from its next message on; with 0 connections, rows that have not begun come back. */
-  limit(thread: number, pathKey: string, limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void
-  /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
-  tick(): Promise<void>
-  /** Which rows a thread has, after the results of all others that it was given; null: it is dead. */
-  claimsOf(thread: number): Promise<ReadonlySet<number> | null>
-  /** Where a thread has this row; null: nowhere, or no more; undefined: it died, or does not answer. */
-  where(thread: number, claim: number): Promise<ThreadPlace | null | undefined>
-  /**
-   * Nothing new starts; resolves when all that runs has ended. A session that has not sent its final dot has the time
-   * of the drain. One that waits for the answer to its dot has the longest time, by default 80 s from the start.
-   */
-  drain(drainMilliseconds: number, longestMilliseconds?: number): Promise<void>
-  end(): Promise<void>
-}
+export type DeliveryThreads = ReturnType<typeof createDeliveryThreads>
 
 export type StartWorker = (settings: DeliveryThreadSettings) => Worker
 
@@ -50,10 +22,10 @@ interface DeliveryThreadsOptions {
   settings: DeliveryThreadSettings
   clock: Clock
   logger: Logger
-  onResults: (results: TryResult[]) => void
+  onResults: (results: ThreadTurn['results']) => void
   /** The final dots of these rows wait until `marked` is called with the same id. */
   onMark: (thread: number, id: number, claims: number[]) => void
-  onConnections: (notes: ThreadConnectionNote[], thread: number) => void
+  onConnections: (notes: ThreadTurn['notes'], thread: number) => void
   /** A worker was started: the first one of this thread, or its successor. */
   onStart: (thread: number, worker: Worker) => void
   onDeath: (thread: number) => void
@@ -67,10 +39,9 @@ const DEATHS_COUNT_FOR = MINUTE
 const LONGEST_STOP = 80 * SECOND
 /** Of the question where a row is. */
 const LONGEST_ANSWER = SECOND
-/** A thread that does not end by itself is ended. */
 const LONGEST_END = 5 * SECOND
 
-export function createDeliveryThreads(options: DeliveryThreadsOptions): DeliveryThreads {
+export function createDeliveryThreads(options: DeliveryThreadsOptions) {
   const { clock, logger } = options
   const slots: ThreadSlot[] = []
   let deaths: number[] = []
@@ -82,13 +53,8 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     worker.once('error', (error) => {
       logger.error({ thread, error: errorText(error), stack: error.stack }, 'delivery thread died')
     })
-    slots[thread] = createThreadSlot(worker, { onTurn: (turn) => heed(thread, turn), onExit: () => replace(thread) })
-  }
-
-  function heed(thread: number, { notes, results, mark }: ThreadTurn): void {
-    if (notes.length > 0) options.onConnections(notes, thread)
-    if (results.length > 0) options.onResults(results)
-    if (mark !== null) options.onMark(thread, mark.id, mark.claims)
+    const onTurn = (turn: ThreadTurn): void => heed(options, thread, turn)
+    slots[thread] = createThreadSlot(worker, onTurn, () => replace(thread))
   }
 
   function replace(thread: number): void {
@@ -105,27 +71,38 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
   const clockOffset = (): number => clock.now() - Date.now()
 
   return {
-    start() {
+    start(): void {
       for (let thread = 0; thread < options.count; thread++) startSlot(thread)
     },
-    dispatch: (thread, batches) => slots[thread]?.post({ kind: 'dispatch', clockOffset: clockOffset(), batches }),
-    marked: (thread, id, stale) => slots[thread]?.post({ kind: 'marked', clockOffset: clockOffset(), id, stale }),
-    limit: (thread, pathKey, { connections, messagesPerConnection }) =>
-      slots[thread]?.post({ kind: 'limit', pathKey, connections, messagesPerConnection }),
-    async tick() {
+    dispatch: (thread: number, batches: PathBatch[]) =>
+      slots[thread]?.post({ kind: 'dispatch', clockOffset: clockOffset(), batches }),
+    /** The answer to `onMark`: committed, but for those that are not ours any more. Their dots go out at once. */
+    marked: (thread: number, id: number, stale: number[]) =>
+      slots[thread]?.post({ kind: 'marked', clockOffset: clockOffset(), id, stale }),
+    /** What a path may use from its next message on; with 0 connections, rows that have not begun come back. */
+    limit: (thread: number, pathKey: string, limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>) =>
+      slots[thread]?.post({ kind: 'limit', pathKey, ...limits }),
+    /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
+    async tick(): Promise<void> {
       await Promise.all(slots.map((slot) => slot.ask({ kind: 'tick' })))
     },
-    async claimsOf(thread) {
+    /** Which rows a thread has, after the results of all others that it was given; null: it is dead. */
+    async claimsOf(thread: number): Promise<ReadonlySet<number> | null> {
       const answer = await slots[thread]?.ask({ kind: 'claims' })
       return answer?.kind === 'claims' ? new Set(answer.claims) : null
     },
-    async where(thread, claim) {
+    /** Where a thread has this row; null: nowhere, or no more; undefined: it died, or does not answer. */
+    async where(thread: number, claim: number): Promise<ThreadPlace | null | undefined> {
       const slot = slots[thread]
       if (slot === undefined) return undefined
       const answer = await within(slot.ask({ kind: 'where', claim }), LONGEST_ANSWER)
       return answer?.kind === 'where' ? answer.place : undefined
     },
-    async drain(drainMilliseconds, longestMilliseconds = LONGEST_STOP) {
+    /**
+     * Nothing new starts; resolves when all that runs has ended. A session that has not sent its final dot has the time
+     * of the drain, one that waits for the answer to its dot the longest time from the start.
+     */
+    async drain(drainMilliseconds: number, longestMilliseconds = LONGEST_STOP): Promise<void> {
       isEnding = true
       for (const slot of slots) slot.post({ kind: 'drain' })
       const all = Promise.all(slots.map(({ drained }) => drained))
@@ -133,29 +110,25 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
       for (const slot of slots) slot.post({ kind: 'abort' })
       await within(all, longestMilliseconds - drainMilliseconds)
     },
-    async end() {
+    async end(): Promise<void> {
       isEnding = true
       await Promise.all(slots.map((slot) => slot.end()))
     },
   }
 }
 
-/** One worker of a thread: its successor has a slot of its own. */
-interface ThreadSlot {
-  post(message: ToThread): void
-  /** Undefined: it is dead, or dies before it answers. */
-  ask(question: ThreadQuestion): Promise<FromThread | undefined>
-  /** Resolves when all that runs in it has ended, or with its death. */
-  drained: Promise<void>
-  end(): Promise<void>
+function heed(options: DeliveryThreadsOptions, thread: number, { notes, results, mark }: ThreadTurn): void {
+  if (notes.length > 0) options.onConnections(notes, thread)
+  if (results.length > 0) options.onResults(results)
+  if (mark !== null) options.onMark(thread, mark.id, mark.claims)
 }
+
+/** One worker of a thread: its successor has a slot of its own. */
+type ThreadSlot = ReturnType<typeof createThreadSlot>
 
 type ThreadQuestion = { kind: 'tick' } | { kind: 'claims' } | { kind: 'where'; claim: number }
 
-function createThreadSlot(
-  worker: Worker,
-  { onTurn, onExit }: { onTurn: (turn: ThreadTurn) => void; onExit: () => void },
-): ThreadSlot {
+function createThreadSlot(worker: Worker, onTurn: (turn: ThreadTurn) => void, onExit: () => void) {
   const asked = new Map<number, (answer?: FromThread) => void>()
   const drained = Promise.withResolvers<void>()
   const ended = Promise.withResolvers<void>()
@@ -176,7 +149,8 @@ function createThreadSlot(
 
   return {
     post,
-    ask(question) {
+    /** Undefined: it is dead, or dies before it answers. */
+    ask(question: ThreadQuestion): Promise<FromThread | undefined> {
       // No answer and no exit will come any more.
       if (worker.threadId === -1) return Promise.resolve(undefined)
       const { promise, resolve } = Promise.withResolvers<FromThread | undefined>()
@@ -185,8 +159,9 @@ function createThreadSlot(
       post({ ...question, id })
       return promise
     },
+    /** Resolves when all that runs in it has ended, or with its death. */
     drained: drained.promise,
-    async end() {
+    async end(): Promise<void> {
       post({ kind: 'end' })
       const timer = setTimeout(() => void worker.terminate(), LONGEST_END)
       await ended.promise

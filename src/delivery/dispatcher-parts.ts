@@ -1,6 +1,5 @@
 /**
  * What the dispatcher is given, and what it remembers with it: the queue's directory, the ready window, routes, paths.
- *
  * Nothing here starts anything or waits: these parts are asked, and told what happened. Made once, in order.
  */
 import type { Clock } from '../base/clock.ts'
@@ -8,23 +7,25 @@ import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
 import type { Egress } from '../egress/egress.ts'
-import type { Gate, Lane, Shaping } from '../egress/shaping/shaping.ts'
+import type { Gate, Lane, Shaping, Tokens } from '../egress/shaping/shaping.ts'
+import { CAPTURE_POOL } from '../mail/simulator.ts'
 import type { ClaimedMessage } from '../store/records/claim-records.ts'
+import { UNROUTED, type QueueKeyState } from '../store/records/queue-records.ts'
 import type { StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
 import { createFairOrder } from './claim/fair-order.ts'
 import { createQueueDirectory } from './claim/queue-directory.ts'
 import type { StartWorker } from './delivery-threads.ts'
-import { CAPTURE_GATE, createCaptureRoute, type CaptureAddress } from './place/capture-route.ts'
 import { createChoosePath } from './place/choose-path.ts'
-import { createPathFacts, type PathFacts } from './place/path-facts.ts'
+import { CAPTURE_GATE, createCaptureRoute, createPathFacts, type PathFacts } from './place/path-facts.ts'
 import { createPaths } from './place/paths.ts'
-import type { PlacedRow } from './place/placed-row.ts'
+import type { PlacedRow } from './place/place-messages.ts'
 import { createReadyWindow } from './place/ready-window.ts'
 import type { MailHost, ThreadConnectionNote } from './protocol/try-result.ts'
-import { createKnownRoutes } from './route/known-routes.ts'
-import type { FindRoute } from './route/route-message.ts'
+import type { RouteDomains } from './route/route-domains.ts'
+import { createKnownRoutes, type FindRoute } from './route/route-message.ts'
 import { createClaimHistory } from './settle/claim-history.ts'
+import type { StoredRow } from './settle/outcome-recorder.ts'
 import { threadCount } from './thread-settings.ts'
 
 export interface DispatcherOptions {
@@ -38,7 +39,6 @@ export interface DispatcherOptions {
   findRoute: FindRoute
   /** Leaves out TLS to hosts where it failed before (delivery/README.md "TLS"). */
   tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
-  /** What a connection of an egress IP says about TLS. */
   onConnectionTls: (ip: string, note: ThreadConnectionNote) => void
   configuration: LiveConfiguration
   /** Of this process: with the claim, the fence of every row. */
@@ -46,13 +46,11 @@ export interface DispatcherOptions {
   storeLocation: StoreLocation
   masterKey: Buffer
   startWorker: StartWorker
-  /** Where mail goes that never leaves the host. */
-  captureAddress: CaptureAddress
+  captureAddress: Parameters<typeof createCaptureRoute>[0]
   /** Stands for https and the tracking host in every link that leads back to us; null: those themselves. */
   trackingUrl: string | null
   /** False: nothing new starts, since its outcome could not be recorded. `resume` says when that is over. */
   mayDeliver?: () => boolean
-  /** Events were recorded. */
   onEvents: () => void
   /** Delivery cannot go on: the process must end. */
   onFatal: (reason: Error) => void
@@ -72,13 +70,9 @@ export function createDispatcherParts(options: DispatcherOptions) {
   const history = createClaimHistory(clock)
   const pathFacts = createPathFacts(configuration)
   const capture = createCaptureRoute(options.captureAddress, configuration)
-  const paths = createPaths<PlacedRow>({
-    clock,
-    threads: count,
-    gateOf,
-    takeTokens: ({ shaped }, wanted) =>
-      shaped === null ? { granted: wanted, nextAt: null } : shaping.take(shaped, wanted),
-  })
+  const takeTokens = ({ shaped }: PathFacts, wanted: number): Tokens =>
+    shaped === null ? { granted: wanted, nextAt: null } : shaping.take(shaped, wanted)
+  const paths = createPaths<PlacedRow>({ clock, threads: count, gateOf, takeTokens })
 
   return {
     ...options,
@@ -103,6 +97,72 @@ export function createDispatcherParts(options: DispatcherOptions) {
     hold(messages: readonly ClaimedMessage[]) {
       window.hold(messages)
       for (const message of messages) history.note('claimed', message)
+    },
+  }
+}
+
+/** Wake-ups go against the road, and carry no data. */
+export interface WakeUps {
+  claims(): void
+  paths(): void
+  /** The queue changed, and nobody knows where. */
+  walk(): void
+  domains: Pick<RouteDomains, 'note' | 'wake'>
+}
+
+/**
+ * What follows when rows change hands: the directory, the window and the paths are told, and whoever has work by it is
+ * woken. Each event is told once, by the part that caused it. Never throws.
+ */
+export type RowEvents = ReturnType<typeof createRowEvents>
+
+export function createRowEvents(parts: DispatcherParts, wake: WakeUps) {
+  const { directory, egress, history, paths, window } = parts
+  return {
+    placed(rows: readonly PlacedRow[]): void {
+      for (const row of rows) {
+        paths.add(row)
+        history.note('placed', row.message, row.facts.key)
+      }
+      wake.paths()
+    },
+    /** They have left their threads: their paths take others now. */
+    left(rows: readonly PlacedRow[]): void {
+      for (const row of rows) {
+        window.takeBack(row.message)
+        paths.settle(row)
+      }
+      for (const route of new Set(rows.map(({ facts }) => facts.route))) directory.openRoute(route)
+      wake.paths()
+      wake.claims()
+    },
+    /** The store has taken their outcome or their return. */
+    stored(rows: readonly StoredRow[], hasEvents: boolean): void {
+      window.release(rows.map(({ message }) => message.claim))
+      for (const { message } of rows) history.note('stored', message)
+      const pools = new Set([...egress.poolNames(), CAPTURE_POOL])
+      // The pool is gone: its mail has moved to another one while it was under way.
+      if (rows.some(({ message }) => !pools.has(message.pool))) wake.walk()
+      for (const { message, dueAt, isRetry, route, waitingFor } of rows) {
+        if (dueAt === null) continue
+        const { pool, domain, stream, recipientDomain } = message
+        directory.noteRow({ pool, route, domain, stream, isRetry }, dueAt, waitingFor)
+        if (route === UNROUTED) wake.domains.note([recipientDomain], dueAt)
+      }
+      if (hasEvents) parts.onEvents()
+      wake.claims()
+      wake.domains.wake()
+    },
+    /** Waiting rows have got a route: they stand under these keys now. */
+    routed(keys: readonly QueueKeyState[]): void {
+      directory.note(keys)
+      for (const { waiting, ...key } of keys) directory.noteGone({ ...key, route: UNROUTED }, waiting)
+      wake.claims()
+    },
+    unroutedClaimed(messages: readonly ClaimedMessage[]): void {
+      for (const { pool, domain, stream, attempts } of messages) {
+        directory.noteGone({ pool, route: UNROUTED, domain, stream, isRetry: attempts > 0 }, 1)
+      }
     },
   }
 }

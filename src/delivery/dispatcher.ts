@@ -10,38 +10,22 @@
  * Errors of the store are logged and tried again.
  */
 import type { QueuedRows } from '../store/records/queue-records.ts'
-import { createQueueFigures, type QueueFigures } from './claim/queue-figures.ts'
-import { createWhyWaiting, type WhyWaiting } from './claim/why-waiting.ts'
+import { createQueueFigures, createWhyWaiting } from './claim/why-waiting.ts'
 import { createClaiming, type Claiming } from './claiming.ts'
-import { createDispatcherParts, type DispatcherParts, type DispatcherOptions } from './dispatcher-parts.ts'
-import { createHolders, type Holders } from './holders.ts'
-import { createLeaseRenewal, type LeaseRenewal } from './lease-renewal.ts'
-import { createOrphans, type Orphans } from './orphans.ts'
-import { createRowEvents, type WakeUps } from './row-events.ts'
+import {
+  createDispatcherParts,
+  createRowEvents,
+  type DispatcherOptions,
+  type DispatcherParts,
+  type WakeUps,
+} from './dispatcher-parts.ts'
+import { createHolders, createWhereIs } from './holders.ts'
+import { createLeaseRenewal, createOrphans, type LeaseRenewal, type Orphans } from './orphans.ts'
 import { createSending, type Sending } from './sending.ts'
-import { createWhereIs, type WhereIs } from './where-is.ts'
 
-export interface Dispatcher extends QueueFigures {
-  start(): Promise<void>
-  /** These rows came into the queue, or are due at another time. */
-  noteQueued(queued: QueuedRows): void
-  /** Delivery may go on. */
-  resume(): void
-  /** The queue changed, and nobody knows where: its keys are read again. */
-  wake(): void
-  /** Claims nothing more, lets what runs finish as `DeliveryThreads.drain` does, and records all of it. */
-  stop(drainMilliseconds: number, longestMilliseconds?: number): Promise<void>
-  /** What keeps a waiting message back; undefined: nothing known here. */
-  whyWaiting: WhyWaiting
-  /** Who has which claimed row. */
-  holders: Holders
-  /** Where a claimed message is; undefined: in nobody's hand. Never rejects. */
-  whereIs: WhereIs
-  /** Resolves when every delivery thread answers. */
-  ticks(): Promise<void>
-}
+export type Dispatcher = ReturnType<typeof createDispatcher>
 
-export function createDispatcher(options: DispatcherOptions): Dispatcher {
+export function createDispatcher(options: DispatcherOptions) {
   const parts = createDispatcherParts(options)
   const { clock, directory, window } = parts
   const state = { isStopping: false, isBroken: false }
@@ -53,11 +37,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     walk: () => claiming.walk.walkSoon(),
     domains: { note: (names, dueAt) => claiming.domains.note(names, dueAt), wake: () => claiming.domains.wake() },
   }
+  const maySend = (): boolean => !state.isStopping && !state.isBroken
   const events = createRowEvents(parts, wake)
   const sending: Sending = createSending(parts, {
     events,
     wake,
-    maySend: () => !state.isStopping && !state.isBroken,
+    maySend,
     onUnblocked: resume,
     onFatal(reason) {
       // No thread is left to send anything.
@@ -69,12 +54,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const claiming: Claiming = createClaiming(parts, sending, {
     events,
     wake,
-    mayClaim: () =>
-      !state.isStopping &&
-      !state.isBroken &&
-      !recorder.isBlocked() &&
-      !marks.isBlocked() &&
-      (options.mayDeliver?.() ?? true),
+    mayClaim: () => maySend() && !recorder.isBlocked() && !marks.isBlocked() && (options.mayDeliver?.() ?? true),
     isStopping: () => state.isStopping,
     stopping: stopping.promise,
   })
@@ -89,26 +69,32 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   return {
     ...createQueueFigures(parts),
+    /** What keeps a waiting message back; undefined: nothing known here. */
     whyWaiting: createWhyWaiting({ ...parts, isFull: () => window.room() === 0 }),
     holders,
+    /** Where a claimed message is; undefined: in nobody's hand. Never rejects. */
     whereIs: createWhereIs({ clock, holders, threads }),
-    noteQueued({ keys, unroutedDomains }) {
+    /** These rows came into the queue, or are due at another time. */
+    noteQueued({ keys, unroutedDomains }: QueuedRows): void {
       directory.note(keys)
       // Also of mail for a later time: it stands under the key of its provider when that comes.
       if (unroutedDomains.length > 0) wake.domains.note(unroutedDomains, clock.now())
       wake.claims()
     },
     resume,
-    wake() {
+    /** The queue changed, and nobody knows where: its keys are read again. */
+    wake(): void {
       wake.walk()
       wake.claims()
     },
     start: () => startAll(parts, { ...sending, ...claiming, leases }, resume),
-    stop(...times) {
+    /** Claims nothing more, lets what runs finish as `DeliveryThreads.drain` does, and records all of it. */
+    stop(...times: StopTimes): Promise<void> {
       state.isStopping = true
       stopping.resolve()
       return stopAll({ ...sending, ...claiming, leases, orphans }, ...times)
     },
+    /** Resolves when every delivery thread answers. */
     ticks: () => threads.tick(),
   }
 }
@@ -141,16 +127,18 @@ async function startAll(
   await Promise.all([walk.start(), threads.tick()])
 }
 
+/** Milliseconds of the drain, and the longest in all. */
+type StopTimes = [drain: number, longest?: number]
+
 async function stopAll(
   { recorder, marks, tries, threads, pump, domains, placer, loop, walk, lookAgain, leases, orphans }: AllParts,
-  drainMilliseconds: number,
-  longestMilliseconds?: number,
+  ...times: StopTimes
 ): Promise<void> {
   lookAgain.stop()
   orphans.stop()
   await Promise.all([loop.stop(), walk.stop(), domains.stop()])
   pump.giveBackWaiting()
-  await Promise.all([placer.settled(), threads.drain(drainMilliseconds, longestMilliseconds)])
+  await Promise.all([placer.settled(), threads.drain(...times)])
   pump.giveBackWaiting()
   tries.endUnanswered()
   marks.stop()

@@ -1,45 +1,32 @@
 /**
  * The net below all: rows in nobody's hand. Each minute it compares what the store has leased to this process, what the
- * ready window counts and what the threads were given with what is truly held (`holders.ts`), and frees what got lost.
- * What counts as lost, and why two looks are no false alarm, stands in delivery/README.md "Who holds a row".
- *
- * Each such row is an error of this program. It is logged with all that is known of it, and counted in
- * `sternpost_orphans_total`. An error of the store is logged; the next minute looks again.
+ * ready window counts and what the threads were given with what is truly held (`holders.ts`), and frees what got lost:
+ * delivery/README.md "Who holds a row". Each such row is an error of this program: it is logged with all that is known
+ * of it, and counted in `sternpost_orphans_total`.
  */
-import { SECOND, type Clock } from '../base/clock.ts'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
-import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { LeasedPosition, LeasedRow, RowClaim } from '../store/records/claim-records.ts'
 import type { Store } from '../store/store.ts'
-import type { ClaimHistory } from './settle/claim-history.ts'
 import type { DeliveryThreads } from './delivery-threads.ts'
+import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { Holders } from './holders.ts'
 import type { ReadyWindow } from './place/ready-window.ts'
 import type { SettleTries } from './settle/settle-tries.ts'
 
-export interface Orphans {
-  /** Looks once; a look that is under way is joined. Never rejects. */
-  look(): Promise<void>
-  stop(): void
-}
+export type Orphans = ReturnType<typeof createOrphans>
 
-interface OrphansOptions {
+interface OrphansOptions extends Pick<
+  DispatcherParts,
+  'clock' | 'realClock' | 'logger' | 'epoch' | 'history' | 'threadCount' | 'uncertainRetry'
+> {
   store: Pick<Store, 'leasedRows' | 'unclaim'>
-  clock: Clock
-  /** Of the pause between two looks. */
-  realClock: Clock
-  logger: Logger
   metrics: Pick<Metrics, 'orphans'>
-  epoch: number
   holders: Holders
   window: Pick<ReadyWindow, 'held' | 'release'>
   tries: Pick<SettleTries, 'held' | 'giveBackLost'>
-  history: ClaimHistory
   threads: Pick<DeliveryThreads, 'claimsOf'>
-  threadCount: number
-  /** When a row is due again whose final dot may have gone out. */
-  uncertainRetry: () => number
   /** Rows became due, and the queue's directory does not know of them. */
   onFreed: () => void
 }
@@ -47,11 +34,12 @@ interface OrphansOptions {
 type Lost = RowClaim & { id: string; since?: number; isMarked?: boolean }
 type Tell = (row: Lost, seenBy: string) => void
 
-/** Rows of one read or of one return: a few milliseconds of the store. */
+const RENEW_EVERY = MINUTE
+/** Rows of one verb: a few milliseconds of the store. */
 const MOST_AT_ONCE = 500
 const BETWEEN_LOOKS = SECOND
 
-export function createOrphans(options: OrphansOptions): Orphans {
+export function createOrphans(options: OrphansOptions) {
   const { logger, metrics, history } = options
   let looking: Promise<void> | undefined
   let isStopped = false
@@ -73,18 +61,15 @@ export function createOrphans(options: OrphansOptions): Orphans {
     for (let thread = 0; thread < options.threadCount; thread++) void askThread(thread).catch(tellFailure)
     return compare()
       .catch(tellFailure)
-      .finally(() => {
-        looking = undefined
-      })
+      .finally(() => void (looking = undefined))
   }
 
   return {
-    async look() {
+    /** Looks once; a look that is under way is joined. Never rejects. */
+    async look(): Promise<void> {
       if (!isStopped) await (looking ??= run())
     },
-    stop() {
-      isStopped = true
-    },
+    stop: () => void (isStopped = true),
   }
 }
 
@@ -107,21 +92,17 @@ function createCompare(options: OrphansOptions, tell: Tell, isStopped: () => boo
 
   function countedForNobody(): Map<number, Lost> {
     const held = holders()
-    return new Map(
-      [...window.held()].flatMap((message) => (held.has(message.claim) ? [] : [[message.claim, message] as const])),
-    )
+    const unheld = [...window.held()].filter(({ claim }) => !held.has(claim))
+    return new Map(unheld.map((message) => [message.claim, message]))
   }
 
   async function giveBack(rows: readonly LeasedRow[]): Promise<void> {
     const now = clock.now()
-    await store.unclaim({
-      epoch,
-      rows: rows.map(({ key, claim, isMarked }) =>
-        isMarked
-          ? { key, claim, nextAt: now + options.uncertainRetry(), isPossibleDuplicate: true }
-          : { key, claim, nextAt: now },
-      ),
-    })
+    const later = now + options.uncertainRetry()
+    const freed = rows.map(({ key, claim, isMarked }) =>
+      isMarked ? { key, claim, nextAt: later, isPossibleDuplicate: true } : { key, claim, nextAt: now },
+    )
+    await store.unclaim({ epoch, rows: freed })
     release(rows, 'store')
   }
 
@@ -143,19 +124,13 @@ function createCompare(options: OrphansOptions, tell: Tell, isStopped: () => boo
     for (let index = 0; index < leased.length; index += MOST_AT_ONCE) {
       await giveBack(leased.slice(index, index + MOST_AT_ONCE))
     }
-    release(
-      [...countedForNobody().values()].filter(({ claim }) => counted.has(claim)),
-      'window',
-    )
+    const stillCounted = [...countedForNobody().values()].filter(({ claim }) => counted.has(claim))
+    release(stillCounted, 'window')
   }
 }
 
 /** Asks a thread for what it has; rows that it was given and does not have go back as if it had died with them. */
-function createAskThread(
-  { tries, threads }: OrphansOptions,
-  tell: Tell,
-  isStopped: () => boolean,
-): (thread: number) => Promise<void> {
+function createAskThread({ tries, threads }: OrphansOptions, tell: Tell, isStopped: () => boolean) {
   /** A thread that does not answer holds up nothing but its own next question. */
   const asked = new Set<number>()
 
@@ -168,7 +143,7 @@ function createAskThread(
     }
   }
 
-  return async (thread) => {
+  return async (thread: number): Promise<void> => {
     if (asked.has(thread)) return
     // They were posted before the question, so the thread has heard of them before it answers.
     const given = [...tries.held()].filter((entry) => entry.thread === thread).map(({ row }) => row)
@@ -181,5 +156,48 @@ function createAskThread(
     if (lost.length === 0) return
     tries.giveBackLost(lost.map(({ claim }) => claim))
     for (const { message } of lost) tell(message, `thread ${thread}`)
+  }
+}
+
+export type LeaseRenewal = ReturnType<typeof createLeaseRenewal>
+
+type LeaseRenewalOptions = DispatcherParts & { holders: Holders; orphans: Orphans }
+
+/**
+ * Each minute: renews the leases of the rows that memory truly holds, and looks for rows in nobody's hand. A row that
+ * nobody holds is not renewed: if the look does not find it either, its lease lapses and the store frees it. An error
+ * of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
+ */
+export function createLeaseRenewal(options: LeaseRenewalOptions) {
+  const { store, realClock, logger, lease, holders, orphans } = options
+  let cancel = (): void => {}
+  let isStopped = false
+
+  async function renew(): Promise<void> {
+    const rows = Array.from(holders().values(), ({ message: { key, claim } }) => ({ key, claim }))
+    for (let first = 0; first < rows.length && !isStopped; first += MOST_AT_ONCE) {
+      const { epoch, leaseUntil } = lease()
+      await store.renewLeases(epoch, rows.slice(first, first + MOST_AT_ONCE), leaseUntil)
+    }
+  }
+
+  function wait(): void {
+    cancel = realClock.after(RENEW_EVERY, () => {
+      void orphans.look()
+      renew().catch(tellFailure)
+      wait()
+    })
+  }
+
+  function tellFailure(thrown: unknown): void {
+    if (!isStopped) logger.error({ error: errorText(thrown) }, 'leases could not be renewed')
+  }
+
+  return {
+    start: wait,
+    stop(): void {
+      isStopped = true
+      cancel()
+    },
   }
 }

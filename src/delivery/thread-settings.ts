@@ -1,26 +1,27 @@
 /** How many delivery threads there are, and what each one is told at its start. Pure but for asking for the cores. */
 import { availableParallelism } from 'node:os'
+import { setFlagsFromString } from 'node:v8'
+import { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import { senderIdOf } from '../content/message-fields.ts'
-import type { StoreLocation } from '../store/store-location.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
 import type { RendererSettings } from './session/message-renderer.ts'
 
+/**
+ * Megabytes of old objects before the first full collection of a thread; V8 begins at a few. The bytes of a message
+ * live for one or two commits, which is long enough to count as old: a thread under load would look through its whole
+ * heap some times a second, for a tenth of all that a message costs. Read when a heap is made.
+ */
+const OLD_SPACE_MEGABYTES = 64
 /** `auto`: all cores but one, at most 4 (config/README.md "sternpost.yaml"). */
 const MOST_AUTOMATIC_THREADS = 4
 
-/**
- * Milliseconds of what no file sets (delivery/README.md "The SMTP session"). `mark`: the store is given that long to
- * answer.
- */
+/** Milliseconds that no file sets (delivery/README.md "The SMTP session"). `mark`: so long the store may take. */
 const FURTHER_TIMEOUTS = { handshake: 30 * SECOND, body: 3 * MINUTE, mark: MINUTE, rset: 20 * SECOND }
 
 /** What no configuration file says. */
-interface ThreadFacts extends Pick<RendererSettings, 'trackingUrl'> {
-  storeLocation: StoreLocation
-  masterKey: Uint8Array
-}
+type ThreadFacts = Pick<DeliveryThreadSettings, 'storeLocation' | 'masterKey'> & Pick<RendererSettings, 'trackingUrl'>
 
 export function threadCount(threads: 'auto' | number): number {
   return threads === 'auto' ? Math.min(Math.max(availableParallelism() - 1, 1), MOST_AUTOMATIC_THREADS) : threads
@@ -35,11 +36,8 @@ function sessionTimeouts({ timeouts }: Configuration['server']['delivery']): Del
   return { ...FURTHER_TIMEOUTS, ...timeouts }
 }
 
-export function threadSettings(
-  { server }: Configuration,
-  { storeLocation, masterKey, trackingUrl }: ThreadFacts,
-  threads: number,
-): DeliveryThreadSettings {
+export function threadSettings({ server }: Configuration, facts: ThreadFacts, threads: number): DeliveryThreadSettings {
+  const { storeLocation, masterKey, trackingUrl } = facts
   const { delivery, domains, headers, hostname, retention, tls, tracking } = server
   return {
     storeLocation,
@@ -58,4 +56,9 @@ export function threadSettings(
     },
     keepsTranscripts: retention.transcripts > 0,
   }
+}
+
+export function startWorker(workerData: DeliveryThreadSettings): Worker {
+  setFlagsFromString(`--initial-old-space-size=${OLD_SPACE_MEGABYTES}`)
+  return new Worker(new URL('./session/delivery-thread.ts', import.meta.url), { workerData, name: 'delivery' })
 }

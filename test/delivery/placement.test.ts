@@ -6,14 +6,14 @@ import { createLogger } from '../../src/base/logger.ts'
 import type { OpenGate } from '../../src/egress/shaping/shaping.ts'
 import type { ChosenPath } from '../../src/delivery/place/choose-path.ts'
 import type { PathFacts } from '../../src/delivery/place/path-facts.ts'
-import { createPathPump } from '../../src/delivery/path-pump.ts'
+import { createPathPump } from '../../src/delivery/sending.ts'
 import type { TakenRows } from '../../src/delivery/place/take-rows.ts'
 import {
   createMessagePlacer,
   type MessagePlacer,
   type MessagePlacerOptions,
+  type PlacedRow,
 } from '../../src/delivery/place/place-messages.ts'
-import type { PlacedRow } from '../../src/delivery/place/placed-row.ts'
 import { createReadyWindow } from '../../src/delivery/place/ready-window.ts'
 import type { HostsRoute } from '../../src/delivery/route/route-message.ts'
 import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'

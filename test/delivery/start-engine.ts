@@ -15,7 +15,7 @@ import { createLiveConfiguration, type ReplaceableConfiguration } from '../../sr
 import { loadConfiguration } from '../../src/config/load-configuration.ts'
 import { createDispatcher, type Dispatcher } from '../../src/delivery/dispatcher.ts'
 import { createFindRoute } from '../../src/delivery/route/route-message.ts'
-import { startWorker } from '../../src/delivery/start-worker.ts'
+import { startWorker } from '../../src/delivery/thread-settings.ts'
 import { createTlsPolicies } from '../../src/delivery/route/tls/tls-policy.ts'
 import { createEgress, type Egress } from '../../src/egress/egress.ts'
 import { createShaping } from '../../src/egress/shaping/create-shaping.ts'

@@ -49,7 +49,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     name: 'a mark that is not awaited',
     edits: [
       edit(
-        'src/delivery/session/row-feed.ts',
+        'src/delivery/session/connection-worker.ts',
         'askMark: (answer) => tools.askMark(claim, answer),',
         'askMark(answer) {\n        tools.askMark(claim, () => {})\n        answer(true)\n      },',
       ),
@@ -57,13 +57,13 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'a lease that is renewed too late',
-    edits: [edit('src/delivery/lease-renewal.ts', 'const RENEW_EVERY = MINUTE', 'const RENEW_EVERY = 10 * MINUTE')],
+    edits: [edit('src/delivery/orphans.ts', 'const RENEW_EVERY = MINUTE', 'const RENEW_EVERY = 10 * MINUTE')],
   },
   {
     name: 'a swallowed give-back',
     edits: [
       edit(
-        'src/delivery/path-pump.ts',
+        'src/delivery/sending.ts',
         'for (const { row, closure } of returned)',
         'for (const { row, closure } of returned.slice(1))',
       ),
@@ -91,12 +91,16 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'outcomes that the store has refused are not tried again',
-    edits: [edit('src/delivery/settle/outcome-recorder.ts', '      keep(batch)\n', '')],
+    edits: [edit('src/delivery/settle/outcome-recorder.ts', '      kind.rows.unshift(...batch)\n', '')],
   },
   {
     name: 'nobody moves rows on that have just got a path',
     edits: [
-      edit('src/delivery/row-events.ts', 'row.facts.key)\n      }\n      wake.paths()\n', 'row.facts.key)\n      }\n'),
+      edit(
+        'src/delivery/dispatcher-parts.ts',
+        'row.facts.key)\n      }\n      wake.paths()\n',
+        'row.facts.key)\n      }\n',
+      ),
     ],
   },
   {
@@ -112,7 +116,11 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'allowance that was refused is used',
     edits: [
-      edit('src/delivery/place/give-paths.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length'),
+      edit(
+        'src/delivery/place/place-messages.ts',
+        'const count = reservation?.granted ?? 0',
+        'const count = group.length',
+      ),
     ],
   },
   {

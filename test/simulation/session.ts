@@ -4,8 +4,7 @@
  */
 import { readSmtpReply, type SmtpReply } from '../../src/mail/reply/smtp-reply.ts'
 import type { Opened, SessionTarget, SmtpSession } from '../../src/delivery/session/smtp-session.ts'
-import type { ConnectionEnd } from '../../src/delivery/session/connection-ending.ts'
-import type { SendEnd, SessionJob } from '../../src/delivery/session/transaction-end.ts'
+import type { ConnectionEnd, SendEnd, SessionJob } from '../../src/delivery/session/transaction-end.ts'
 import type { Connection, Receivers } from './receivers.ts'
 import type { Owner } from './virtual-time.ts'
 

@@ -1,47 +1,54 @@
 /**
- * One claim: for each due queue key, how many rows could leave now (`key-room.ts`), shared out in the fair order, and
- * asked for in one verb. A key of which nothing can go is closed with the reason, so that it costs nothing until that
- * may have changed.
- *
- * Only what the world says closes a key; a key that is merely behind others this time stays in its order. `asks` never
- * throws; `claim` rejects when the store does, and then every key may be asked for again. delivery/README.md "From the
- * table to the wire" and "Fairness".
+ * One claim: for each due queue key, how many rows could leave now, shared out in the fair order, and asked for in one
+ * verb. Only what the world says closes a key, with the reason, so that it costs nothing until that may have changed;
+ * one that is merely behind others this time stays in its order. `claim` rejects when the store does, and then every
+ * key may be asked for again. delivery/README.md "From the table to the wire" and "Fairness".
  */
 import type { Clock } from '../../base/clock.ts'
-import type { QueueKey } from '../../store/records/queue-records.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Egress } from '../../egress/egress.ts'
+import type { Candidate } from '../../egress/ips/egress-ip.ts'
+import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
+import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'
-import { CAPTURE_GATE, type CaptureRoute } from '../place/capture-route.ts'
+import { CAPTURE_GATE, type CaptureRoute, type PathFacts, type PathFactsMaker } from '../place/path-facts.ts'
+import type { PathRoom } from '../place/paths.ts'
 import type { ReadyWindow } from '../place/ready-window.ts'
-import type { Closure } from '../place/take-rows.ts'
+import { allBusy, triedOut, type Closure } from '../place/take-rows.ts'
+import type { KnownRoutes } from '../route/route-message.ts'
 import type { Capacity, FairOrder } from './fair-order.ts'
-import { createKeyRooms, earlier, type KeyRoomOptions, type KeyRooms } from './key-room.ts'
 import { keyName, type KeyAsk, type RouteGroup } from './order-places.ts'
 import type { QueueDirectory } from './queue-directory.ts'
 
-interface ClaimRoundOptions extends KeyRoomOptions {
-  store: Pick<Store, 'claimDue'>
+/** What the parts of claiming stand on. */
+export interface ClaimParts {
+  store: Pick<Store, 'claimDue' | 'queueKeys'>
   clock: Clock
+  logger: Logger
   directory: QueueDirectory
-  order: Pick<FairOrder, 'round'>
+  order: FairOrder
   window: ReadyWindow
+  egress: Egress
+  gateOf: (facts: PathFacts, lane: Lane | null) => Gate
+  routes: KnownRoutes
+  paths: PathRoom
+  pathFacts: PathFactsMaker
   capture: CaptureRoute
-  /** Claimed rows that have no path yet. */
-  placing: { of(group: RouteGroup): number; firstAttempts(): number }
   readyWindow: () => number
   hold: (messages: readonly ClaimedMessage[]) => void
-  /** What every claim shows. */
   lease: () => { epoch: number; leaseUntil: number }
 }
 
-/**
- * Rows of one claim, which others' commits wait for: some 4 ms of the store (store/README.md "Verbs and transactions":
- * a group has 5).
- */
+/** Which others' commits wait for: some 4 ms of the store (store/README.md "Verbs and transactions": a group has 5). */
 const MOST_PER_CLAIM = 150
+const NO_IP: Closure = { until: null, waitingFor: 'ip_paused', text: 'No IP of the pool can send it now.' }
 
-export function createClaimRound(options: ClaimRoundOptions) {
-  const { store, clock, directory, order, window, paths, capture, placing, hold, lease } = options
+/** Claimed rows that have no path yet. */
+type Placing = { of(group: RouteGroup): number; firstAttempts(): number }
+
+export function createClaimRound(options: ClaimParts, placing: Placing) {
+  const { store, clock, directory, order, window, paths, capture, hold, lease } = options
 
   function capacityOf(group: RouteGroup, rooms: KeyRooms, closures: (() => void)[]): Capacity {
     if (group.route === capture.facts.route) {
@@ -79,7 +86,6 @@ export function createClaimRound(options: ClaimRoundOptions) {
   }
 
   return {
-    /** For one claim. */
     asks(): KeyAsk[] {
       const rooms = createKeyRooms(options, placing.firstAttempts())
       /** The directory is told after the round: it changes the fair order. */
@@ -95,7 +101,6 @@ export function createClaimRound(options: ClaimRoundOptions) {
       for (const close of closures) close()
       return asks
     },
-    /** Resolves with the rows that are ours now. */
     async claim(asks: KeyAsk[]): Promise<ClaimedMessage[]> {
       for (const { key } of asks) directory.beginClaim(key)
       try {
@@ -123,4 +128,93 @@ function countByKey(messages: readonly ClaimedMessage[]): Map<string, number> {
     counts.set(name, (counts.get(name) ?? 0) + 1)
   }
   return counts
+}
+
+type KeyRooms = ReturnType<typeof createKeyRooms>
+
+/**
+ * How many rows of a key could leave now, by the IPs of its pool, their paths and their allowance (egress/README.md
+ * "Which IP"). For one round: its keys do not count on the same allowance twice. `unreserved`: claimed first attempts
+ * without a path; each may take the allowance of any IP.
+ */
+function createKeyRooms(options: ClaimParts, unreserved: number) {
+  const { window, egress, gateOf, routes, paths, pathFacts } = options
+  const known = new Map<string, Candidate[]>()
+  /** Allowance that keys of this round count on already, by IP. */
+  const hopes = new Map<string, number>()
+
+  function candidatesOf({ pool, stream, isRetry }: Omit<QueueKey, 'route' | 'domain'>, isp: string): Candidate[] {
+    const name = `${pool} ${stream} ${isp} ${isRetry}`
+    const before = known.get(name)
+    if (before !== undefined) return before
+    const found = egress.candidates({ pool, stream, isp, isRetry }).toSorted((left, right) => left.tier - right.tier)
+    known.set(name, found)
+    return found
+  }
+
+  return {
+    /**
+     * At most about `wanted`, or why none. Without a lane: of any; nothing is counted on. A room of 0 without a closure:
+     * other keys of this round have taken what there was.
+     */
+    of(key: QueueKey, lane: Lane | null, wanted: number): { room: number; closure: Closure | undefined } {
+      const provider = routes.behind(key.route)
+      let room = 0
+      let closure: Closure | undefined
+      let isOnlyForNow = false
+      let mayOverflow = true
+      for (const candidate of candidatesOf(key, provider.isp)) {
+        const { ip, tier } = candidate
+        if (tier === 3 && !mayOverflow) break
+        if (candidate.hope <= 0) {
+          closure = earlier(closure, withoutHope(candidate))
+          continue
+        }
+        const hope = candidate.hope - (hopes.get(ip.address) ?? 0) - (key.isRetry ? 0 : unreserved)
+        const facts = pathFacts.of(ip, provider)
+        const gate = gateOf(facts, lane)
+        // Mail overflows to another pool only while suspensions close the warmed IPs of its own.
+        if (tier === 2 && (gate.kind === 'open' || gate.waitingFor !== 'suspension')) mayOverflow = false
+        if (gate.kind === 'closed') {
+          closure = earlier(closure, gate)
+          continue
+        }
+        const pathRoom = paths.roomOf(facts, gate, key.stream === 'transactional')
+        const ofLane = lane === null ? Infinity : gate.mostOfLane - window.ofDomain(key.pool, key.route, lane.domain)
+        if (pathRoom === 0 || ofLane <= 0) {
+          const isTriedOut = gate.mostUnderWay <= 1 || ofLane <= 0
+          closure = earlier(closure, { until: null, ...(isTriedOut ? triedOut : allBusy)(provider.isp) })
+        }
+        const add = Math.max(0, Math.min(pathRoom, ofLane, hope))
+        if (add === 0 && hope <= 0) isOnlyForNow = true
+        if (candidate.hope < Infinity && lane !== null) hopes.set(ip.address, (hopes.get(ip.address) ?? 0) + add)
+        room += add
+        if (room >= wanted) break
+      }
+      return { room, closure: room > 0 || isOnlyForNow ? undefined : (closure ?? NO_IP) }
+    },
+    /** Free connections of the paths that a first attempt may take, up to about `most`. */
+    slotsOf({ pool, route }: RouteGroup, most: number): number {
+      const provider = routes.behind(route)
+      let slots = 0
+      for (const { ip } of candidatesOf({ pool, stream: 'transactional', isRetry: false }, provider.isp)) {
+        const facts = pathFacts.of(ip, provider)
+        const gate = gateOf(facts, null)
+        if (gate.kind === 'open') slots += paths.freeSlots(facts, gate)
+        if (slots >= most) break
+      }
+      return Math.max(1, slots)
+    },
+  }
+}
+
+function withoutHope({ ip, nextAt, waitingFor }: Candidate): Closure {
+  const text = `The warmup of ${ip.address} allows no more for now.`
+  return { until: nextAt, waitingFor: waitingFor ?? 'warmup_hour', text }
+}
+
+/** The one that ends first. One that only an event ends counts as the last. */
+function earlier(left: Closure | undefined, right: Closure): Closure {
+  if (left === undefined) return right
+  return (right.until ?? Infinity) < (left.until ?? Infinity) ? right : left
 }

@@ -43,7 +43,6 @@ export interface DueKeysOptions {
 
 export function createDueKeys({ clock, order }: DueKeysOptions) {
   const groups = new Map<string, Group>()
-  /** What is closed, by route. */
   const closedOf = new Map<string, Set<Closable>>()
   const closed = createTimeHeap<Closable>()
 
@@ -123,9 +122,8 @@ export function createDueKeys({ clock, order }: DueKeysOptions) {
 }
 
 function addTo(sets: Map<string, Set<Closable>>, closing: Closable): void {
-  const ofRoute = sets.get(closing.route)
-  if (ofRoute === undefined) sets.set(closing.route, new Set([closing]))
-  else ofRoute.add(closing)
+  const ofRoute = sets.get(closing.route) ?? new Set()
+  sets.set(closing.route, ofRoute.add(closing))
 }
 
 function takeFrom(sets: Map<string, Set<Closable>>, closing: Closable): void {

@@ -1,10 +1,8 @@
 /**
- * In whose turn the queue is claimed: an index of the due keys, kept by the directory, that says what to ask for next.
- * The turns between groups, streams, lanes, first attempts and retries are those of delivery/README.md "Fairness".
- *
- * A round touches the groups and keys whose turn comes. It asks nothing about a group before it has seen a lane that
- * may have more: a full window with thousands of due groups is the usual case. No clock, no chance: the same calls give
- * the same asks. Never throws.
+ * In whose turn the queue is claimed: an index of the due keys, kept by the directory, that says what to ask for next,
+ * by the turns of delivery/README.md "Fairness". A round touches the groups and keys whose turn comes. It asks nothing
+ * about a group before it has seen a lane that may have more: a full window with thousands of due groups is the usual
+ * case. No clock, no chance: the same calls give the same asks.
  */
 import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
@@ -20,7 +18,6 @@ import {
 } from './order-places.ts'
 import { takeTurns, type Taken } from './turn-ring.ts'
 
-/** What a group takes in this round. */
 export interface Capacity {
   /** Free connection slots of all its paths: its quantum. */
   slots: number
@@ -29,7 +26,6 @@ export interface Capacity {
 }
 
 export interface RoundRequest {
-  /** Rows to ask for in all. */
   room: number
   /** Rows of one lane in the window, at most, while other lanes wait: half of `delivery.ready_window`. */
   mostPerLane: number
@@ -43,23 +39,13 @@ export interface RoundRequest {
   roomOf(key: QueueKey): number
 }
 
-export interface FairOrder {
-  /** The key has so many rows due, or thought to be due, now; 0 takes it out. What is asked for is subtracted. */
-  set(key: QueueKey, due: number): void
-  /** Nothing of these keys is asked for until `resume`; they keep their places and what they are owed. */
-  pause(group: RouteGroup): void
-  resume(group: RouteGroup): void
-  /** Asks for one `claimDue`, in the order of turns, one for each key. */
-  round(request: RoundRequest): KeyAsk[]
-  /** Keys with due rows. */
-  size(): number
-}
+export type FairOrder = ReturnType<typeof createFairOrder>
 
 /** Of five turns of a group with both streams, one is for bulk. */
 const BULK_SHARE = 1 / 5
 const NOTHING: Taken = { count: 0, wantsMore: false }
 
-export function createFairOrder(): FairOrder {
+export function createFairOrder() {
   const places = createOrderPlaces()
   /** The group whose turn was cut short by the end of the round's room. */
   let unfinished: OrderGroup | undefined
@@ -90,8 +76,17 @@ export function createFairOrder(): FairOrder {
     return round.asks
   }
 
-  const { set, pause, resume, size } = places
-  return { set, pause, resume, size, round: (request) => (request.room > 0 ? runRound(request) : []) }
+  return {
+    /** The key has so many rows due, or thought to be due, now; 0 takes it out. What is asked for is subtracted. */
+    set: places.set,
+    /** Nothing of these keys is asked for until `resume`; they keep their places and what they are owed. */
+    pause: places.pause,
+    resume: places.resume,
+    /** Asks for one `claimDue`, in the order of turns, one for each key. */
+    round: (request: RoundRequest) => (request.room > 0 ? runRound(request) : []),
+    /** Keys with due rows. */
+    size: places.size,
+  }
 }
 
 /** It has a lane that may have more, and its paths take rows. The paths are asked last: that costs the most. */
@@ -123,11 +118,7 @@ function serveStreams(group: OrderGroup, amount: number, serve: LaneRound['serve
 type LaneRound = ReturnType<typeof createLaneRound>
 
 /** What the lanes get in one round. `number`: no other round has it. Asks about each key and each lane once. */
-function createLaneRound(
-  { wholeLanes, leave }: Pick<OrderPlaces, 'wholeLanes' | 'leave'>,
-  request: RoundRequest,
-  number: number,
-) {
+function createLaneRound({ wholeLanes, leave }: OrderPlaces, request: RoundRequest, number: number) {
   const asks: KeyAsk[] = []
   const isAlone = wholeLanes.size === 1
 
@@ -162,9 +153,7 @@ function createLaneRound(
   }
 
   return {
-    /** What is asked for so far. */
     asks,
-    /** Some lane with bulk mail may have more. */
     isBulkOpen: () => [...wholeLanes.values()].some((whole) => whole.stream === 'bulk' && roomOfLane(whole) > 0),
     hasOpenLane({ lanes }: OrderGroup): boolean {
       for (const { whole } of lanes.values()) if (roomOfLane(whole) > 0) return true

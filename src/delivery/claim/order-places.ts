@@ -1,24 +1,18 @@
 /**
- * The places of due queue keys in the order of turns: by group (pool, route), stream and lane, each with its ring.
- *
- * A group without due keys, and a lane without them, has no place. Every step takes constant time. Never throws.
+ * The places of due queue keys in the order of turns: by group (pool, route), stream and lane, each with its ring. A
+ * group without due keys, and a lane without them, has no place. Every step takes constant time. Never throws.
  */
 import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
-import { createNewcomers } from './newcomers.ts'
 import { createTurnRing, type TurnRing } from './turn-ring.ts'
 
-/** Keys that share paths. */
-export interface RouteGroup {
-  pool: string
-  route: string
-}
+/** Turns that nobody new has used, at most. */
+const MOST_CREDIT = 100
+const CREDIT_PER_TURN = 0.5
 
-/** What is asked of one key. */
-export interface KeyAsk {
-  key: QueueKey
-  limit: number
-}
+/** Keys that share paths. */
+export type RouteGroup = { pool: string; route: string }
+export type KeyAsk = { key: QueueKey; limit: number }
 
 /** `round`, here and below: the last one it was looked at in; what was found then holds for that round alone. */
 export interface DueKey {
@@ -28,7 +22,6 @@ export interface DueKey {
   lane: OrderLane
   round: number
   room: number
-  /** What is asked of it in that round. */
   ask: KeyAsk | null
 }
 
@@ -67,13 +60,6 @@ export interface OrderGroup {
   round: number
   slots: number
   room: number
-}
-
-/** The groups that are not paused. */
-interface GroupRings {
-  all: TurnRing<OrderGroup>
-  /** Those of them with transactional mail. */
-  urgent: TurnRing<OrderGroup>
 }
 
 export type OrderPlaces = ReturnType<typeof createOrderPlaces>
@@ -145,7 +131,6 @@ export function createOrderPlaces() {
     leave,
     pause,
     resume,
-    /** The group's turn has come. */
     noteTurn(group: OrderGroup): void {
       group.isNew = false
       newcomers.turn()
@@ -156,14 +141,14 @@ export function createOrderPlaces() {
   }
 }
 
-/** A paused group keeps its place among the groups, and has none in the rings. */
+/** A paused group keeps its place among the groups, and has none in the rings. `urgent`: with transactional mail. */
 function createPausableRings(groups: ReadonlyMap<string, OrderGroup>) {
-  const rings: GroupRings = { all: createTurnRing(), urgent: createTurnRing() }
+  const rings = { all: createTurnRing<OrderGroup>(), urgent: createTurnRing<OrderGroup>() }
   const paused = new Set<string>()
 
   return {
     rings,
-    enter(ring: keyof GroupRings, group: OrderGroup): void {
+    enter(ring: keyof typeof rings, group: OrderGroup): void {
       if (paused.has(group.name)) return
       if (group.isNew) rings[ring].addNext(group)
       else rings[ring].add(group)
@@ -188,18 +173,9 @@ function createPausableRings(groups: ReadonlyMap<string, OrderGroup>) {
 }
 
 function newGroup({ pool, route }: RouteGroup, isNew: boolean): OrderGroup {
-  return {
-    name: groupName({ pool, route }),
-    route: { pool, route },
-    lanes: new Map(),
-    rings: { transactional: createTurnRing(), bulk: createTurnRing() },
-    deficit: 0,
-    bulkCredit: 0,
-    isNew,
-    round: 0,
-    slots: 0,
-    room: 0,
-  }
+  const rings = { transactional: createTurnRing<OrderLane>(), bulk: createTurnRing<OrderLane>() }
+  const fresh = { deficit: 0, bulkCredit: 0, round: 0, slots: 0, room: 0 }
+  return { name: groupName({ pool, route }), route: { pool, route }, lanes: new Map(), rings, isNew, ...fresh }
 }
 
 export function groupName({ pool, route }: RouteGroup): string {
@@ -209,4 +185,39 @@ export function groupName({ pool, route }: RouteGroup): string {
 /** None of the parts has a space in it. */
 export function keyName({ pool, route, domain, stream, isRetry }: QueueKey): string {
   return `${pool} ${route} ${domain} ${stream} ${isRetry ? 'retry' : 'first'}`
+}
+
+/**
+ * Who is new in an order of turns, and goes before all that wait, for at most one turn in two. A member that left with
+ * nothing to do and returns before the others had their turns is not new. Remembers as many as are in the order: `size`.
+ */
+function createNewcomers(size: () => number) {
+  /** After how many turns each one left; the earliest first. */
+  const left = new Map<string, number>()
+  let turns = 0
+  let credit = 0
+
+  const isLongAgo = (at: number): boolean => turns - at > size()
+
+  return {
+    /** It comes in; true: its turn is next. */
+    come(name: string): boolean {
+      const leftAt = left.get(name)
+      if (credit < 1 || (leftAt !== undefined && !isLongAgo(leftAt))) return false
+      credit--
+      return true
+    },
+    leave(name: string): void {
+      left.delete(name)
+      left.set(name, turns)
+      for (const [earliest, at] of left) {
+        if (!isLongAgo(at)) break
+        left.delete(earliest)
+      }
+    },
+    turn(): void {
+      turns++
+      credit = Math.min(MOST_CREDIT, credit + CREDIT_PER_TURN)
+    },
+  }
 }

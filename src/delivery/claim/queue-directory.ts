@@ -1,26 +1,24 @@
 /**
  * The queue as the dispatcher remembers it: which queue keys have rows, and when the first of them is due. The states
- * of a key stand in delivery/README.md "From the table to the wire".
- *
- * `earliestAt` is never later than the truth: too early costs one empty claim. Nothing here waits or throws.
+ * of a key stand in delivery/README.md "From the table to the wire". `earliestAt` is never later than the truth: too
+ * early costs one empty claim. Nothing here waits or throws.
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
+import { createTimeHeap } from '../../base/time-heap.ts'
 import { UNROUTED, type QueueKey, type QueueKeyState, type WaitingFor } from '../../store/records/queue-records.ts'
 import type { Closure } from '../place/take-rows.ts'
 import { createDueKeys, type DueKeys, type DueKeysOptions, type KeyEntry } from './due-keys.ts'
-import { createKeyTable, type KeyTable } from './key-table.ts'
+import { keyName } from './order-places.ts'
 
 export type QueueDirectory = ReturnType<typeof createQueueDirectory>
 
-interface QueueDirectoryOptions extends DueKeysOptions {
-  mostKeys?: number
-}
-
 const MOST_KEYS = 20_000
+/** So many more are taken in, as a share, before the last ones are forgotten together. */
+const SLACK = 0.1
 /** A key that is due for longer and was not known has been missed (delivery/README.md "Wake-ups"). */
 const MISSED_AFTER = 5 * SECOND
 
-export function createQueueDirectory(options: QueueDirectoryOptions) {
+export function createQueueDirectory(options: DueKeysOptions & { mostKeys?: number }) {
   const { clock, mostKeys = MOST_KEYS } = options
   const due = createDueKeys(options)
   const table = createKeyTable(due, mostKeys)
@@ -31,7 +29,6 @@ export function createQueueDirectory(options: QueueDirectoryOptions) {
     openAll: due.openAll,
     openTimeless: due.openTimeless,
     closureOf: due.closureOf,
-    /** The due keys of a pool and route. */
     dueOf: due.of,
     find: (key: QueueKey): Readonly<KeyEntry> | undefined => table.find(key),
     entries: (): Iterable<Readonly<KeyEntry>> => table.entries(),
@@ -60,7 +57,6 @@ export function createQueueDirectory(options: QueueDirectoryOptions) {
       table.advance(now)
       due.advance(now)
     },
-    /** Nothing of this key can go now. */
     close(key: QueueKey, closure: Closure): void {
       const entry = table.find(key)
       if (entry !== undefined) due.close(entry, closure)
@@ -140,4 +136,91 @@ function claimedKeys(table: KeyTable, due: DueKeys, clock: Clock) {
       due.update(entry)
     },
   }
+}
+
+type KeyTable = ReturnType<typeof createKeyTable>
+
+function createKeyTable(due: DueKeys, mostKeys: number) {
+  const entries = new Map<string, KeyEntry>()
+  const later = createTimeHeap<KeyEntry>()
+  let forgottenFrom = Infinity
+  let walk = 0
+
+  function schedule(entry: KeyEntry): void {
+    // A key without a route stands here for the counts alone.
+    if (entry.route !== UNROUTED) later.set(entry, entry.earliestAt)
+  }
+
+  function come(key: QueueKey, earliestAt: number, waiting: number): void {
+    // It is forgotten, like those that were: one of them is due sooner.
+    if (entries.size >= mostKeys && earliestAt >= forgottenFrom) return
+    const entry = entryOf({ ...key, earliestAt, waiting }, walk)
+    entries.set(keyName(entry), entry)
+    schedule(entry)
+    if (entries.size > mostKeys * (1 + SLACK)) forgetLatest()
+  }
+
+  function remove(entry: KeyEntry): void {
+    due.remove(entry)
+    later.remove(entry)
+    entries.delete(keyName(entry))
+  }
+
+  /** What is due, or would be if it could go, stays; what comes last goes. */
+  function forgetLatest(): void {
+    const timeOf = (entry: KeyEntry): number => Math.max(entry.earliestAt, due.closureOf(entry)?.until ?? 0)
+    const idle = [...entries.values()].filter(({ isClaiming }) => !isClaiming)
+    for (const entry of idle.toSorted((left, right) => timeOf(left) - timeOf(right)).slice(mostKeys)) {
+      forgottenFrom = Math.min(forgottenFrom, timeOf(entry))
+      remove(entry)
+    }
+  }
+
+  function lower(entry: KeyEntry, dueAt: number): void {
+    entry.cameMeanwhile = Math.min(entry.cameMeanwhile, dueAt)
+    if (dueAt >= entry.earliestAt) return
+    entry.earliestAt = dueAt
+    if (!entry.isDue) schedule(entry)
+  }
+
+  return {
+    find: (key: QueueKey) => entries.get(keyName(key)),
+    entries: () => entries.values(),
+    /** So many rows came, the first of them due at `dueAt`. */
+    note(key: QueueKey, dueAt: number, count: number): void {
+      const known = entries.get(keyName(key))
+      if (known === undefined) return come(key, dueAt, count)
+      known.waiting += count
+      known.walk = walk
+      lower(known, dueAt)
+      if (known.isDue) due.update(known)
+    },
+    lower,
+    /** It is due at its `earliestAt`, and not before. */
+    postpone(entry: KeyEntry): void {
+      due.remove(entry)
+      schedule(entry)
+    },
+    remove,
+    advance(now: number): void {
+      for (let next = later.peek(); next !== undefined && next.at <= now; next = later.peek()) {
+        later.pop()
+        due.add(next.item)
+      }
+    },
+    nextAt: () => later.peek()?.at,
+    /** Returns the number of the walk: nothing counts as forgotten until something is. */
+    beginWalk(): number {
+      forgottenFrom = Infinity
+      return ++walk
+    },
+    /** The earliest of the keys that were forgotten; Infinity: none was. */
+    forgottenFrom: () => forgottenFrom,
+    hasRoom: () => entries.size < mostKeys,
+  }
+}
+
+function entryOf({ pool, route, domain, stream, isRetry, earliestAt, waiting }: QueueKeyState, walk: number): KeyEntry {
+  const idle = { isDue: false, isClaiming: false, cameMeanwhile: Infinity, closure: null, waitingFor: null }
+  return { pool, route, domain, stream, isRetry, earliestAt, waiting, walk, ...idle }
 }

@@ -3,23 +3,12 @@
  * net below the wake-ups (delivery/README.md "Wake-ups"). An error is logged; the next walk comes as if nothing had
  * happened.
  */
-import { SECOND, type Clock } from '../../base/clock.ts'
+import { SECOND } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
-import type { Logger } from '../../base/logger.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
-import type { Store } from '../../store/store.ts'
-import type { QueueDirectory } from './queue-directory.ts'
+import type { ClaimParts } from './claim-round.ts'
 
-interface QueueWalkOptions {
-  store: Pick<Store, 'queueKeys'>
-  clock: Clock
-  logger: Logger
-  directory: Pick<QueueDirectory, 'beginWalk' | 'endWalk' | 'hasForgotten' | 'learn' | 'walkAt'>
-  /** A page was learnt. */
-  onPage: () => void
-  /** All keys were seen. */
-  onWalked: () => void
-}
+type QueueWalkOptions = ClaimParts & { onPage: () => void; onWalked: () => void }
 
 /** delivery/README.md "Wake-ups". */
 const WALK_EVERY = 30 * SECOND

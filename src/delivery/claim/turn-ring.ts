@@ -2,18 +2,7 @@
  * A ring of members that take turns. A member comes in behind all others, or before them; its leaving changes nothing
  * for its neighbours. Every step but `takeTurns` takes constant time.
  */
-export interface TurnRing<Member> {
-  /** Behind all others. Nothing happens when it is in already. */
-  add(member: Member): void
-  /** Before all others: the next turn is its own. Nothing happens when it is in already. */
-  addNext(member: Member): void
-  remove(member: Member): void
-  /** Whose turn it is; the turn goes on to the next. Undefined: nobody is in. */
-  next(): Member | undefined
-  /** The turn goes to this one; nothing happens when it is not in. */
-  startAt(member: Member): void
-  size(): number
-}
+export type TurnRing<Member> = ReturnType<typeof createTurnRing<Member>>
 
 /** A link of the ring; alone it is its own neighbour. */
 class Place<Member> {
@@ -26,7 +15,7 @@ class Place<Member> {
   }
 }
 
-export function createTurnRing<Member>(): TurnRing<Member> {
+export function createTurnRing<Member>() {
   const places = new Map<Member, Place<Member>>()
   let turn: Place<Member> | undefined
 
@@ -43,13 +32,15 @@ export function createTurnRing<Member>(): TurnRing<Member> {
   }
 
   return {
+    /** Behind all others. Nothing happens when it is in already. */
     add,
-    addNext(member) {
+    /** Before all others: the next turn is its own. Nothing happens when it is in already. */
+    addNext(member: Member): void {
       if (places.has(member)) return
       add(member)
       turn = places.get(member)
     },
-    remove(member) {
+    remove(member: Member): void {
       const place = places.get(member)
       if (place === undefined) return
       places.delete(member)
@@ -57,12 +48,14 @@ export function createTurnRing<Member>(): TurnRing<Member> {
       place.behind.before = place.before
       if (turn === place) turn = places.size === 0 ? undefined : place.behind
     },
-    next() {
+    /** Whose turn it is; the turn goes on to the next. Undefined: nobody is in. */
+    next(): Member | undefined {
       const member = turn?.member
       turn = turn?.behind
       return member
     },
-    startAt(member) {
+    /** The turn goes to this one; nothing happens when it is not in. */
+    startAt(member: Member): void {
       turn = places.get(member) ?? turn
     },
     size: () => places.size,
@@ -70,10 +63,7 @@ export function createTurnRing<Member>(): TurnRing<Member> {
 }
 
 /** What a member took in its turn, and whether it would take more in another one. */
-export interface Taken {
-  count: number
-  wantsMore: boolean
-}
+export type Taken = { count: number; wantsMore: boolean }
 
 /**
  * Hands out `amount` in turns; `serve` gets an equal part of what is left, at least 1, and takes at most that. Members

@@ -1,28 +1,27 @@
 /**
- * The path of one message: which egress IP it leaves from now, or why none can take it and until when.
- *
- * `egress` chooses among the IPs; this file says what shaping and the rows before the message leave free of each path.
- * Takes nothing and changes nothing. egress/README.md "Which IP".
+ * The path of one message: which egress IP it leaves from now, or why none can take it and until when. `egress` chooses
+ * among the IPs; this file says what shaping and the rows before the message leave free of each path. Takes nothing and
+ * changes nothing. egress/README.md "Which IP".
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
+import { ipFamily } from '../../base/ip-address.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
-import type { EgressIp, IpChoice, PathState } from '../../egress/ips/egress-ip.ts'
+import type { IPV6_CHOICES } from '../../config/settings/delivery-settings.ts'
 import type { Egress } from '../../egress/egress.ts'
+import type { EgressIp, IpChoice, PathState } from '../../egress/ips/egress-ip.ts'
 import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
-import type { CaptureRoute } from './capture-route.ts'
-import { familiesToAsk } from '../route/host-families.ts'
-import { allBusy, triedOut } from './take-rows.ts'
-import type { PathFacts, PathFactsMaker } from './path-facts.ts'
+import type { MailHost } from '../protocol/try-result.ts'
+import type { HostsRoute } from '../route/route-message.ts'
+import type { CaptureRoute, PathFacts, PathFactsMaker } from './path-facts.ts'
 import type { PathRoom } from './paths.ts'
 import type { ReadyWindow } from './ready-window.ts'
-import type { HostsRoute } from '../route/route-message.ts'
+import { allBusy, triedOut } from './take-rows.ts'
 
 export type ChosenPath =
   | { kind: 'path'; facts: PathFacts; ip: EgressIp | null; needsGrant: boolean; isProbe: boolean }
   | Extract<IpChoice, { kind: 'wait' }>
 
-/** What the choice needs of a message. */
 export type ChosenMessage = Pick<
   ClaimedMessage,
   | 'id'
@@ -38,12 +37,8 @@ export type ChosenMessage = Pick<
   | 'isCaptured'
 >
 
-/** `chosenBefore`: rows that were given this path just now, and are not on it yet. */
-export type ChoosePath = (
-  message: ChosenMessage,
-  route: HostsRoute,
-  chosenBefore?: (pathKey: string) => number,
-) => ChosenPath
+/** `before`: rows that were given this path just now, and are not on it yet. */
+export type ChoosePath = (message: ChosenMessage, route: HostsRoute, before?: (pathKey: string) => number) => ChosenPath
 
 interface ChoosePathOptions {
   clock: Clock
@@ -56,8 +51,11 @@ interface ChoosePathOptions {
   capture: CaptureRoute
 }
 
+type AskedPath = { ip: EgressIp; facts: PathFacts; gate: Gate }
+
 /** After so long a path with too many rows is asked again. */
 const FULL_FOR = SECOND
+const OPEN: PathState = { kind: 'open' }
 
 export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   const { clock, configuration, egress, gateOf, pathFacts, paths, window, capture } = options
@@ -73,31 +71,26 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   }
 
   /** Kept for each route and pool: to read the addresses each time would cost more than all the rest. */
-  let families = new WeakMap<HostsRoute, Map<string, (4 | 6)[]>>()
+  let knownFamilies = new WeakMap<HostsRoute, Map<string, (4 | 6)[]>>()
   let generation = pathFacts.generation()
 
   function familiesOf(pool: string, route: HostsRoute): (4 | 6)[] {
-    if (generation !== pathFacts.generation()) families = new WeakMap()
+    if (generation !== pathFacts.generation()) knownFamilies = new WeakMap()
     generation = pathFacts.generation()
-    const ofRoute = families.get(route) ?? new Map<string, (4 | 6)[]>()
-    families.set(route, ofRoute)
+    const ofRoute = knownFamilies.get(route) ?? new Map<string, (4 | 6)[]>()
+    knownFamilies.set(route, ofRoute)
     const known = ofRoute.get(pool)
     if (known !== undefined) return known
     const { pools, server } = configuration()
     const preference = pools.pools[pool]?.ipv6 ?? server.delivery.ipv6
-    const found = familiesToAsk(
-      route.hosts,
-      preference,
-      egress.ipsUsedBy(pool).map(({ source }) => source),
-    )
+    const sources = egress.ipsUsedBy(pool).map(({ source }) => source)
+    const found = familiesToAsk(route.hosts, preference, sources)
     ofRoute.set(pool, found)
     return found
   }
 
   return (message, route, chosenBefore = () => 0) => {
-    if (message.isCaptured) {
-      return { kind: 'path', facts: capture.facts, ip: null, needsGrant: false, isProbe: false }
-    }
+    if (message.isCaptured) return { kind: 'path', facts: capture.facts, ip: null, needsGrant: false, isProbe: false }
     const { provider } = route
     const lane: Lane = { domain: message.domain, stream: message.stream }
     // Most often the last one asked for is the one that is chosen.
@@ -106,24 +99,14 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
       const facts = pathFacts.of(ip, provider)
       return { ip, facts, gate: gateOf(facts, lane) }
     }
-    const choice = egress.choose(
-      {
-        pool: message.pool,
-        messageId: message.id,
-        recipientDomain: message.recipientDomain,
-        stream: message.stream,
-        isp: provider.isp,
-        attempts: message.attempts,
-        lastIp: message.lastIp,
-        keepIpUntil: message.keepIpUntil,
-        avoidIps: message.avoidIps,
-        families: familiesOf(message.pool, route),
-      },
-      (ip) => {
-        asked = ask(ip)
-        return stateOf(asked, message, chosenBefore(asked.facts.key))
-      },
-    )
+    const { id: messageId, pool, stream, recipientDomain, attempts, lastIp, keepIpUntil, avoidIps } = message
+    const families = familiesOf(pool, route)
+    const { isp } = provider
+    const request = { pool, messageId, recipientDomain, stream, isp, attempts, lastIp, keepIpUntil, avoidIps, families }
+    const choice = egress.choose(request, (ip) => {
+      asked = ask(ip)
+      return stateOf(asked, message, chosenBefore(asked.facts.key))
+    })
     if (choice.kind === 'wait') return choice
     const { ip, needsGrant } = choice
     const { facts, gate } = asked?.ip === ip ? asked : ask(ip)
@@ -132,10 +115,27 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   }
 }
 
-interface AskedPath {
-  ip: EgressIp
-  facts: PathFacts
-  gate: Gate
+/** The hosts that a socket of the IP can reach, each with the addresses of its family. */
+export function hostsFor(ip: Pick<EgressIp, 'source'>, { hosts }: Pick<HostsRoute, 'hosts'>): MailHost[] {
+  const family = ipFamily(ip.source)
+  return hosts
+    .map((host) => ({ ...host, addresses: host.addresses.filter((address) => ipFamily(address) === family) }))
+    .filter(({ addresses }) => addresses.length > 0)
 }
 
-const OPEN: PathState = { kind: 'open' }
+/**
+ * From which families an IP may be chosen: the preferred one when hosts and pool have it, else the other (`delivery.ipv6`;
+ * network/README.md "Mail hosts"). `sources`: the addresses that the IPs of the pool bind.
+ */
+export function familiesToAsk(
+  hosts: readonly Pick<MailHost, 'addresses' | 'tls'>[],
+  choice: (typeof IPV6_CHOICES)[number],
+  sources: readonly string[],
+): (4 | 6)[] {
+  const usable = hosts.filter(({ tls }) => tls.kind !== 'skip').flatMap(({ addresses }) => addresses)
+  const reachable = new Set(usable.map((address) => ipFamily(address)))
+  const own = new Set(sources.map((source) => ipFamily(source)))
+  const order = ([4, 6] as const).filter((family) => family === 4 || choice !== 'off')
+  if (choice === 'prefer-v6') order.reverse()
+  return order.filter((family) => reachable.has(family) && own.has(family)).slice(0, 1)
+}

@@ -1,16 +1,24 @@
 /**
  * What is fixed of a path for as long as configuration and IPs stay as they are: its limits, and what its thread needs.
- *
  * Made once for each (IP, route) and kept, because every claim asks for many. Never throws. egress/README.md "Limits of
  * a path".
  */
+import { ipFamily } from '../../base/ip-address.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { EgressIp } from '../../egress/ips/egress-ip.ts'
-import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
+import { identifyProvider, type MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import { shapedPath } from '../../egress/shaping/path-limits.ts'
-import type { ShapedPath } from '../../egress/shaping/shaping.ts'
-import type { PathPlan } from '../protocol/try-result.ts'
+import type { OpenGate, ShapedPath } from '../../egress/shaping/shaping.ts'
+import { isSimulated } from '../../mail/simulator.ts'
+import { CAPTURE_ROUTE } from '../../store/records/queue-records.ts'
+import type { HostTls } from '../protocol/host-tls.ts'
+import type { MailHost, PathPlan } from '../protocol/try-result.ts'
+import type { HostsRoute } from '../route/route-message.ts'
+
+const SIMULATOR_ISP = 'simulator'
+const CAPTURE_LIMITS = { connections: 50, messagesPerConnection: 1_000 }
+export const CAPTURE_GATE: OpenGate = { kind: 'open', ...CAPTURE_LIMITS, mostUnderWay: Infinity, mostOfLane: Infinity }
 
 export interface PathFacts {
   key: string
@@ -22,48 +30,32 @@ export interface PathFacts {
   plan: PathPlan
 }
 
-export interface PathFactsMaker {
-  of(ip: EgressIp, provider: MailboxProvider): PathFacts
-  /** Configuration or IPs have changed. */
-  forget(): void
-  /** Grows with each `forget`: whoever keeps something as long compares it. */
-  generation(): number
-}
+export type PathFactsMaker = ReturnType<typeof createPathFacts>
 
 /** 64 IPs to 1,500 destinations; about 50 MB when all are there. */
 const MOST_REMEMBERED = 100_000
 
-export function createPathFacts(configuration: () => Configuration): PathFactsMaker {
+export function createPathFacts(configuration: () => Configuration) {
   const nothingYet = () => recentEntries<string, { facts: PathFacts; provider: MailboxProvider }>(MOST_REMEMBERED)
   let known = nothingYet()
 
   function make(ip: EgressIp, provider: MailboxProvider): PathFacts {
     const { server } = configuration()
     const shaped = shapedPath(ip, provider)
-    const { limits } = shaped
-    return {
-      key: shaped.key,
-      route: provider.route,
-      isp: provider.isp,
-      shaped,
-      plan: {
-        key: shaped.key,
-        port: server.delivery.port,
-        source: ip.source,
-        hostname: ip.hostname,
-        connections: limits.connections,
-        messagesPerConnection: limits.messages_per_connection,
-        idleMilliseconds: limits.idle,
-        connectionRate: limits.connection_rate,
-      },
-    }
+    const { key, limits } = shaped
+    const { connections, messages_per_connection: messagesPerConnection, idle: idleMilliseconds } = limits
+    const { source, hostname } = ip
+    const ofHosts = { key, port: server.delivery.port, source, hostname, connectionRate: limits.connection_rate }
+    const plan = { ...ofHosts, connections, messagesPerConnection, idleMilliseconds }
+    return { key, route: provider.route, isp: provider.isp, shaped, plan }
   }
 
   let generation = 0
 
   return {
+    /** Grows with each `forget`: whoever keeps something as long compares it. */
     generation: () => generation,
-    of(ip, provider) {
+    of(ip: EgressIp, provider: MailboxProvider): PathFacts {
       const key = `${ip.address} ${provider.route}`
       const found = known.get(key)
       if (found !== undefined && found.provider === provider) return found.facts
@@ -71,10 +63,40 @@ export function createPathFacts(configuration: () => Configuration): PathFactsMa
       known.set(key, { facts, provider })
       return facts
     },
-    forget() {
+    /** Configuration or IPs have changed. */
+    forget(): void {
       // To empty it would take tens of milliseconds.
       known = nothingYet()
       generation++
+    },
+  }
+}
+
+/** Where the capture server listens: a loopback address. */
+type CaptureAddress = { address: string; port: number }
+
+export type CaptureRoute = { facts: PathFacts; routeOf(recipientDomain: string): HostsRoute }
+
+/**
+ * The way of mail that never leaves the host (http/README.md "Simulated recipients"): to the capture server over
+ * loopback, with plenty of connections, no egress IP and no provider's limits. `isp` is `simulator` for simulated
+ * recipients; for others what the domain alone tells, since no DNS is asked.
+ */
+export function createCaptureRoute({ address, port }: CaptureAddress, current: () => Configuration): CaptureRoute {
+  const { server, providers } = current()
+  const tls: HostTls = { kind: 'opportunistic', policy: { type: 'none', id: '' } }
+  const hosts: MailHost[] = [{ name: CAPTURE_ROUTE, addresses: [address], tls }]
+  const source = ipFamily(address) === 6 ? '::1' : '127.0.0.1'
+  const times = { idleMilliseconds: providers.default.idle, connectionRate: null }
+  const plan = { key: CAPTURE_ROUTE, port, source, hostname: server.hostname, ...CAPTURE_LIMITS, ...times }
+  return {
+    facts: { key: CAPTURE_ROUTE, route: CAPTURE_ROUTE, isp: CAPTURE_ROUTE, shaped: null, plan },
+    routeOf(recipientDomain) {
+      const settings = current().providers
+      const provider = identifyProvider(settings, recipientDomain, [recipientDomain])
+      const isp = isSimulated(recipientDomain) ? SIMULATOR_ISP : provider.isp
+      const captured = { ...provider, isp, limits: settings.default, route: CAPTURE_ROUTE }
+      return { kind: 'hosts', hosts, siteKey: CAPTURE_ROUTE, provider: captured }
     },
   }
 }

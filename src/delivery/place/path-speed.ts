@@ -14,9 +14,7 @@ interface Speed {
   interval: number
 }
 
-/** What is worth knowing of a path without rows. */
 export interface PathMemory extends Speed {
-  /** Of its last row. */
   facts: PathFacts
   thread: number
   counted: number
@@ -24,10 +22,10 @@ export interface PathMemory extends Speed {
 }
 
 /** Rows of a path; `others`: those of them that are not transactional. */
-interface PathLoad {
-  all: number
-  others: number
-}
+type PathLoad = { all: number; others: number }
+
+/** `underWay`: those in its thread. */
+type ClaimLoad = PathLoad & { underWay: number }
 
 const UNKNOWN_SPEED: Speed = { pace: 0, interval: 0 }
 /** Rows of one path, whatever its pace. */
@@ -47,8 +45,6 @@ const LEAST_ROOM = 1 / 8
 /** One in four is kept for transactional mail (delivery/README.md "Fairness"). */
 const SHARE_OF_OTHERS = 0.75
 const FEWEST_TO_SHARE = 4
-
-export type PathMemories = ReturnType<typeof createPathMemories>
 
 export function createPathMemories(threads: number) {
   const memories = recentEntries<string, PathMemory>(MOST_REMEMBERED)
@@ -76,7 +72,6 @@ export function createPathMemories(threads: number) {
   }
 }
 
-/** A row has been completed. */
 export function countRow(memory: PathMemory): void {
   memory.counted++
   const now = performance.now()
@@ -88,7 +83,6 @@ export function countRow(memory: PathMemory): void {
   memory.countedSince = now
 }
 
-/** Rows in all. */
 export function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
   const { connections, messagesPerConnection, mostUnderWay } = gate
   const byPace = Math.max(4 * connections, pace * AHEAD)
@@ -97,7 +91,6 @@ export function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
   return Math.max(1, Math.floor(most))
 }
 
-/** Rows in its thread. */
 export function mostInThread(speed: Speed, gate: OpenGate): number {
   const byPace = Math.max(ROWS_OF_A_CONNECTION * gate.connections, speed.pace * IN_THREAD)
   return Math.floor(Math.min(mostOf(speed, gate), byPace))
@@ -114,20 +107,13 @@ function roomForOthers(most: number, { all, others }: PathLoad): number {
   return Math.max(0, Math.min(most - all, share - others))
 }
 
-/** How many more rows may be claimed for a path. `underWay`: of its rows, those in its thread. */
-export function roomToClaim(
-  speed: Speed,
-  gate: OpenGate,
-  load: PathLoad & { underWay: number },
-  isUrgent: boolean,
-): number {
+export function roomToClaim(speed: Speed, gate: OpenGate, load: ClaimLoad, isUrgent: boolean): number {
   const most = mostOf(speed, gate)
   const room = isUrgent ? urgentRoom(most, gate, load) : roomForOthers(most, load)
   const isBusy = load.underWay >= Math.max(1, gate.connections)
   return isBusy && room < most * LEAST_ROOM ? 0 : room
 }
 
-/** Rows that may wait for their tokens. */
 export function rowsOfRate(interval: number): number {
   return interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
 }

@@ -1,9 +1,7 @@
 /**
  * The paths (egress IP, route) as the dispatcher sees them. For each path: claimed rows that wait for it, rows of it
  * that are in a thread, and how many more it may take (`path-speed.ts`). A path belongs to one thread, so that its
- * connections can be used again.
- *
- * Nothing here waits or throws. delivery/README.md "From the table to the wire".
+ * connections can be used again. Nothing here waits or throws. delivery/README.md "From the table to the wire".
  */
 import type { OpenGate } from '../../egress/shaping/shaping.ts'
 import { createStreamTurns } from '../protocol/stream-turns.ts'
@@ -15,54 +13,17 @@ import {
   mostOf,
   roomToClaim,
   rowsOfRate,
-  type PathMemories,
   type PathMemory,
 } from './path-speed.ts'
-import {
-  createTakeRows,
-  waitingIn,
-  type Path,
-  type PathRow,
-  type TakenRows,
-  type TakeRowsOptions,
-} from './take-rows.ts'
+import { createTakeRows, waitingIn, type Path, type PathRow, type TakenRows } from './take-rows.ts'
 
-/** What a path takes; changes nothing. */
-export interface PathRoom {
-  /** How many more rows may be claimed for it, of a gate that is open. */
-  roomOf(facts: PathFacts, gate: OpenGate, isUrgent: boolean): number
-  /** It takes a row that is claimed already. A path may have some more rows than it is claimed for. */
-  hasRoom(facts: PathFacts, gate: OpenGate): boolean
-  /** While its rate lets nothing through: whether the row could still go within a few seconds. */
-  takesMore(facts: PathFacts, chosenBefore: number): boolean
-  /** Connections that nothing is under way for. */
-  freeSlots(facts: PathFacts, gate: OpenGate): number
-}
+export type PathRoom = ReturnType<typeof createPathRoom>
 
-export interface Paths<Row extends PathRow> extends PathRoom {
-  add(row: Row): void
-  /** What to do with the rows of paths that changed. */
-  take(): TakenRows<Row>
-  /** When rows that wait can go by time alone; null: only an event can tell. */
-  nextAt(): number | null
-  /** A row has come back from its thread. */
-  settle(row: Row): void
-  /** Something about this path has changed. */
-  touch(facts: PathFacts): void
-  touchAll(): void
-  /** Undefined: it had no rows lately. Connections that rest still tell of their path. */
-  factsOf(pathKey: string): PathFacts | undefined
-  /** What waits for room in its path. */
-  held(): Iterable<Row>
-  /** Everything that has not gone to a thread. */
-  takeWaiting(): Row[]
-}
+export type Paths<Row extends PathRow> = ReturnType<typeof createPaths<Row>>
 
-interface PathsOptions extends TakeRowsOptions {
-  threads: number
-}
+type PathsOptions = Parameters<typeof createTakeRows>[0] & { threads: number }
 
-export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<Row> {
+export function createPaths<Row extends PathRow>(options: PathsOptions) {
   const { clock } = options
   const takeRows = createTakeRows<Row>(options)
   const memories = createPathMemories(options.threads)
@@ -79,7 +40,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
 
   return {
     ...createPathRoom(paths, memories),
-    add(row) {
+    add(row: Row): void {
       const { key } = row.facts
       const path = paths.get(key) ?? newPath(memories.of(row.facts))
       paths.set(key, path)
@@ -89,7 +50,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       path.endsFrom = Math.min(path.endsFrom, row.expiresAt)
       changed.add(key)
     },
-    take() {
+    /** What to do with the rows of paths that changed. */
+    take(): TakenRows<Row> {
       const taken: TakenRows<Row> = { ready: [], expired: [], returned: [], limits: [] }
       if (clock.now() >= nextAt) {
         for (const key of paths.keys()) changed.add(key)
@@ -104,8 +66,10 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       changed.clear()
       return taken
     },
+    /** When rows that wait can go by time alone; null: only an event can tell. */
     nextAt: () => (nextAt === Infinity ? null : nextAt),
-    settle({ facts, isUrgent }) {
+    /** A row has come back from its thread. */
+    settle({ facts, isUrgent }: Row): void {
       const path = paths.get(facts.key)
       if (path === undefined) return
       path.underWay--
@@ -114,43 +78,50 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       changed.add(facts.key)
       endWithoutRows(path)
     },
-    touch: ({ key }) => void changed.add(key),
-    touchAll() {
+    touch: ({ key }: PathFacts) => void changed.add(key),
+    touchAll(): void {
       for (const key of paths.keys()) changed.add(key)
     },
-    factsOf: (pathKey) => (paths.get(pathKey)?.memory ?? memories.find(pathKey))?.facts,
-    *held() {
+    /** Undefined: it had no rows lately. Connections that rest still tell of their path. */
+    factsOf: (pathKey: string) => (paths.get(pathKey)?.memory ?? memories.find(pathKey))?.facts,
+    *held(): Iterable<Row> {
       for (const { urgent, others } of paths.values()) {
         yield* urgent
         yield* others
       }
     },
-    takeWaiting() {
+    /** Everything that has not gone to a thread. */
+    takeWaiting(): Row[] {
       return [...paths.values()].flatMap((path) => [...path.urgent.splice(0), ...path.others.splice(0)])
     },
   }
 }
 
-function createPathRoom(paths: ReadonlyMap<string, Path<unknown>>, memories: PathMemories): PathRoom {
+function createPathRoom(paths: ReadonlyMap<string, Path<unknown>>, memories: ReturnType<typeof createPathMemories>) {
   return {
-    roomOf({ key }, gate, isUrgent) {
+    /** How many more rows may be claimed for it, of a gate that is open. */
+    roomOf({ key }: PathFacts, gate: OpenGate, isUrgent: boolean): number {
       const path = paths.get(key)
       if (path === undefined) return roomToClaim(memories.speedOf(key), gate, NO_LOAD, isUrgent)
       const { others, underWay, othersUnderWay } = path
       const load = { all: loadOf(path), others: others.length + othersUnderWay, underWay }
       return roomToClaim(path.memory, gate, load, isUrgent)
     },
-    hasRoom({ key }, gate) {
+    /** It takes a row that is claimed already. A path may have some more rows than it is claimed for. */
+    hasRoom({ key }: PathFacts, gate: OpenGate): boolean {
       const path = paths.get(key)
       // One without rows has room for the first.
       return path === undefined || loadOf(path) < Math.min(MOST_ROWS + mostOf(path.memory, gate), gate.mostUnderWay)
     },
-    takesMore({ key }, chosenBefore) {
+    /** While its rate lets nothing through: whether the row could still go within a few seconds. */
+    takesMore({ key }: PathFacts, chosenBefore: number): boolean {
       const path = paths.get(key)
       const { interval } = path?.memory ?? memories.speedOf(key)
       return loadOf(path) + chosenBefore < Math.min(MOST_ROWS, rowsOfRate(interval))
     },
-    freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
+    /** Connections that nothing is under way for. */
+    freeSlots: ({ key }: PathFacts, { connections }: OpenGate) =>
+      Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
   }
 }
 
@@ -161,14 +132,6 @@ function loadOf(path: Path<unknown> | undefined): number {
 }
 
 function newPath<Row>(memory: PathMemory): Path<Row> {
-  return {
-    memory,
-    urgent: [],
-    others: [],
-    endsFrom: Infinity,
-    turns: createStreamTurns(),
-    underWay: 0,
-    othersUnderWay: 0,
-    told: undefined,
-  }
+  const nothing = { urgent: [], others: [], underWay: 0, othersUnderWay: 0 }
+  return { memory, ...nothing, endsFrom: Infinity, turns: createStreamTurns(), told: undefined }
 }

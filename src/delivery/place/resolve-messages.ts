@@ -11,45 +11,48 @@ import type { Configuration } from '../../config/load-configuration.ts'
 import type { RouteAssignment } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage, GiveBack } from '../../store/records/claim-records.ts'
 import type { Store } from '../../store/store.ts'
-import type { KnownRoutes } from '../route/known-routes.ts'
-import type { RecipientRoute, HostsRoute, NoHosts } from '../route/route-message.ts'
-import type { CaptureRoute } from './capture-route.ts'
+import type { HostsRoute, KnownRoutes, NoHosts, RecipientRoute } from '../route/route-message.ts'
+import type { CaptureRoute } from './path-facts.ts'
 
-/** A message that can go. */
 export interface ResolvedMessage {
   message: ClaimedMessage
   route: HostsRoute
   returnPath: string
 }
 
-/** Of one recipient domain, and either all captured or none. */
-type ResolveMessages = (messages: readonly ClaimedMessage[]) => Promise<ResolvedMessage[]>
-
-export interface ResolveMessagesOptions extends GiveBackOptions {
+export interface ResolveMessagesOptions {
+  clock: Clock
+  logger: Logger
+  recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }
   store: Pick<Store, 'findReturnPath'>
   configuration: () => Configuration
   routes: Pick<KnownRoutes, 'fresh' | 'find'>
   capture: CaptureRoute
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => void
-  /** A domain has another route than its rows had. */
   onRouteChanged: (assignment: RouteAssignment) => void
 }
 
+/** When the sending domain is gone, or something failed. */
+const LOOK_AGAIN_AFTER = 5 * MINUTE
 const MOST_RETURN_PATHS = 5_000
 /** A domain that was removed and added anew may have another one. */
 const RETURN_PATH_LIFETIME = SECOND
 
-/** What had to be asked about the messages of one recipient domain. */
 interface Answers {
   route: RecipientRoute
   /** By sending domain; undefined: it is gone. */
   returnPaths: ReadonlyMap<string, string | undefined>
 }
 
-export function createResolveMessages(options: ResolveMessagesOptions): ResolveMessages {
-  const { store, clock, configuration, recorder, routes, capture } = options
-  const giveBack = createGiveBack(options)
+export function createResolveMessages(options: ResolveMessagesOptions) {
+  const { store, clock, logger, configuration, recorder, routes, capture } = options
   const returnPaths = new LRUCache<string, string>({ max: MOST_RETURN_PATHS, ttl: RETURN_PATH_LIFETIME })
+
+  /** Messages go back to the queue for a while, and somebody should look why. */
+  function giveBack(messages: readonly ClaimedMessage[], reason: string): void {
+    logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages cannot be sent now')
+    for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() + LOOK_AGAIN_AFTER })
+  }
 
   async function returnPathOf(domain: string): Promise<string | undefined> {
     const found = await store.findReturnPath(domain)
@@ -71,10 +74,8 @@ export function createResolveMessages(options: ResolveMessagesOptions): ResolveM
   }
 
   /** Gives back those whose domain has another route by now; returns the others. */
-  function withoutMoved(
-    messages: readonly ClaimedMessage[],
-    { provider: { route, isp } }: HostsRoute,
-  ): ClaimedMessage[] {
+  function withoutMoved(messages: readonly ClaimedMessage[], { provider }: HostsRoute): ClaimedMessage[] {
+    const { route, isp } = provider
     const isMoved = (message: ClaimedMessage): boolean => !message.isCaptured && message.route !== route
     const moved = messages.filter(isMoved)
     for (const message of moved) recorder.giveBack(message, { nextAt: clock.now(), route })
@@ -83,7 +84,8 @@ export function createResolveMessages(options: ResolveMessagesOptions): ResolveM
     return messages.filter((message) => !isMoved(message))
   }
 
-  return async (messages) => {
+  /** Of one recipient domain, and either all captured or none. */
+  async function resolve(messages: readonly ClaimedMessage[]): Promise<ResolvedMessage[]> {
     const [first] = messages
     if (first === undefined) return []
     let answers: Answers
@@ -107,21 +109,6 @@ export function createResolveMessages(options: ResolveMessagesOptions): ResolveM
       return []
     })
   }
-}
 
-export interface GiveBackOptions {
-  clock: Clock
-  logger: Logger
-  recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }
+  return { resolve, giveBack }
 }
-
-/** Messages go back to the queue for a while, and somebody should look why. */
-export function createGiveBack({ clock, logger, recorder }: GiveBackOptions) {
-  return (messages: readonly ClaimedMessage[], reason: string): void => {
-    logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages cannot be sent now')
-    for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() + LOOK_AGAIN_AFTER })
-  }
-}
-
-/** When the sending domain is gone, or something failed. */
-const LOOK_AGAIN_AFTER = 5 * MINUTE

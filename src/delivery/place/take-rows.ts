@@ -15,9 +15,10 @@ export interface Closure {
   /** Null: an event will tell. */
   until: number | null
   waitingFor: WaitingFor
-  /** A sentence. */
   text: string
 }
+
+type TimedClosure = Closure & { until: number }
 
 /** Of a path whose connections are all in use. */
 export function allBusy(isp: string): Pick<Closure, 'waitingFor' | 'text'> {
@@ -40,29 +41,14 @@ export interface PathRow {
   isProbe: boolean
 }
 
-interface ReadyRows<Row> {
-  thread: number
-  /** The path's gate, as it was when they were taken. */
-  gate: OpenGate
-  rows: Row[]
-}
-
-interface PathLimit {
-  thread: number
-  pathKey: string
-  connections: number
-  messagesPerConnection: number
-}
-
 export interface TakenRows<Row> {
-  /** To their threads, now. */
-  ready: ReadyRows<Row>[]
-  /** Their lifetime ended while they waited. */
+  /** To their threads, now; `gate`: the path's, as it was when they were taken. */
+  ready: { thread: number; gate: OpenGate; rows: Row[] }[]
   expired: Row[]
   /** They cannot go soon. */
-  returned: { row: Row; closure: Closure & { until: number } }[]
+  returned: { row: Row; closure: TimedClosure }[]
   /** Threads that have rows of a path whose limits have changed. 0 connections: it is suspended. */
-  limits: PathLimit[]
+  limits: { thread: number; pathKey: string; connections: number; messagesPerConnection: number }[]
 }
 
 export interface Path<Row> {
@@ -75,23 +61,18 @@ export interface Path<Row> {
   underWay: number
   /** Of these, those that are not urgent. */
   othersUnderWay: number
-  /** What its thread was told last. */
   told: { connections: number; messagesPerConnection: number } | undefined
 }
 
-export interface TakeRowsOptions {
+interface TakeRowsOptions {
   clock: Clock
   gateOf: (facts: PathFacts) => Gate
   takeTokens: (facts: PathFacts, count: number) => Tokens
 }
 
-/** When nobody knows. */
 const LOOK_AGAIN_AFTER = MINUTE
 
-/** Adds to `taken` what leaves the path; returns when what stays can go by time alone, Infinity: nothing can. */
-type TakeRows<Row extends PathRow> = (path: Path<Row>, taken: TakenRows<Row>) => number
-
-export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens }: TakeRowsOptions): TakeRows<Row> {
+export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens }: TakeRowsOptions) {
   /** Those that go now, in so far as gate, pace and rate let them. */
   function takeReady(path: Path<Row>, gate: OpenGate, taken: TakenRows<Row>): number {
     const { memory, underWay, othersUnderWay } = path
@@ -126,7 +107,8 @@ export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens 
     return waitingIn(path) > 0 ? tokens.nextAt : Infinity
   }
 
-  return (path, taken) => {
+  /** Adds to `taken` what leaves the path; returns when what stays can go by time alone, Infinity: nothing can. */
+  return (path: Path<Row>, taken: TakenRows<Row>): number => {
     const now = clock.now()
     takeExpired(path, now, taken)
     const gate = gateOf(path.memory.facts)
@@ -156,13 +138,7 @@ function takeInTurns<Row>(path: Path<Row>, count: number, most: { urgent: number
   return [...path.urgent.splice(0, urgent), ...path.others.splice(0, others)]
 }
 
-/** Rows beyond `kept` go back. */
-function returnBeyond<Row>(
-  path: Path<Row>,
-  kept: number,
-  closure: Closure & { until: number },
-  taken: TakenRows<Row>,
-): void {
+function returnBeyond<Row>(path: Path<Row>, kept: number, closure: TimedClosure, taken: TakenRows<Row>): void {
   const urgent = path.urgent.length
   const returned = [...path.urgent.splice(kept), ...path.others.splice(Math.max(0, kept - urgent))]
   for (const row of returned) taken.returned.push({ row, closure })

@@ -1,7 +1,6 @@
 /**
- * What goes between the dispatcher and a delivery thread: plain data, in batches, both ways.
- *
- * The thread reports what happened on the wire; what follows from it is decided by `judge-reply.ts` in the main thread.
+ * What goes between the dispatcher and a delivery thread: plain data, in batches, both ways. The thread reports what
+ * happened on the wire; what follows from it is decided by `judge-reply.ts` in the main thread.
  */
 import type { Rate } from '../../config/settings/field-types.ts'
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
@@ -27,11 +26,7 @@ export interface PathPlan {
   connectionRate: Rate | null
 }
 
-export interface MailHost {
-  name: string
-  addresses: string[]
-  tls: HostTls
-}
+export type MailHost = { name: string; addresses: string[]; tls: HostTls }
 
 /**
  * The hosts of a recipient domain, in the order in which they are asked. Rows with the same `key` may share a
@@ -64,13 +59,7 @@ export interface DispatchedRow {
   isUrgent: boolean
 }
 
-export interface PathBatch {
-  path: PathPlan
-  site: Site
-  rows: DispatchedRow[]
-}
-
-/** How a try ended. */
+export type PathBatch = { path: PathPlan; site: Site; rows: DispatchedRow[] }
 export type TryEnd =
   | { kind: 'accepted'; reply: SmtpReply } // 2xx to the final dot
   | { kind: 'refused'; stage: 'mail' | 'rcpt' | 'data' | 'dot'; reply: SmtpReply } // 4xx or 5xx, at this stage
@@ -128,7 +117,6 @@ export interface TlsResultNote {
   isPlainFallback: boolean
 }
 
-/** One thing that happened to a connection. */
 export interface ThreadConnectionNote {
   pathKey: string
   note: ConnectionNote

@@ -1,61 +1,46 @@
 /**
- * Gives waiting mail its route: looks up the recipient domains that the queue has no route for, side by side, and
- * writes the answer to their rows.
- *
- * Hosts: `assignRoutes` moves all waiting rows of the domain to the queue keys of the route. Anything else:
- * `claimUnrouted` takes the due rows, they are judged, and the domain is looked up again later. What the store refuses
- * is tried again. Domains come from accepts, from judged rows that come back, and from the store itself at the start
- * and with each walk over its keys: none is lost. delivery/README.md "From the table to the wire".
+ * Gives waiting mail its route: looks up the recipient domains that the queue has no route for, side by side. Hosts:
+ * `assignRoutes` moves all waiting rows of the domain to the queue keys of the route. Anything else: `claimUnrouted`
+ * takes the due rows, they are judged, and the domain is looked up again later. Domains come from accepts, from judged
+ * rows that come back, and from the store itself at the start and with each walk over its keys: none is lost.
+ * delivery/README.md "From the table to the wire".
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { QueueKeyState, RouteAssignment } from '../../store/records/queue-records.ts'
+import { createTimeHeap } from '../../base/time-heap.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
+import type { QueueKeyState, RouteAssignment } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'
-import { createDueDomains } from './due-domains.ts'
-import type { KnownRoutes } from './known-routes.ts'
-import type { NoHosts } from './route-message.ts'
+import type { KnownRoutes, NoHosts } from './route-message.ts'
 
-export interface RouteDomains {
-  start(): void
-  /** These domains have rows without a route, the first of them due at `dueAt`. */
-  note(domains: readonly string[], dueAt: number): void
-  /** A domain has another route than its rows: later mail is queued under the new one. */
-  assign(assignment: RouteAssignment): void
-  /** Reads from the store which domains have rows without a route. */
-  refill(): Promise<void>
-  /** Claiming is possible again. */
-  wake(): void
-  /** Nothing new starts; resolves when what runs has ended. */
-  stop(): Promise<void>
-}
+/** Domains in memory; more are fetched from the store when none of these is due. */
+const MOST_DOMAINS = 20_000
+/** Domains of which it is remembered in what order they came. */
+const MOST_NEWEST = 1_000
+
+export type RouteDomains = ReturnType<typeof createRouteDomains>
 
 interface RouteDomainsOptions {
   store: Pick<Store, 'assignRoutes' | 'claimUnrouted' | 'unroutedDomains'>
   clock: Clock
   logger: Logger
   routes: Pick<KnownRoutes, 'fresh' | 'find'>
-  /** What every claim shows. */
   lease: () => { epoch: number; leaseUntil: number }
   mayClaim: () => boolean
-  /** Rows that were claimed here. */
   hold: (messages: readonly ClaimedMessage[]) => void
   onAssigned: (keys: QueueKeyState[]) => void
   /** Resolves when the outcomes are stored. */
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => Promise<void>
 }
 
-/**
- * Looked up at once; the other half of what the lookups allow is for mail that has a route (network/README.md "Cache
- * and resolver").
- */
+/** The other half of the lookups at once is for mail that has a route (network/README.md "Cache and resolver"). */
 const MOST_AT_ONCE = 50
 const PER_REFILL = 1_000
 const PER_CLAIM = 200
 const AGAIN_AFTER = SECOND
 
-export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
+export function createRouteDomains(options: RouteDomainsOptions) {
   const { store, clock, logger } = options
   const domains = createDueDomains(PER_REFILL)
   const underWay = new Map<string, Promise<void>>()
@@ -106,24 +91,26 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
       const found = await store.unroutedDomains(PER_REFILL)
       // The earliest come first: when one of these is not due, none that is has been left out.
       isIncomplete = found.length === PER_REFILL && found.every(({ earliestAt }) => earliestAt <= clock.now())
-      for (const { domain, earliestAt } of found) {
-        if (!underWay.has(domain)) note([domain], earliestAt)
-      }
+      for (const { domain, earliestAt } of found) if (!underWay.has(domain)) note([domain], earliestAt)
     } catch (thrown) {
       logger.error({ error: errorText(thrown) }, 'recipient domains without a route could not be read')
     }
   }
 
   return {
-    start() {
+    start(): void {
       state = 'running'
       pump()
     },
+    /** These domains have rows without a route, the first of them due at `dueAt`. */
     note,
-    assign: (assignment) => void writer.assign(assignment),
+    /** A domain has another route than its rows: later mail is queued under the new one. */
+    assign: (assignment: RouteAssignment) => void writer.assign(assignment),
+    /** Reads from the store which domains have rows without a route. */
     refill,
     wake: pump,
-    async stop() {
+    /** Nothing new starts; resolves when what runs has ended. */
+    async stop(): Promise<void> {
       state = 'stopped'
       cancelTimer()
       await Promise.all(underWay.values())
@@ -133,11 +120,9 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
 }
 
 /** Resolves when the domain has its route, or its due rows are judged; with false: not all of them. Never rejects. */
-function createRouteOne(
-  { store, clock, logger, routes, mayClaim, lease, hold, onDnsAnswer }: RouteDomainsOptions,
-  assign: RouteWriter['assign'],
-  isStopped: () => boolean,
-): (domain: string) => Promise<boolean> {
+function createRouteOne(options: RouteDomainsOptions, assign: RouteWriter['assign'], isStopped: () => boolean) {
+  const { store, clock, logger, routes, mayClaim, lease, hold, onDnsAnswer } = options
+
   async function judge(domain: string, answer: NoHosts): Promise<boolean> {
     let claimed: ClaimedMessage[]
     do {
@@ -149,7 +134,7 @@ function createRouteOne(
     return true
   }
 
-  return async (domain) => {
+  return async (domain: string): Promise<boolean> => {
     try {
       const route = routes.fresh(domain) ?? (await routes.find(domain))
       if (isStopped()) return true
@@ -163,17 +148,11 @@ function createRouteOne(
   }
 }
 
-interface RouteWriter {
-  /** Resolves when it is written, or when the store has refused it. */
-  assign(assignment: RouteAssignment): Promise<void>
-  written(): Promise<void> | undefined
-}
+type RouteWriter = ReturnType<typeof createRouteWriter>
 
 /** Writes what comes in one turn of the event loop, or while the last ones are written, together. */
-function createRouteWriter(
-  { store, logger, onAssigned }: Pick<RouteDomainsOptions, 'store' | 'logger' | 'onAssigned'>,
-  onRefused: (domains: string[]) => void,
-): RouteWriter {
+function createRouteWriter(options: RouteDomainsOptions, onRefused: (domains: string[]) => void) {
+  const { store, logger, onAssigned } = options
   let assignments: RouteAssignment[] = []
   let writing: Promise<void> | undefined
 
@@ -193,11 +172,57 @@ function createRouteWriter(
   }
 
   return {
-    assign(assignment) {
+    /** Resolves when it is written, or when the store has refused it. */
+    assign(assignment: RouteAssignment): Promise<void> {
       assignments.push(assignment)
       writing ??= write()
       return writing
     },
     written: () => writing,
+  }
+}
+
+/**
+ * Which recipient domain is looked up next: in turns the one that is due longest and the one that came last, so that
+ * thousands before a domain do not hold it up. `slack`: so many more that are due; those that are due later never keep
+ * out one that is due.
+ */
+function createDueDomains(slack: number) {
+  const domains = createTimeHeap<string>()
+  /** Those that came due, the last one at the end. */
+  let newest: string[] = []
+  let isNewestNext = false
+
+  /** The one that came last of those that are due still; undefined: nobody knows. */
+  function takeNewest(now: number): string | undefined {
+    for (let domain = newest.pop(); domain !== undefined; domain = newest.pop()) {
+      if ((domains.timeOf(domain) ?? Infinity) <= now) return domain
+    }
+    return undefined
+  }
+
+  return {
+    /** False: a domain that is due found no room. */
+    add(domain: string, at: number, isDue: boolean): boolean {
+      const known = domains.timeOf(domain)
+      if (known === undefined && domains.size() >= MOST_DOMAINS + (isDue ? slack : 0)) return !isDue
+      if (at >= (known ?? Infinity)) return true
+      domains.set(domain, at)
+      if (isDue) newest.push(domain)
+      if (newest.length > 2 * MOST_NEWEST) newest = newest.slice(-MOST_NEWEST)
+      return true
+    },
+    /** The next one that is due, which stays in; undefined: none is. */
+    next(now: number): string | undefined {
+      const first = domains.peek()
+      if (first === undefined || first.at > now) return undefined
+      isNewestNext = !isNewestNext
+      return (isNewestNext ? takeNewest(now) : undefined) ?? first.item
+    },
+    /** Due at another time, whatever it was before. */
+    move: domains.set,
+    remove: domains.remove,
+    /** When the first of them is due; undefined: there is none. */
+    nextAt: () => domains.peek()?.at,
   }
 }

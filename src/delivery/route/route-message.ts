@@ -1,20 +1,18 @@
 /**
  * Where the mail of a recipient domain goes: its hosts, what is asked of TLS towards each, who runs them, with which
- * limits; or what the DNS said instead.
- *
- * Never rejects for an answer of the DNS. Hosts that an enforced MTA-STS policy does not name are left out before the
- * provider is identified. `settle/judge-dns.ts` says what an answer without hosts means for one message.
- * egress/README.md "Providers", network/README.md "Mail hosts", delivery/README.md "TLS".
+ * limits; or what the DNS said instead. Never rejects for an answer of the DNS. Hosts that an enforced MTA-STS policy
+ * does not name are left out before the provider is identified. `settle/judge-dns.ts` says what an answer without hosts
+ * means for one message. egress/README.md "Providers", network/README.md "Mail hosts", delivery/README.md "TLS".
  */
-import type { Clock } from '../../base/clock.ts'
+import { MINUTE, type Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { identifyProvider, type MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import type { MailHosts, MailHostsFinder } from '../../network/mail-hosts.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
+import type { MailHost } from '../protocol/try-result.ts'
 import { policyKey, withFloor, type DomainFacts, type TlsPolicies } from './tls/tls-policy.ts'
 import type { TlsProblem } from './tls/tls-results.ts'
-import type { MailHost } from '../protocol/try-result.ts'
 
 export interface HostsRoute {
   kind: 'hosts'
@@ -47,6 +45,10 @@ export type FindRoute = (recipientDomain: string) => Promise<RecipientRoute>
 const MOST_LOOKUPS = 100
 /** Domains whose answer without hosts is remembered; the longest unused are forgotten, and confirmed once more. */
 const MOST_REMEMBERED = 20_000
+/** How late a change of the DNS is seen, beyond the time for which its answers are cached. */
+const FRESH_FOR = MINUTE
+const MOST_DOMAINS = 20_000
+const MOST_ROUTES = 20_000
 /** X.7.5 of RFC 3463: a cryptographic failure. */
 export const PROTECTION_CODE = '4.7.5'
 
@@ -122,9 +124,10 @@ function createLookupTurns(most: number): <Result>(look: () => Promise<Result>) 
 /** What is asked of TLS towards each host, and who runs those that are left. */
 function createProtect({ tlsPolicies, settings, onTlsProblem = () => {} }: FindRouteOptions) {
   return async (
-    { hosts: found, mxNames }: Extract<MailHosts, { kind: 'hosts' }>,
+    answer: Extract<MailHosts, { kind: 'hosts' }>,
     facts: DomainFacts,
   ): Promise<HostsRoute | NoUsableHost> => {
+    const { hosts: found, mxNames } = answer
     const { domain, sts } = facts
     const { providers, server } = settings()
     const policies = await Promise.all(found.map((host) => tlsPolicies.tlsOf(host, facts)))
@@ -144,11 +147,8 @@ function createProtect({ tlsPolicies, settings, onTlsProblem = () => {} }: FindR
       const { code, reason } = skipped ?? { code: PROTECTION_CODE, reason: NONE_NAMED }
       return { kind: 'no-usable-host', code, reason }
     }
-    const provider = identifyProvider(
-      providers,
-      domain,
-      mxNames.filter((name) => !leftOut.includes(name)),
-    )
+    const namesLeft = mxNames.filter((name) => !leftOut.includes(name))
+    const provider = identifyProvider(providers, domain, namesLeft)
     const floor = floorOf(provider, server.delivery.tls)
     const demanded = floor === null ? hosts : hosts.map((host) => ({ ...host, tls: withFloor(host.tls, floor) }))
     return { kind: 'hosts', hosts: demanded, siteKey: siteKeyOf(domain, demanded), provider }
@@ -158,10 +158,7 @@ function createProtect({ tlsPolicies, settings, onTlsProblem = () => {} }: FindR
 const NONE_NAMED = 'the MTA-STS policy of the domain names none of its mail servers'
 
 /** Who asks for TLS at least, or null. */
-function floorOf(
-  { provider, limits }: MailboxProvider,
-  ofServer: Configuration['server']['delivery']['tls'],
-): string | null {
+function floorOf({ provider, limits }: MailboxProvider, ofServer: string): string | null {
   if (limits.tls === 'required') return provider === null ? 'providers.yaml' : `provider ${provider}`
   return ofServer === 'required' ? 'delivery.tls' : null
 }
@@ -176,4 +173,67 @@ function siteKeyOf(domain: string, hosts: readonly MailHost[]): string {
 /** Short where nothing is demanded, as of most hosts. */
 function keyOf(domain: string, tls: HostTls): string {
   return tls.kind === 'opportunistic' && tls.policy.type === 'none' ? '-' : policyKey(domain, tls)
+}
+
+/**
+ * What is remembered of where mail goes: the route of a recipient domain, for about as long as its DNS answer holds, and
+ * what stands behind the name of a route, which is all that a queue key has; one that nothing was sent to since the
+ * start is guessed from its name. Questions for one domain share one lookup; `find` rejects as it does.
+ */
+export type KnownRoutes = ReturnType<typeof createKnownRoutes>
+
+type KnownRoutesOptions = { findRoute: FindRoute; configuration: () => Configuration; clock: Clock }
+
+export function createKnownRoutes({ findRoute, configuration, clock }: KnownRoutesOptions) {
+  const domains = recentEntries<string, { route: HostsRoute; at: number }>(MOST_DOMAINS)
+  const providers = recentEntries<string, MailboxProvider>(MOST_ROUTES)
+  const underWay = new Map<string, Promise<RecipientRoute>>()
+
+  async function ask(recipientDomain: string): Promise<RecipientRoute> {
+    const found = await findRoute(recipientDomain)
+    if (found.kind === 'hosts') {
+      domains.set(recipientDomain, { route: found, at: clock.now() })
+      providers.set(found.provider.route, found.provider)
+    }
+    return found
+  }
+
+  /** A provider's id may stand alone, or before the hyphen that a site's name has. */
+  function guess(routeName: string): MailboxProvider {
+    const { default: limits, providers: blocks } = configuration().providers
+    const id = routeName.split('-')[0] ?? ''
+    const block = Object.hasOwn(blocks, id) ? blocks[id] : undefined
+    if (block === undefined) return { provider: null, isp: routeName, limits, route: routeName }
+    return { provider: id, isp: block.isp, limits: block, route: routeName }
+  }
+
+  return {
+    /** The route of the domain when it was looked up lately; undefined: `find` has to ask. */
+    fresh(recipientDomain: string): HostsRoute | undefined {
+      const known = domains.get(recipientDomain)
+      const age = clock.now() - (known?.at ?? 0)
+      return known !== undefined && age >= 0 && age < FRESH_FOR ? known.route : undefined
+    },
+    find(recipientDomain: string): Promise<RecipientRoute> {
+      const running = underWay.get(recipientDomain)
+      if (running !== undefined) return running
+      const asking = ask(recipientDomain).finally(() => underWay.delete(recipientDomain))
+      underWay.set(recipientDomain, asking)
+      return asking
+    },
+    /** As it was when it was last looked up, however long ago. */
+    last: (recipientDomain: string) => domains.peek(recipientDomain)?.route,
+    behind(routeName: string): MailboxProvider {
+      const known = providers.get(routeName)
+      if (known !== undefined) return known
+      const guessed = guess(routeName)
+      providers.set(routeName, guessed)
+      return guessed
+    },
+    /** Limits have changed: nothing is known any more. */
+    forget(): void {
+      domains.clear()
+      providers.clear()
+    },
+  }
 }

@@ -13,18 +13,11 @@
  */
 import { createTurnQueue } from '../protocol/stream-turns.ts'
 
-export interface ConnectionSlots<Sender> {
-  /** False: not now; its `grow` is called when its turn comes. */
-  take(sender: Sender, isUrgent: boolean): boolean
-  release(): void
-  /** One of its connections waits for a row. */
-  rests(sender: Sender): void
-  /** It needs none any more. */
-  forget(sender: Sender): void
-}
+export type ConnectionSlots<Sender extends SlotUser> = ReturnType<typeof createConnectionSlots<Sender>>
+
+type NextTurn = (run: () => void) => void
 
 export interface SlotUser {
-  /** Takes what it needs. */
   grow(): void
   /** Ends a connection that waits for a row; false: there is none. */
   retireIdle(): boolean
@@ -37,10 +30,7 @@ const PART_KEPT_FREE = 0.05
 /** Connections that end at once to make room for others. */
 const MOST_RETIRING = 50
 
-export function createConnectionSlots<Sender extends SlotUser>(
-  most: number,
-  nextTurn: (run: () => void) => void = setImmediate,
-): ConnectionSlots<Sender> {
+export function createConnectionSlots<Sender extends SlotUser>(most: number, nextTurn: NextTurn = setImmediate) {
   const keptFree = Math.min(MOST_KEPT_FREE, Math.floor(most * PART_KEPT_FREE))
   const waiting = createTurnQueue<Sender>()
   /** Those with connections that wait for a row, and some that had. */
@@ -50,7 +40,6 @@ export function createConnectionSlots<Sender extends SlotUser>(
   let retiring = 0
   let begunInTurn = 0
   let isTurnPlanned = false
-  /** Whose turn it is. */
   let served: Sender | undefined
 
   const mayBegin = (): boolean => used < most && begunInTurn < BEGUN_PER_TURN
@@ -86,7 +75,8 @@ export function createConnectionSlots<Sender extends SlotUser>(
   }
 
   return {
-    take(sender, isUrgent) {
+    /** False: not now; its `grow` is called when its turn comes. */
+    take(sender: Sender, isUrgent: boolean): boolean {
       const isInTurn = served === sender || !isWaitedFor()
       served = undefined
       if (!isInTurn || !mayBegin()) {
@@ -101,17 +91,19 @@ export function createConnectionSlots<Sender extends SlotUser>(
       makeRoom()
       return true
     },
-    release() {
+    release(): void {
       used--
       if (retiring > 0) retiring--
       if (isWaitedFor()) planTurn()
     },
-    rests(sender) {
+    /** One of its connections waits for a row. */
+    rests(sender: Sender): void {
       resting.delete(sender)
       resting.add(sender)
       makeRoom()
     },
-    forget(sender) {
+    /** It needs none any more. */
+    forget(sender: Sender): void {
       waiting.delete(sender)
       resting.delete(sender)
     },

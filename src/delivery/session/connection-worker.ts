@@ -1,18 +1,44 @@
 /**
- * One connection of a path: opens it for a row, sends row after row over it (`row-feed.ts`), closes it.
- *
- * Every row it took is given back or reported, once. Never throws. delivery/README.md "The SMTP session" and "Stages".
+ * One connection of a path: opens it for a row, sends row after row over it, closes it. Every row it took is given back
+ * or reported, once. Never throws. delivery/README.md "The SMTP session" and "Stages".
  */
+import { MINUTE } from '../../base/clock.ts'
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import { NO_CONNECTION, type PathFailure, type Site, type TryEnd, type TryResult } from '../protocol/try-result.ts'
+import { NO_CONNECTION, type PathBatch, type PathFailure, type TryEnd, type TryResult } from '../protocol/try-result.ts'
+import type { RenderedMessage } from './message-renderer.ts'
 import { openConnection } from './open-connection.ts'
-import { createRowFeed, STOPPING, takeRendering, type FeedingPath, type RowFeed } from './row-feed.ts'
-import { createRowTrials, enter, type DeliveryTools, type Rendering, type RowToSend, type Trial } from './row-trials.ts'
+import {
+  createRowTrials,
+  enter,
+  renderRow,
+  type DeliveryTools,
+  type Rendering,
+  type RowToSend,
+  type RowTrials,
+  type Trial,
+} from './row-trials.ts'
 import type { SmtpSession } from './smtp-session.ts'
+import type { SendEnd, SessionJob } from './transaction-end.ts'
+import { reuseLine } from './transcript.ts'
 
-interface WorkerOptions extends FeedingPath {
+/** The end of what has not begun when the server stops. */
+export const STOPPING = { kind: 'returned', why: 'stopping', reason: 'the server stops' } as const
+const TOO_LATE: SendEnd = { kind: 'returned', why: 'too-late', reason: 'its lifetime is over' }
+/** The one under way, and the one behind it. */
+const MOST_TAKEN = 2
+const LONGEST_SESSION = 5 * MINUTE // delivery/README.md "The SMTP session"
+
+interface WorkerOptions {
   tools: DeliveryTools
-  site: () => Site
+  plan: () => PathBatch['path']
+  /** The next row that may go over this connection, if there is one now. */
+  next: () => RowToSend | undefined
+  /** No row begins any more: those that have not go back. */
+  isHalted: () => boolean
+  /** Others need the connection more, once this one has nothing under way. */
+  isToLeave: (messages: number) => boolean
+  onRest: () => void
+  site: () => PathBatch['site']
   giveBack: (sending: RowToSend) => void
   report: (result: TryResult) => void
   onOpen: () => void
@@ -21,25 +47,9 @@ interface WorkerOptions extends FeedingPath {
   onEnd: () => void
 }
 
-export interface ConnectionWorker {
-  isOpen(): boolean
-  /** Rows are under way on it. */
-  isBusy(): boolean
-  /** It waits for a row. */
-  isIdle(): boolean
-  /** Of the rows that are under way on it. */
-  claims(): number[]
-  /** Where this row is; undefined: not here. */
-  where(claim: number): ThreadPlace | undefined
-  /** Rows may have come, or what it may do has changed. */
-  wake(): void
-  /** Says goodbye if it waits for a row; false: it does not, or does so already. */
-  retire(): boolean
-  /** Ends what has not sent its dot. */
-  abort(): void
-}
+export type ConnectionWorker = ReturnType<typeof startWorker>
 
-export function startWorker(first: RowToSend, options: WorkerOptions): ConnectionWorker {
+export function startWorker(first: RowToSend, options: WorkerOptions) {
   const { tools } = options
   const trials = createRowTrials(options)
   let session: SmtpSession | undefined
@@ -53,19 +63,13 @@ export function startWorker(first: RowToSend, options: WorkerOptions): Connectio
     const trial = trials.begin(first)
     // Begun before connecting: rendering and signing take no longer than the greeting of most hosts.
     const rendering = takeRendering(tools, first)
-    const request = {
-      path: options.plan(),
-      site: options.site(),
-      domain: first.row.recipientDomain,
-      mayPipeline: first.mayPipeline,
-      transcript: trial.transcript,
-      isAborted: () => isAborted,
-      onConnect(place: { host: string; address: string }) {
-        server = place
-        enter(trial, 'connect')
-      },
+    const onConnect = (place: { host: string; address: string }): void => {
+      server = place
+      enter(trial, 'connect')
     }
-    const opened = await openConnection(request, tools)
+    const to = { path: options.plan(), site: options.site(), domain: first.row.recipientDomain }
+    const how = { mayPipeline: first.mayPipeline, transcript: trial.transcript, isAborted: () => isAborted, onConnect }
+    const opened = await openConnection({ ...to, ...how }, tools)
     if (opened.kind === 'open') return serve(opened.session, trial, rendering)
     if (opened.kind === 'failed') {
       trials.leave(trial)
@@ -80,7 +84,7 @@ export function startWorker(first: RowToSend, options: WorkerOptions): Connectio
     session = opened
     void opened.ended.then(leave)
     if (isAborted) return opened.stop(STOPPING.reason)
-    feed = createRowFeed(opened, { tools, trials, path: options })
+    feed = createRowFeed(opened, trials, options)
     options.onOpen()
     enter(trial, 'render')
     void feed.submit(trial, rendering)
@@ -102,17 +106,135 @@ export function startWorker(first: RowToSend, options: WorkerOptions): Connectio
     isBusy: () => trials.size() > 0,
     isIdle: () => session !== undefined && !isOver && trials.size() === 0,
     claims: trials.claims,
-    where(claim) {
+    where(claim: number): ThreadPlace | undefined {
       const place = trials.where(claim)
       return place === undefined ? undefined : { ...place, ...server }
     },
+    /** Rows may have come, or what it may do has changed. */
     wake: () => feed?.takeMore(),
+    /** Says goodbye if it waits for a row; false: it does not, or does so already. */
     retire: () => feed?.retire() ?? false,
-    abort() {
+    /** Ends what has not sent its dot. */
+    abort(): void {
       isAborted = true
       session?.stop(STOPPING.reason)
       // What has begun has ended by now, or waits for the reply to its dot.
       trials.concludeWaiting(STOPPING)
     },
   }
+}
+
+type RowFeed = ReturnType<typeof createRowFeed>
+
+/**
+ * Row after row over one open connection. The row behind the one under way is taken early, and was rendered before, so
+ * that its envelope is there when the final dot goes out. Without a row the connection waits, then says goodbye.
+ */
+function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOptions) {
+  const { tools } = path
+  let taken = 1
+  let isWornOut = false
+  let isOver = false
+  let idleTimer: NodeJS.Timeout | undefined
+  const job: JobTools = { session, path, onEnd }
+
+  async function submit(trial: Trial, rendering: Rendering): Promise<void> {
+    let rendered = await rendering
+    const is8Bit = 'message' in rendered && rendered.message.envelope.is8Bit
+    if (is8Bit && !isOver && !session.extensions.has8BitMime) rendered = await renderRow(tools, trial.sending, '7bit')
+    if (isOver || !trials.has(trial)) return
+    if ('problem' in rendered) {
+      trials.conclude(trial, { kind: 'returned', why: 'not-renderable', reason: rendered.problem }, session.facts)
+      return takeMore()
+    }
+    enter(trial, 'turn')
+    session.send(jobOf(trial, rendered.message, job))
+  }
+
+  const wearOut = (): void => void (isWornOut = true)
+
+  function onEnd(trial: Trial, end: SendEnd, wasRcptSent: boolean): void {
+    trials.finish(trial, end, { wasRcptSent, session, onConfused: wearOut })
+    takeMore()
+  }
+
+  function takeMore(): void {
+    clearTimeout(idleTimer)
+    if (isOver) return
+    while (trials.size() < MOST_TAKEN && mayCarryMore()) {
+      const sending = path.next()
+      if (sending === undefined) break
+      taken++
+      void submit(trials.begin(sending), takeRendering(tools, sending))
+    }
+    if (trials.size() > 0) return
+    if (!mayCarryMore()) return void session.quit()
+    idleTimer = setTimeout(() => void session.quit(), path.plan().idleMilliseconds)
+    path.onRest()
+  }
+
+  function mayCarryMore(): boolean {
+    const age = performance.now() - session.openedAt
+    isWornOut ||= taken >= path.plan().messagesPerConnection || age > LONGEST_SESSION
+    return session.isUsable() && !isWornOut && !path.isHalted() && !path.isToLeave(taken)
+  }
+
+  return {
+    /** Sends a row as soon as it is rendered. */
+    submit,
+    /** Takes the row that goes behind the one under way; without any it waits, or says goodbye. */
+    takeMore,
+    /** Says goodbye if it waits for a row; false: it does not, or does so already. */
+    retire(): boolean {
+      if (isOver || trials.size() > 0 || !mayCarryMore()) return false
+      isWornOut = true
+      takeMore()
+      return true
+    },
+    stop(): void {
+      isOver = true
+      clearTimeout(idleTimer)
+    },
+  }
+}
+
+interface JobTools {
+  session: SmtpSession
+  path: WorkerOptions
+  onEnd: (trial: Trial, end: SendEnd, wasRcptSent: boolean) => void
+}
+
+function jobOf(trial: Trial, message: RenderedMessage, { session, path, onEnd }: JobTools): SessionJob {
+  const { envelope, bytes, provenFrom } = message
+  const { tools } = path
+  const { sending, transcript } = trial
+  const { claim, expiresAt } = sending.row
+  return {
+    envelope,
+    bytes,
+    provenFrom,
+    transcript,
+    mayPipeline: sending.mayPipeline,
+    begin(messagesBefore) {
+      if (path.isHalted()) return STOPPING
+      if (tools.now() >= expiresAt) return TOO_LATE
+      trial.isBegun = true
+      enter(trial, 'mail')
+      if (messagesBefore === 0) return null
+      // It was taken early, and waited for the one before.
+      trial.startedAt = tools.now()
+      trial.ticks = performance.now()
+      transcript?.note(reuseLine(session.facts, messagesBefore))
+      return null
+    },
+    onStage: (stage) => enter(trial, stage),
+    askMark: (answer) => tools.askMark(claim, answer),
+    onEnd: (end, wasRcptSent) => onEnd(trial, end, wasRcptSent),
+  }
+}
+
+function takeRendering(tools: Pick<DeliveryTools, 'render'>, sending: RowToSend): Rendering {
+  const rendering = sending.rendering ?? renderRow(tools, sending, '8bit')
+  sending.rendering = null
+  return rendering
 }

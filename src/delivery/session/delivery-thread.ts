@@ -1,8 +1,6 @@
 /**
  * Entry of a delivery thread: opens the store for reading, and gives `serve-thread.ts` real connections and a renderer.
- *
- * Reads the store, never writes to it. An error nobody caught ends the thread; its rows are due again at once
- * (`delivery-threads.ts`).
+ * An error nobody caught ends the thread; its rows are due again at once (`delivery-threads.ts`).
  */
 import { flushCompileCache } from 'node:module'
 import { createSecureContext, getCACertificates, type SecureContext, type SecureVersion } from 'node:tls'
@@ -52,6 +50,7 @@ const session: SessionSettings = {
   secureContext: makeSecureContext(settings),
   tickets: new LRUCache<string, TlsTicket>({ max: MOST_TICKETS, ttl: TICKET_LIFETIME }),
 }
+
 const receive = serveThread({
   threadId,
   post: (message) => port.postMessage(message),

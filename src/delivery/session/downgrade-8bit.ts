@@ -1,7 +1,6 @@
 /**
- * A mail with bytes beyond US-ASCII, made fit for a host without 8BITMIME: leaf parts as quoted-printable or base64.
- *
- * It happens before signing, so the signature holds (RFC 6376 §5.3). What has no clear structure (an open multipart, a
+ * A mail with bytes beyond US-ASCII, made fit for a host without 8BITMIME: leaf parts as quoted-printable or base64. It
+ * happens before signing, so the signature holds (RFC 6376 §5.3). What has no clear structure (an open multipart, a
  * field twice, beyond the limits) and what others have signed or encrypted stays as it is: such a mail goes out in 8
  * bits, which most hosts take, rather than not at all. Headers are not touched. Pure; linear in the size for each
  * level; never throws. RFC 2045 §6, RFC 6152 §3.
@@ -37,18 +36,12 @@ function downgrade(mail: SubmittedMail, defaultType: string, depth: number): Sub
     return withBody(fields, joined(downgrade(readSubmittedMail(body), 'text/plain', depth + 1)))
   }
   if (!type.startsWith('multipart/')) return encodeLeaf(fields, body, type)
-  const inside = downgradeParts(body, media.parameters.get('boundary') ?? '', {
-    depth,
-    defaultType: type === 'multipart/digest' ? 'message/rfc822' : 'text/plain',
-  })
+  const innerType = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
+  const inside = downgradeParts(body, media.parameters.get('boundary') ?? '', innerType, depth)
   return inside === undefined ? mail : withBody(fields, inside)
 }
 
-function downgradeParts(
-  body: Buffer,
-  boundary: string,
-  { depth, defaultType }: { depth: number; defaultType: string },
-): Buffer | undefined {
+function downgradeParts(body: Buffer, boundary: string, defaultType: string, depth: number): Buffer | undefined {
   const parts = splitMultipart(body, { start: 0, end: body.length }, boundary)
   if (parts === undefined) return undefined
   const pieces: Buffer[] = []

@@ -1,15 +1,13 @@
 /**
- * MAIL, RCPT and DATA of one message, one after the other or in one write, up to the 354 that asks for its body.
- *
- * Each reply is judged by its own command, whatever came of the others. The first refusal counts. Never throws. RFC
- * 2920 §3.1; delivery/README.md "Stages".
+ * MAIL, RCPT and DATA of one message, one after the other or in one write, up to the 354 that asks for its body. Each
+ * reply is judged by its own command, whatever came of the others. The first refusal counts. Never throws. RFC 2920
+ * §3.1; delivery/README.md "Stages".
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { CLOSING_CODE, type ConnectionEnding } from './connection-ending.ts'
+import { CLOSING_CODE, type ConnectionEnding, type Transaction } from './transaction-end.ts'
 import type { RawReply } from './reply-reader.ts'
 import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
 import type { Expectation, SmtpWire } from './smtp-wire.ts'
-import type { Transaction } from './transaction-end.ts'
 
 interface EnvelopeTools {
   wire: Pick<SmtpWire, 'say'>
@@ -22,14 +20,12 @@ interface EnvelopeTools {
 }
 
 export type ExpectedStage = 'rset' | 'mail' | 'rcpt' | 'data' | 'dot'
+type Stage = Exclude<ExpectedStage, 'rset'>
 export type TakeReply = (transaction: Transaction, reply: RawReply) => void
-
-/** The lines that open a transaction, and the replies to them. */
-type OpenEnvelope = (transaction: Transaction, needsReset: boolean) => { lines: string; expectations: Expectation[] }
 
 const START_INPUT = 354
 
-export function createEnvelopeSteps(tools: EnvelopeTools): OpenEnvelope {
+export function createEnvelopeSteps(tools: EnvelopeTools) {
   const { wire, extensions, ending, expect, startBody, finish } = tools
 
   function say(transaction: Transaction, line: string, expected: Expectation): void {
@@ -87,7 +83,8 @@ export function createEnvelopeSteps(tools: EnvelopeTools): OpenEnvelope {
     finish(transaction)
   }
 
-  return (transaction, needsReset) => {
+  /** The lines that open a transaction, and the replies to them. */
+  return (transaction: Transaction, needsReset: boolean): { lines: string; expectations: Expectation[] } => {
     const { job, isPipelined } = transaction
     let lines = ''
     const expectations: Expectation[] = []
@@ -107,12 +104,7 @@ export function createEnvelopeSteps(tools: EnvelopeTools): OpenEnvelope {
 }
 
 /** The first refusal counts; what follows from it says nothing more. False when it is the end of the connection. */
-export function noteRefusal(
-  ending: ConnectionEnding,
-  transaction: Transaction,
-  stage: Exclude<ExpectedStage, 'rset'>,
-  reply: RawReply,
-): boolean {
+export function noteRefusal(ending: ConnectionEnding, transaction: Transaction, stage: Stage, reply: RawReply) {
   const read = readSmtpReply(reply.text)
   if (read === undefined) {
     ending.outOfStep(reply, stage)

@@ -1,8 +1,7 @@
 /**
- * The bytes of a message as they go over the wire between DATA and the final dot.
- *
- * Pure. Every line end is CRLF, whatever was given, and a line that begins with a dot gets a second one: nothing in a
- * message can end it early, or begin another one. RFC 5321 §4.5.2; test/README.md "Attacks".
+ * The bytes of a message as they go over the wire between DATA and the final dot. Pure. Every line end is CRLF,
+ * whatever was given, and a line that begins with a dot gets a second one: nothing in a message can end it early, or
+ * begin another one. RFC 5321 §4.5.2; test/README.md "Attacks".
  */
 const CR = 0x0d
 const LF = 0x0a
@@ -14,48 +13,36 @@ const FINAL_DOT = '.\r\n'
 /** Behind a body whose last line is open. */
 const FINAL_DOT_ON_NEW_LINE = '\r\n.\r\n'
 
-export interface MessageBody {
-  next(): { piece: Buffer; isLast: boolean }
-  /** Bytes of the message that no piece had yet. */
-  left(): number
-  /** What ends the body, behind its last piece. */
-  end(): string
-}
+export type MessageBody = ReturnType<typeof createMessageBody>
 
 /** From `provenFrom` on, the bytes are known to be as the wire wants them: they are not looked at. */
-export function createMessageBody(bytes: Buffer, provenFrom = bytes.length): MessageBody {
+export function createMessageBody(bytes: Buffer, provenFrom = bytes.length) {
   let position = 0
   /** Of what was read so far: a body begins at the start of a line. */
   let last = LF
   return {
-    next() {
+    next(): { piece: Buffer; isLast: boolean } {
       const piece = bytes.subarray(position, position + PIECE_BYTES)
       const isLast = position + piece.length >= bytes.length
       const before = last
       const suspect = Math.min(piece.length, provenFrom - position)
       position += piece.length
       last = piece[piece.length - 1] ?? LF
-      const isCleanPiece = isClean(piece, { before, isLast, suspect })
+      const isCleanPiece = isClean(piece, before, isLast, suspect)
       return { piece: isCleanPiece ? piece : rewrite(piece, before, isLast), isLast }
     },
+    /** Bytes of the message that no piece had yet. */
     left: () => bytes.length - position,
+    /** What ends the body, behind its last piece. */
     end: () => (last === LF || last === CR ? FINAL_DOT : FINAL_DOT_ON_NEW_LINE),
   }
 }
 
-interface PiecePlace {
-  /** The byte in front of it. */
-  before: number
-  isLast: boolean
-  /** So many bytes at its start are not known. */
-  suspect: number
-}
-
 /**
- * Nothing of it has to change. A CR at its end is right when the next piece begins with LF. Most bytes are looked at
+ * Nothing of it has to change. `before`: the byte in front of it; of its own, the first `suspect` are not known. A CR at its end is right when the next piece begins with LF. Most bytes are looked at
  * once: a line end is a control character, and a dot counts only behind one.
  */
-function isClean(piece: Buffer, { before, isLast, suspect }: PiecePlace): boolean {
+function isClean(piece: Buffer, before: number, isLast: boolean, suspect: number): boolean {
   const { length } = piece
   const first = piece[0]
   if (before === CR ? first !== LF : first === LF) return false

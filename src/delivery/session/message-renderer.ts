@@ -1,24 +1,23 @@
 /**
- * Makes the signed bytes and the envelope of one message inside a delivery thread.
- *
- * Content, signing keys and tracking host are read from the store's read-only view and kept for a short time: messages
- * of a batch share their content, prepared once, a domain's messages its keys. Rejects when something is missing or the
- * sending domain's key does not open; an unsigned message never leaves the host. content/README.md "Headers" and
- * "Tracking" and "Rendering and DKIM".
+ * Makes the signed bytes and the envelope of one message inside a delivery thread. What it reads of the store is kept
+ * for a short time: messages of a batch share their content, prepared once, a domain's messages its keys. Rejects when
+ * something is missing or the sending domain's key does not open; an unsigned message never leaves the host.
+ * content/README.md "Headers" and "Tracking" and "Rendering and DKIM".
  */
 import { LRUCache } from 'lru-cache'
-import { createKeyRing } from '../../base/key-ring.ts'
-import { isAscii } from '../../content/mime/encode-header.ts'
+import { SECOND } from '../../base/clock.ts'
+import { createKeyRing, type KeyRing } from '../../base/key-ring.ts'
 import { renderKeys, type RenderSettings } from '../../content/message-fields.ts'
+import { createSigner, type Signer } from '../../content/mime/dkim.ts'
+import { isAscii } from '../../content/mime/encode-header.ts'
 import { prepareContent, type PreparedContent } from '../../content/prepare-content.ts'
 import { composeUnsigned, renderMessage } from '../../content/render-message.ts'
 import type { RenderFacts, StoredContent } from '../../mail/message.ts'
 import { returnPathAddress } from '../../mail/return-path.ts'
-import type { ContentReader } from '../../store/content-reader.ts'
-import { downgradeMail } from './downgrade-8bit.ts'
-import { createKnownSenders, type SenderSettings } from './known-senders.ts'
-import type { SmtpEnvelope } from './smtp-extensions.ts'
+import type { ContentReader, SealedSigningKey } from '../../store/content-reader.ts'
 import type { DispatchedRow } from '../protocol/try-result.ts'
+import { downgradeMail } from './downgrade-8bit.ts'
+import type { SmtpEnvelope } from './smtp-extensions.ts'
 
 export interface RenderedMessage {
   envelope: SmtpEnvelope
@@ -37,6 +36,12 @@ interface MessageRendererOptions extends RendererSettings {
   masterKey: Uint8Array
 }
 
+const MOST_SENDERS = 5_000
+/**
+ * A rotated key signs after this at the latest, and so does that of a domain which was removed and added anew: its
+ * owner may take the old record away at once.
+ */
+const SENDER_LIFETIME = SECOND
 /** The content of a few batches under way. */
 const CONTENTS_BYTES = 64 * 2 ** 20
 /** Contents that were used once: one that is used again is kept, those of single messages only pass through. */
@@ -49,23 +54,18 @@ const EMPTY_LINE = '\r\n\r\n'
 /** Beside what is stored, the pieces it is made of are kept, and these as they are sent. */
 const PREPARED_SHARE = 4
 
-interface MessageRenderer {
-  /** These rows come soon: what they need is read at once. Never rejects. */
-  readAhead(rows: readonly DispatchedRow[]): Promise<void>
-  render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage>
-}
-
-export function createMessageRenderer(options: MessageRendererOptions): MessageRenderer {
+export function createMessageRenderer(options: MessageRendererOptions) {
   const { reader, masterKey, trackingUrl, trackingHost, platformDomain, ...headers } = options
   const keyRing = createKeyRing(masterKey)
   const bounceKey = keyRing.key('bounce')
   const settings: RenderSettings = { ...headers, keys: renderKeys(keyRing) }
-  const senderOf = createKnownSenders({ reader, keyRing, trackingUrl, trackingHost, platformDomain })
+  const senderOf = createKnownSenders(reader, keyRing, { trackingUrl, trackingHost, platformDomain })
   const known = createKnownContents(reader)
 
   return {
+    /** These rows come soon: what they need is read at once. Never rejects. */
     readAhead: known.readAhead,
-    async render(row, form) {
+    async render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> {
       await known.reading()
       const stored = await known.contentOf(row.contentId)
       const facts = await known.factsOf(row.key)
@@ -79,13 +79,9 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
       const bytes = isUnsigned ? (await composeUnsigned(input)).bytes : await renderMessage(input)
       const from = returnPathAddress(messageId, returnPath, bounceKey)
       const to = facts.to.address
-      const envelope = {
-        from,
-        to,
-        envelopeId: from.slice(0, from.indexOf('@')),
-        needsUtf8: content.needsUtf8 || !isAscii(to),
-        is8Bit: content.is8Bit,
-      }
+      const envelopeId = from.slice(0, from.indexOf('@'))
+      const needsUtf8 = content.needsUtf8 || !isAscii(to)
+      const envelope = { from, to, envelopeId, needsUtf8, is8Bit: content.is8Bit }
       return { envelope, bytes, provenFrom: provenFrom(content, bytes) }
     },
   }
@@ -116,7 +112,6 @@ function createKnownContents(reader: ContentReader) {
   }
 
   return {
-    /** What is read ahead now. */
     reading: () => reading,
     readAhead(rows: readonly DispatchedRow[]): Promise<void> {
       reading = read(rows)
@@ -163,4 +158,69 @@ function sizeOf({ stored }: PreparedContent): number {
 function sizeOfStored({ html, text, subject, attachments, raw }: StoredContent): number {
   const texts = (html?.length ?? 0) + (text?.length ?? 0) + subject.length + (raw?.length ?? 0)
   return attachments.reduce((sum, { bytes }) => sum + bytes.length, texts + 1)
+}
+
+interface SenderSettings {
+  /** Scheme and host of all tracked links, without a slash at the end; null: https and a tracking host. */
+  trackingUrl: string | null
+  /** For domains without one of their own. */
+  trackingHost: string
+  /** A sending domain of the operator that signs all mail too, for feedback loops; null: none. */
+  platformDomain: string | null
+}
+
+/** What is known of a sending domain; without signers its mail never leaves the host. */
+type KnownSender = { signers: Signer[]; trackingBaseUrl: string }
+
+/**
+ * Sending domains as a delivery thread knows them, read from the store's read-only view and kept for a second. Rejects
+ * when the key of the domain does not open; the platform's key is left out then.
+ */
+function createKnownSenders(reader: ContentReader, keyRing: KeyRing, settings: SenderSettings) {
+  const { trackingUrl, trackingHost, platformDomain } = settings
+  const senders = new LRUCache<string, Promise<KnownSender>>({ max: MOST_SENDERS, ttl: SENDER_LIFETIME })
+  const opened = new LRUCache<string, { sealed: Uint8Array; signer: Signer }>({ max: 2 * MOST_SENDERS })
+
+  async function read(domain: string): Promise<KnownSender> {
+    const [keys, platformKey, ownHost] = await Promise.all([
+      reader.signingKeys(domain),
+      platformDomain === null ? undefined : reader.platformKey(platformDomain),
+      reader.trackingHost(domain),
+    ])
+    const [own] = keys
+    // The platform's signature never stands alone, nor twice: its own mail has it already. It is a single one: beside
+    // two of the sending domain OpenDKIM looks at no more.
+    const further = own === undefined || own.domain === platformDomain ? [] : openable(platformKey)
+    const trackingBaseUrl = trackingUrl ?? `https://${ownHost ?? trackingHost}`
+    return { signers: [...keys.map(signerOf), ...further], trackingBaseUrl }
+  }
+
+  /** Opening and parsing a key costs more than signing with it: the same one is opened once. */
+  function signerOf({ domain, selector, sealedPrivateKey: sealed }: SealedSigningKey): Signer {
+    const name = `dkim ${domain} ${selector}`
+    const known = opened.get(name)
+    if (known !== undefined && Buffer.compare(known.sealed, sealed) === 0) return known.signer
+    const signer = createSigner({ domain, selector, privateKeyPem: keyRing.open(sealed, name) })
+    opened.set(name, { sealed, signer })
+    return signer
+  }
+
+  /** Nobody's mail waits for the platform's key: the start of the server tells of one that does not open. */
+  function openable(key: SealedSigningKey | undefined): Signer[] {
+    try {
+      return key === undefined ? [] : [signerOf(key)]
+    } catch {
+      return []
+    }
+  }
+
+  /** The promise is kept, so that many rows at once read the domain once; a failure is not kept. */
+  return (domain: string): Promise<KnownSender> => {
+    const known = senders.get(domain)
+    if (known !== undefined) return known
+    const reading = read(domain)
+    senders.set(domain, reading)
+    reading.catch(() => senders.delete(domain))
+    return reading
+  }
 }

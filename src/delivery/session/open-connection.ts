@@ -1,37 +1,25 @@
 /**
- * Opens a connection to the first host of a domain that answers for good.
- *
- * Addresses are asked in the order of the hosts, those that failed a short while ago last, at most 20 in all. Failures
- * at connect, banner, EHLO or STARTTLS lead to the next one; a reply that limits the rate does not: it is the wish of
- * the whole domain. Opportunistic TLS that fails goes on with one plain connection to the same address. Every
- * connection is told to `note` with what it says of its host and of TLS. Never throws. egress/README.md "Back-off of a
- * path", delivery/README.md "Stages" and "TLS", network/README.md "Mail hosts"; RFC 7435 §3.
+ * Opens a connection to the first host of a domain that answers for good. Addresses are asked in the order of the
+ * hosts, those that failed a short while ago last, at most 20 in all. Failures at connect, banner, EHLO or STARTTLS
+ * lead to the next one; a reply that limits the rate does not: it is the wish of the whole domain. Opportunistic TLS
+ * that fails goes on with one plain connection to the same address. Every connection is told to `note` with what it
+ * says of its host and of TLS. Never throws. egress/README.md "Back-off of a path", delivery/README.md "Stages" and
+ * "TLS", network/README.md "Mail hosts"; RFC 7435 §3.
  */
 import { LRUCache } from 'lru-cache'
 import { MINUTE } from '../../base/clock.ts'
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
-import type { HostTls, TlsPolicy } from '../protocol/host-tls.ts'
+import type { HostTls } from '../protocol/host-tls.ts'
 import type { Opened, SessionTarget, SetupFailure, SmtpSession } from './smtp-session.ts'
 import type { Transcript } from './transcript.ts'
-import {
-  NO_CONNECTION,
-  type PathFailure,
-  type PathPlan,
-  type Site,
-  type ThreadConnectionNote,
-  type TlsResultNote,
-} from '../protocol/try-result.ts'
+import { NO_CONNECTION, type PathBatch, type PathFailure, type ThreadConnectionNote } from '../protocol/try-result.ts'
 
 /**
  * Addresses that failed a short while ago, by egress IP: they are asked last. One success clears it. Bounded, by the
  * monotonic clock of the cache (egress/README.md "Back-off of a path").
  */
-interface HostMemory {
-  isAside(source: string, address: string): boolean
-  failed(source: string, address: string, isTimeout: boolean): void
-  worked(source: string, address: string): void
-}
+type HostMemory = ReturnType<typeof createHostMemory>
 
 export interface ConnectionTools {
   open(target: SessionTarget, transcript: Transcript | null): Promise<Opened>
@@ -39,16 +27,12 @@ export interface ConnectionTools {
   hosts: HostMemory
 }
 
-interface ConnectionRequest {
-  path: PathPlan
-  site: Site
+interface ConnectionRequest extends Omit<PathBatch, 'rows'> {
   /** The recipient domain for whose message it is opened. */
   domain: string
   mayPipeline: boolean
   transcript: Transcript | null
-  /** True once nobody waits for it any more. */
   isAborted: () => boolean
-  /** This address is asked now. */
   onConnect: (place: { host: string; address: string }) => void
 }
 
@@ -58,12 +42,11 @@ type OpenedConnection =
   | { kind: 'source-gone'; reason: string }
   | { kind: 'aborted' }
 
-interface Place {
-  host: string
-  address: string
-  tls: HostTls
-}
+type Place = { host: string; address: string; tls: HostTls }
 
+const FAILED = { kind: 'path-failed', reply: null, wasTried: true } as const
+const NO_HOST = { ...FAILED, stage: 'connect', code: '4.4.4', reason: 'no address to connect to', host: null } as const
+const REQUIRED: readonly HostTls['kind'][] = ['required', 'verified', 'dane']
 const MOST_ADDRESSES = 20
 const MOST_HOSTS = 20_000
 const ASIDE_FOR = 2 * MINUTE
@@ -71,26 +54,25 @@ const ASIDE_AFTER_TIMEOUT = 15 * MINUTE
 // A host that means all of its domain: it wants less of us, wherever we connect.
 const LIMITS_RATE = /\brate\b|too many|too (?:fast|much)|throttl|slow down|limit|exceed/i
 
-export function createHostMemory(): HostMemory {
+export function createHostMemory() {
   const aside = new LRUCache<string, true>({ max: MOST_HOSTS })
   return {
-    isAside: (source, address) => aside.has(`${source} ${address}`),
-    failed(source, address, isTimeout) {
+    isAside: (source: string, address: string) => aside.has(`${source} ${address}`),
+    failed(source: string, address: string, isTimeout: boolean): void {
       aside.set(`${source} ${address}`, true, { ttl: isTimeout ? ASIDE_AFTER_TIMEOUT : ASIDE_FOR })
     },
-    worked: (source, address) => void aside.delete(`${source} ${address}`),
+    worked: (source: string, address: string) => void aside.delete(`${source} ${address}`),
   }
 }
 
 export async function openConnection(request: ConnectionRequest, tools: ConnectionTools): Promise<OpenedConnection> {
-  const { path, site } = request
   let last: Extract<OpenedConnection, { kind: 'failed' }> = { kind: 'failed', failure: NO_HOST, facts: NO_CONNECTION }
-  for (const place of placesOf(site, path, tools.hosts)) {
+  for (const place of placesOf(request, tools.hosts)) {
     if (request.isAborted()) return { kind: 'aborted' }
     if (place.tls.kind === 'skip') {
-      if (last.failure.host === null) {
-        last = { kind: 'failed', failure: skipped(place.host, place.tls), facts: NO_CONNECTION }
-      }
+      const { code, reason } = place.tls
+      const failure: PathFailure = { ...FAILED, stage: 'starttls', code, reason, host: place.host }
+      if (last.failure.host === null) last = { kind: 'failed', failure, facts: NO_CONNECTION }
       continue
     }
     request.onConnect({ host: place.host, address: place.address })
@@ -103,7 +85,7 @@ export async function openConnection(request: ConnectionRequest, tools: Connecti
 }
 
 /** Skipped hosts come too, once each: why they are is what the path fails for when there is no other. */
-function placesOf({ hosts }: Site, { source }: PathPlan, memory: HostMemory): Place[] {
+function placesOf({ site: { hosts }, path: { source } }: ConnectionRequest, memory: HostMemory): Place[] {
   const all = hosts.flatMap(({ name, addresses, tls }) =>
     (tls.kind === 'skip' ? addresses.slice(0, 1) : addresses).map((address) => ({ host: name, address, tls })),
   )
@@ -112,14 +94,11 @@ function placesOf({ hosts }: Site, { source }: PathPlan, memory: HostMemory): Pl
   return [...places.filter((place) => !isAside(place)), ...places.filter(isAside)]
 }
 
-async function openPlace(
-  { host, address, tls }: Place,
-  request: ConnectionRequest,
-  tools: ConnectionTools,
-): Promise<Exclude<OpenedConnection, { kind: 'aborted' }>> {
+async function openPlace(place: Place, request: ConnectionRequest, tools: ConnectionTools): Promise<OpenedConnection> {
+  const { host, address, tls } = place
   const { path, mayPipeline, transcript } = request
   const { port, source, hostname } = path
-  const note = (what: ConnectionNote, said: TlsResultNote | null): void =>
+  const note = (what: ConnectionNote, said: ThreadConnectionNote['tls']): void =>
     tools.note({ pathKey: path.key, note: what, host, address, domain: request.domain, tls: said })
   const target: SessionTarget = { host, address, port, source, hostname, tls, mayPipeline }
   let opened = await tools.open(target, transcript)
@@ -133,8 +112,9 @@ async function openPlace(
   if (opened.kind === 'failed') {
     const { failure, facts } = opened
     tools.hosts.failed(source, address, failure.isTimeout)
-    note({ ...failureNote(failure, host), wasRequiredTls: isRequired(tls) }, said)
-    return { kind: 'failed', failure: pathFailure(failure, host), facts }
+    const { stage, code, reply, reason } = failure
+    note({ kind: 'failed', stage, host, reply, reason, wasRequiredTls: REQUIRED.includes(tls.kind) }, said)
+    return { kind: 'failed', failure: { ...FAILED, stage, code, reason, host, reply }, facts }
   }
   const { session } = opened
   tools.hosts.worked(source, address)
@@ -149,49 +129,14 @@ function mayFallBack(tls: HostTls, { stage, isInjection }: SetupFailure): boolea
 }
 
 /** null: it did not come to TLS, or nothing is asked of it here. */
-function tlsNote(tls: HostTls, opened: Opened): TlsResultNote | null {
+function tlsNote(tls: HostTls, opened: Opened): ThreadConnectionNote['tls'] {
   if (tls.kind === 'plain' || opened.kind === 'source-gone') return null
-  const noteOf = (result: string, reason: string | null, policy: TlsPolicy): TlsResultNote => ({
-    policy,
-    result,
-    reason,
-    isPlainFallback: false,
-  })
-  if (opened.kind === 'open') return noteOf(opened.tlsResult, opened.session.facts.tls?.problem ?? null, tls.policy)
-  const { tlsResult, reason } = opened.failure
-  return tlsResult === null ? null : noteOf(tlsResult, reason, tls.policy)
-}
-
-function isRequired({ kind }: HostTls): boolean {
-  return kind === 'required' || kind === 'verified' || kind === 'dane'
+  const reason = opened.kind === 'open' ? (opened.session.facts.tls?.problem ?? null) : opened.failure.reason
+  const result = opened.kind === 'open' ? opened.tlsResult : opened.failure.tlsResult
+  return result === null ? null : { policy: tls.policy, result, reason, isPlainFallback: false }
 }
 
 function limitsRate({ reply }: PathFailure): boolean {
   if (reply === null || reply.code === 421 || reply.code >= 500) return false
   return LIMITS_RATE.test(reply.text)
-}
-
-function failureNote(
-  { stage, reply, reason }: SetupFailure,
-  host: string,
-): Omit<Extract<ConnectionNote, { kind: 'failed' }>, 'wasRequiredTls'> {
-  return { kind: 'failed', stage, host, reply, reason }
-}
-
-function pathFailure({ stage, code, reason, reply }: SetupFailure, host: string): PathFailure {
-  return { kind: 'path-failed', stage, code, reason, host, reply, wasTried: true }
-}
-
-function skipped(host: string, { code, reason }: Extract<HostTls, { kind: 'skip' }>): PathFailure {
-  return { kind: 'path-failed', stage: 'starttls', code, reason, host, reply: null, wasTried: true }
-}
-
-const NO_HOST: PathFailure = {
-  kind: 'path-failed',
-  stage: 'connect',
-  code: '4.4.4',
-  reason: 'no address to connect to',
-  host: null,
-  reply: null,
-  wasTried: true,
 }

@@ -14,7 +14,6 @@
  */
 import { MINUTE } from '../../base/clock.ts'
 import { createRateLimit, type RateLimit } from '../../base/rate-limit.ts'
-import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import {
   NO_CONNECTION,
   type DispatchedRow,
@@ -24,28 +23,11 @@ import {
   type TryEnd,
   type TryResult,
 } from '../protocol/try-result.ts'
-import { startWorker, type ConnectionWorker } from './connection-worker.ts'
-import { STOPPING } from './row-feed.ts'
+import { startWorker, STOPPING, type ConnectionWorker } from './connection-worker.ts'
 import { renderRow, type DeliveryTools, type RowToSend } from './row-trials.ts'
 import { createSiteQueues, hasOpen, mayConnectTo, type SiteQueue, type SiteQueues } from './site-queues.ts'
 
-export interface PathSender {
-  add(batch: PathBatch): void
-  /** Takes effect between two messages; without connections all rows that have not begun come back. */
-  limit(limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void
-  /** Opens further connections when there is work and room for them. */
-  grow(): void
-  /** Of every row that was added and not reported. */
-  claims(): number[]
-  /** Where this row is; undefined: not here. */
-  where(claim: number): ThreadPlace | undefined
-  /** Ends a connection that waits for a row: another path needs it. False: there is none. */
-  retireIdle(): boolean
-  /** Returns what has not begun, lets the rest finish. */
-  drain(): void
-  /** Ends what has not sent its dot. */
-  abort(): void
-}
+export type PathSender = ReturnType<typeof createPathSender>
 
 interface PathSenderOptions {
   tools: DeliveryTools
@@ -53,7 +35,6 @@ interface PathSenderOptions {
   /** Takes one of the connections that the thread may have; false: not now, and `grow` is called when there is one. */
   takeConnection: (isUrgent: boolean) => boolean
   releaseConnection: () => void
-  /** A connection waits for a row. */
   onRest: () => void
   /** It has neither rows nor connections any more. */
   onIdle: () => void
@@ -68,10 +49,10 @@ const CONNECTION_BURST = 3 // egress/README.md "Rates"
 const MOST_BYTES_AHEAD = 2 ** 20
 const REAL_TIME = { now: () => performance.now() }
 
-export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions): PathSender {
+export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions) {
   const sites = createSiteQueues()
   const { tools, renderSoon } = renderAhead(options.tools, sites)
-  const pace = createConnectionPace(firstPlan, grow)
+  const pace = createConnectionPace(firstPlan, options, grow)
   const connections = createPathConnections({ ...options, tools, sites, renderSoon, grow, plan: () => plan })
   const { isHalted, finishUntried } = connections
   let plan = firstPlan
@@ -81,7 +62,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   function grow(): void {
     for (const queue of sites.inTurn(urgentBegun < URGENT_TURNS)) {
       while (!isHalted() && mayConnectTo(queue)) {
-        if (!connections.makeRoom(queue) || !mayConnect(queue)) return
+        if (!connections.makeRoom(queue) || !pace.take(queue.rows.hasUrgent())) return
         const first = queue.rows.take()
         if (first === undefined) return options.releaseConnection()
         urgentBegun = first.row.isUrgent ? urgentBegun + 1 : 0
@@ -92,14 +73,6 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
     if (!sites.isEmpty()) return
     pace.stop()
     options.onIdle()
-  }
-
-  /** Takes a connection of the thread and a token of the path's rate; without a token it is tried again in time. */
-  function mayConnect({ rows }: SiteQueue): boolean {
-    if (!pace.take()) return false
-    if (options.takeConnection(rows.hasUrgent())) return true
-    pace.giveBack()
-    return false
   }
 
   function wakeIdle(): void {
@@ -113,8 +86,9 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   }
 
   return {
+    /** Opens further connections when there is work and room for them. */
     grow,
-    add({ path, site, rows }) {
+    add({ path, site, rows }: PathBatch): void {
       pace.follow(path)
       plan = path
       if (isHalted()) {
@@ -127,19 +101,24 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       connections.feed(queue)
       grow()
     },
-    limit(limits) {
+    /** Takes effect between two messages; without connections all rows that have not begun come back. */
+    limit(limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void {
       plan = { ...plan, ...limits }
       if (isHalted()) halt()
       else wakeIdle()
     },
+    /** Of every row that was added and not reported. */
     claims: sites.claims,
     where: sites.where,
+    /** Ends a connection that waits for a row: another path needs it. False: there is none. */
     retireIdle: () => sites.workers().some((worker) => worker.retire()),
-    drain() {
+    /** Returns what has not begun, lets the rest finish. */
+    drain(): void {
       connections.drain()
       halt()
     },
-    abort() {
+    /** Ends what has not sent its dot. */
+    abort(): void {
       for (const worker of sites.workers()) worker.abort()
       // A connection that is still being made has no row any more: nobody waits for it.
       if (sites.workers().every((worker) => !worker.isBusy())) options.onIdle()
@@ -205,10 +184,8 @@ function createPathConnections(options: PathConnectionsOptions) {
     begin(queue: SiteQueue, first: RowToSend): void {
       sites.putLast(queue)
       const worker: ConnectionWorker = startWorker(first, {
-        tools,
-        report,
+        ...options,
         isHalted,
-        plan,
         site: () => queue.site,
         next() {
           const sending = queue.rows.take()
@@ -219,7 +196,6 @@ function createPathConnections(options: PathConnectionsOptions) {
         giveBack: (sending) => (isHalted() ? finishUntried([sending], STOPPING) : putBack(queue, sending)),
         // The site answers: the others may follow while this one sends.
         onOpen: grow,
-        onRest: options.onRest,
         onFailed: (sending, failure, tell) => failSite(queue, sending, failure, tell),
         onEnd() {
           queue.workers.delete(worker)
@@ -239,7 +215,7 @@ function createPathConnections(options: PathConnectionsOptions) {
  * One row for each connection is rendered before its turn: signing takes longer than what a connection waits for before
  * it asks for a row. Not in this turn of the event loop, at whose end connections ask for the dot marks they wait for.
  */
-function renderAhead(tools: DeliveryTools, sites: SiteQueues): { tools: DeliveryTools; renderSoon: () => void } {
+function renderAhead(tools: DeliveryTools, sites: SiteQueues) {
   let planned: NodeJS.Immediate | undefined
   /** The last message was. */
   let isLarge = false
@@ -264,7 +240,7 @@ function renderAhead(tools: DeliveryTools, sites: SiteQueues): { tools: Delivery
 }
 
 /** How fast the path may begin connections; `onToken`: there is a token again that was asked for. */
-function createConnectionPace(plan: PathPlan, onToken: () => void) {
+function createConnectionPace(plan: PathPlan, { takeConnection }: PathSenderOptions, onToken: () => void) {
   let { connectionRate } = plan
   let limit = rateLimit(connectionRate)
   let timer: NodeJS.Timeout | undefined
@@ -275,14 +251,18 @@ function createConnectionPace(plan: PathPlan, onToken: () => void) {
       if (!isSame) limit = rateLimit(next)
       connectionRate = next
     },
-    take(): boolean {
+    /** Takes a token of the path's rate and a connection of the thread; without a token it is tried again in time. */
+    take(isUrgent: boolean): boolean {
       const wait = limit?.take('') ?? 0
-      if (wait <= 0) return true
+      if (wait <= 0) {
+        if (takeConnection(isUrgent)) return true
+        limit?.giveBack('', 1)
+        return false
+      }
       clearTimeout(timer)
       timer = setTimeout(onToken, Math.ceil(wait))
       return false
     },
-    giveBack: (): void => limit?.giveBack('', 1),
     stop: (): void => clearTimeout(timer),
   }
 }

@@ -1,31 +1,19 @@
 /**
- * Cuts what an SMTP server sends into replies: bounded, strict about codes, and safe to store and show.
- *
- * A line ends with LF, a CR before it belongs to it; every other control character is text. Anything that is no reply
- * (no code, a code outside 200 to 599, several codes in one reply, over 64 KiB or 100 lines) is told once as malformed,
- * and nothing after it is read. At most one unfinished line is kept. Never throws. RFC 5321 §4.2; delivery/README.md
- * "Stages", test/README.md "Attacks".
+ * Cuts what an SMTP server sends into replies: bounded, strict about codes, and safe to store and show. A line ends
+ * with LF, a CR before it belongs to it; every other control character is text. Anything that is no reply (no code, a
+ * code outside 200 to 599, several codes in one reply, over 64 KiB or 100 lines) is told once as malformed, and nothing
+ * after it is read. At most one unfinished line is kept. Never throws. RFC 5321 §4.2; delivery/README.md "Stages",
+ * test/README.md "Attacks".
  */
 import { isUtf8 } from 'node:buffer'
 
 /** A complete reply as it came: its lines without their ends, joined by LF. */
-export interface RawReply {
-  code: number
-  text: string
-}
+export type RawReply = { code: number; text: string }
 
-export interface ReplyReader {
-  /** Calls back for each reply that these bytes complete, in order. */
-  push(bytes: Buffer): void
-  /** Bytes or lines of a reply that has not ended. */
-  hasRest(): boolean
-}
+export type ReplyReader = ReturnType<typeof createReplyReader>
 
-interface ReplyReaderOptions {
-  onReply: (reply: RawReply) => void
-  /** What the host sent instead of a reply, as far as it may be shown. */
-  onMalformed: (reason: string) => void
-}
+/** `onMalformed`: what the host sent instead of a reply, as far as it may be shown. */
+type ReplyReaderOptions = { onReply: (reply: RawReply) => void; onMalformed: (reason: string) => void }
 
 const MOST_REPLY_BYTES = 64 * 1024
 const MOST_REPLY_LINES = 100
@@ -36,7 +24,7 @@ const HYPHEN = 0x2d
 // Three digits that RFC 5321 knows, then a space, a hyphen or the end of the line.
 const CODE = /^[2-5]\d\d(?:[ -]|$)/
 
-export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions): ReplyReader {
+export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions) {
   let unfinished = Buffer.alloc(0)
   let unfinishedBytes = 0
   /** Lines of the reply that is being read. */
@@ -86,7 +74,8 @@ export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions):
   }
 
   return {
-    push(bytes) {
+    /** Calls back for each reply that these bytes complete, in order. */
+    push(bytes: Buffer): void {
       if (isBroken) return
       const end = bytes.lastIndexOf(LF) + 1
       if (end > 0) {
@@ -102,6 +91,7 @@ export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions):
       if (replyBytes + unfinishedBytes + bytes.length - end > MOST_REPLY_BYTES) return giveUp(TOO_LONG)
       keep(bytes.subarray(end))
     },
+    /** Bytes or lines of a reply that has not ended. */
     hasRest: () => unfinishedBytes > 0 || lines.length > 0,
   }
 

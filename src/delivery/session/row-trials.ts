@@ -1,8 +1,7 @@
 /**
- * Rows on their way through a path, and their tries over one connection.
- *
- * Every row that is begun is reported or given back, once. A row of which the host has not said anything when the
- * connection ended is given back, uncounted, but not for ever. Never throws. delivery/README.md "Stages".
+ * Rows on their way through a path, and their tries over one connection. Every row that is begun is reported or given
+ * back, once. A row of which the host has not said anything when the connection ended is given back, uncounted, but not
+ * for ever. Never throws. delivery/README.md "Stages".
  */
 import { errorText } from '../../base/errors.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
@@ -42,7 +41,6 @@ export interface RowToSend {
 
 export type Rendering = Promise<{ message: RenderedMessage } | { problem: string }>
 
-/** One try of a row. */
 export interface Trial {
   sending: RowToSend
   /** By the dispatcher's clock, which can jump, and in milliseconds of one that cannot: how long it took is real. */
@@ -63,22 +61,7 @@ interface Turn {
   onConfused: () => void
 }
 
-export interface RowTrials {
-  begin(sending: RowToSend): Trial
-  has(trial: Trial): boolean
-  size(): number
-  claims(): number[]
-  where(claim: number): Pick<ThreadPlace, 'stage' | 'milliseconds'> | undefined
-  conclude(trial: Trial, end: TryEnd, facts: ConnectionFacts): void
-  /** The row is the path's again. */
-  leave(trial: Trial): void
-  /** What came of its turn on this connection. */
-  finish(trial: Trial, end: SendEnd, turn: Turn): void
-  /** The connection has ended. */
-  returnAll(reason: string, facts: ConnectionFacts): void
-  /** Concludes those of which no command is out. */
-  concludeWaiting(end: TryEnd): void
-}
+export type RowTrials = ReturnType<typeof createRowTrials>
 
 interface RowTrialsOptions {
   tools: Pick<DeliveryTools, 'now' | 'transcript'>
@@ -89,7 +72,7 @@ interface RowTrialsOptions {
 /** Connections that may end before a row is concluded to be why. */
 const MOST_RETURNS = 3
 
-export function createRowTrials({ tools, report, giveBack }: RowTrialsOptions): RowTrials {
+export function createRowTrials({ tools, report, giveBack }: RowTrialsOptions) {
   const trials = new Set<Trial>()
 
   function conclude(trial: Trial, end: TryEnd, facts: ConnectionFacts): void {
@@ -113,30 +96,27 @@ export function createRowTrials({ tools, report, giveBack }: RowTrialsOptions): 
   }
 
   return {
-    begin(sending) {
-      const trial: Trial = {
-        sending,
-        startedAt: tools.now(),
-        ticks: performance.now(),
-        transcript: tools.transcript(),
-        isBegun: false,
-        stage: 'render',
-        stageSince: performance.now(),
-      }
+    begin(sending: RowToSend): Trial {
+      const startedAt = tools.now()
+      const ticks = performance.now()
+      const transcript = tools.transcript()
+      const trial: Trial = { sending, startedAt, ticks, transcript, isBegun: false, stage: 'render', stageSince: ticks }
       trials.add(trial)
       return trial
     },
-    has: (trial) => trials.has(trial),
+    has: (trial: Trial) => trials.has(trial),
     size: () => trials.size,
     claims: () => Array.from(trials, ({ sending }) => sending.row.claim),
-    where(claim) {
+    where(claim: number): Pick<ThreadPlace, 'stage' | 'milliseconds'> | undefined {
       const trial = [...trials].find(({ sending }) => sending.row.claim === claim)
       if (trial === undefined) return undefined
       return { stage: trial.stage, milliseconds: performance.now() - trial.stageSince }
     },
     conclude,
-    leave: (trial) => void trials.delete(trial),
-    finish(trial, end, { wasRcptSent, session: { facts, extensions }, onConfused }) {
+    /** The row is the path's again. */
+    leave: (trial: Trial) => void trials.delete(trial),
+    /** What came of its turn on this connection. */
+    finish(trial: Trial, end: SendEnd, { wasRcptSent, session: { facts, extensions }, onConfused }: Turn): void {
       // An abort has reported it already.
       if (!trials.has(trial)) return
       const { sending } = trial
@@ -150,10 +130,11 @@ export function createRowTrials({ tools, report, giveBack }: RowTrialsOptions): 
       }
       conclude(trial, end, isBeforeAll(end) ? NO_CONNECTION : facts)
     },
-    returnAll(reason, facts) {
+    returnAll(reason: string, facts: ConnectionFacts): void {
       for (const trial of trials) returnUnsent(trial, reason, facts)
     },
-    concludeWaiting(end) {
+    /** Concludes those of which no command is out. */
+    concludeWaiting(end: TryEnd): void {
       for (const trial of trials) if (!trial.isBegun) conclude(trial, end, NO_CONNECTION)
     },
   }

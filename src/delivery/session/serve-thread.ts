@@ -1,9 +1,7 @@
 /**
  * What a delivery thread does: sends the rows it is given over the connections of their paths, and reports how each one
- * ended.
- *
- * Decides nothing beyond one try. Results of one turn of the event loop travel as one message. Connections, rendering
- * and the way to the main thread are handed in, so that the same code runs in a worker and in the simulator.
+ * ended, what one turn of the event loop brought as one message. Connections, rendering and the way to the main thread
+ * are handed in, so that the same code runs in a worker and in the simulator.
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import type {
@@ -65,7 +63,7 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
       case 'where':
         // What has ended is told before.
         outbox.flush()
-        return post({ kind: 'where', id: message.id, place: placeOf(message.claim, senders.all()) })
+        return post({ kind: 'where', id: message.id, place: senders.where(message.claim) })
       case 'drain':
         isDraining = true
         for (const sender of senders.all()) sender.drain()
@@ -83,15 +81,10 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
   const senders = new Map<string, PathSender>()
   const slots = createConnectionSlots<PathSender>(served.connectionsMax)
   let clockOffset = 0
-  const tools: DeliveryTools = {
-    open: served.open,
-    transcript: served.transcript,
-    render: served.render,
-    hosts: createHostMemory(),
-    note: outbox.note,
-    askMark: outbox.askMark,
-    now: () => Date.now() + clockOffset,
-  }
+  const { open, transcript, render } = served
+  const { note, askMark, report } = outbox
+  const now = (): number => Date.now() + clockOffset
+  const tools: DeliveryTools = { open, transcript, render, hosts: createHostMemory(), note, askMark, now }
   return {
     /** Made when it is not there; it leaves when it has neither rows nor connections. */
     of(path: PathBatch['path']): PathSender {
@@ -99,7 +92,7 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
       if (known !== undefined) return known
       const sender: PathSender = createPathSender(path, {
         tools,
-        report: outbox.report,
+        report,
         takeConnection: (isUrgent) => slots.take(sender, isUrgent),
         releaseConnection: slots.release,
         onRest: () => slots.rests(sender),
@@ -115,39 +108,21 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
     find: (pathKey: string) => senders.get(pathKey),
     all: () => [...senders.values()],
     size: () => senders.size,
-    /** The dispatcher's clock, by the offset to ours. */
-    setClock(offset: number): void {
-      clockOffset = offset
+    where(claim: number): ThreadPlace | null {
+      return [...senders.values()].flatMap((sender) => sender.where(claim) ?? [])[0] ?? null
     },
+    /** The dispatcher's clock, by the offset to ours. */
+    setClock: (offset: number) => void (clockOffset = offset),
   }
-}
-
-function placeOf(claim: number, senders: readonly PathSender[]): ThreadPlace | null {
-  for (const sender of senders) {
-    const place = sender.where(claim)
-    if (place !== undefined) return place
-  }
-  return null
 }
 
 /**
  * What the thread tells, one message for each turn of the event loop. A mark is asked for once; its answer comes after
  * the commit, or never, which is the asker's to bear.
  */
-interface Outbox {
-  report(result: TryResult): void
-  note(note: ThreadConnectionNote): void
-  /** `answer` is called with false for a claim that holds its row no more. */
-  askMark(claim: number, answer: (isOurs: boolean) => void): void
-  marked(message: Extract<ToThread, { kind: 'marked' }>): void
-  /** Sends what there is at once. */
-  flush(): void
-}
+type Outbox = ReturnType<typeof createOutbox>
 
-interface Asked {
-  claim: number
-  answer: (isOurs: boolean) => void
-}
+type Asked = { claim: number; answer: (isOurs: boolean) => void }
 
 /** Questions about marks that one thread can ask before its ids meet those of the next. */
 const MARKS_OF_A_THREAD = 2 ** 32
@@ -156,7 +131,7 @@ const MARKS_OF_A_THREAD = 2 ** 32
  * `threadId`: of all threads of the process no two have the same. A thread takes the place of one that died, and what
  * the store answers to that one's questions must not let a dot of this one out.
  */
-function createOutbox(post: (message: FromThread) => void, threadId: number): Outbox {
+function createOutbox(post: (message: FromThread) => void, threadId: number) {
   const asked = new Map<number, Asked[]>()
   let results: TryResult[] = []
   let notes: ThreadConnectionNote[] = []
@@ -189,19 +164,20 @@ function createOutbox(post: (message: FromThread) => void, threadId: number): Ou
 
   return {
     flush,
-    report(result) {
+    report(result: TryResult): void {
       results.push(result)
       schedule()
     },
-    note(note) {
+    note(note: ThreadConnectionNote): void {
       notes.push(note)
       schedule()
     },
-    askMark(claim, answer) {
+    /** `answer` is called with false for a claim that holds its row no more. */
+    askMark(claim: number, answer: (isOurs: boolean) => void): void {
       marks.push({ claim, answer })
       schedule()
     },
-    marked({ id, stale }) {
+    marked({ id, stale }: Extract<ToThread, { kind: 'marked' }>): void {
       const waiting = asked.get(id) ?? []
       asked.delete(id)
       for (const { claim, answer } of waiting) answer(!stale.includes(claim))

@@ -1,8 +1,7 @@
 /**
- * The sites of one path: the rows that wait for each, and the connections it has.
- *
- * Urgent rows go first, but for one turn in five; else rows go in the order in which they came, and one that is put
- * back goes in front of its like. The site that waits the longest is the first in turn. No side effects.
+ * The sites of one path: the rows that wait for each, and the connections it has. Urgent rows go first, but for one
+ * turn in five; else rows go in the order in which they came, and one that is put back goes in front of its like. The
+ * site that waits the longest is the first in turn. No side effects.
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import type { Site } from '../protocol/try-result.ts'
@@ -10,17 +9,7 @@ import { createTurnQueue } from '../protocol/stream-turns.ts'
 import type { ConnectionWorker } from './connection-worker.ts'
 import type { RowToSend } from './row-trials.ts'
 
-interface RowQueue {
-  add(sending: RowToSend): void
-  /** In front of its like: it had its turn already. */
-  putBack(sending: RowToSend): void
-  take(): RowToSend | undefined
-  /** So many of those whose turn is soon. */
-  soon(count: number): RowToSend[]
-  takeAll(): RowToSend[]
-  size(): number
-  hasUrgent(): boolean
-}
+type RowQueue = ReturnType<typeof createRowQueue>
 
 export interface SiteQueue {
   site: Site
@@ -30,72 +19,54 @@ export interface SiteQueue {
   limit: { workers: number; until: number } | undefined
 }
 
-export interface SiteQueues {
-  /** Made when it is not there. */
-  of(site: Site): SiteQueue
-  /** It had its turn: the others come first the next time. */
-  putLast(queue: SiteQueue): void
-  /** Forgets it when it has neither rows nor workers. */
-  dropEmpty(queue: SiteQueue): void
-  isEmpty(): boolean
-  all(): Iterable<SiteQueue>
-  /** In the order in which they may begin connections. */
-  inTurn(isUrgentFirst: boolean): SiteQueue[]
-  workers(): ConnectionWorker[]
-  workerCount(): number
-  /** Of all rows. */
-  claims(): number[]
-  /** Where this row is; undefined: not here. */
-  where(claim: number): ThreadPlace | undefined
-  /** A connection of another site that waits for a row. */
-  idleElsewhere(queue: SiteQueue): ConnectionWorker | undefined
-  /** Whether a site needs a connection of a full path more than this one, which sent so many messages over it. */
-  isOutranked(queue: SiteQueue, messages: number): boolean
-}
+export type SiteQueues = ReturnType<typeof createSiteQueues>
 
 /** So many messages over one connection, then another site of the path has its turn. */
 const TURN = 10
 
-export function createSiteQueues(): SiteQueues {
+export function createSiteQueues() {
   const sites = new Map<string, SiteQueue>()
   const all = (): SiteQueue[] => [...sites.values()]
   const workers = (): ConnectionWorker[] => all().flatMap((queue) => [...queue.workers])
   /** Rows without a connection. */
   const waiting = (): RowToSend[] => all().flatMap(({ rows }) => rows.soon(rows.size()))
   return {
-    of(site) {
+    of(site: Site): SiteQueue {
       const queue = sites.get(site.key) ?? { site, rows: createRowQueue(), workers: new Set(), limit: undefined }
       sites.set(site.key, queue)
       queue.site = site
       return queue
     },
-    putLast(queue) {
+    /** It had its turn: the others come first the next time. */
+    putLast(queue: SiteQueue): void {
       sites.delete(queue.site.key)
       sites.set(queue.site.key, queue)
     },
-    dropEmpty(queue) {
+    /** Forgets it when it has neither rows nor workers. */
+    dropEmpty(queue: SiteQueue): void {
       if (queue.rows.size() === 0 && queue.workers.size === 0) sites.delete(queue.site.key)
     },
     isEmpty: () => sites.size === 0,
     all: () => sites.values(),
-    inTurn(isUrgentFirst) {
+    /** In the order in which they may begin connections. */
+    inTurn(isUrgentFirst: boolean): SiteQueue[] {
       if (!isUrgentFirst) return all()
       return [...all().filter(({ rows }) => rows.hasUrgent()), ...all().filter(({ rows }) => !rows.hasUrgent())]
     },
     workers,
     workerCount: () => all().reduce((sum, queue) => sum + queue.workers.size, 0),
     claims: () => [...waiting().map(({ row }) => row.claim), ...workers().flatMap((worker) => worker.claims())],
-    where(claim) {
-      for (const worker of workers()) {
-        const place = worker.where(claim)
-        if (place !== undefined) return place
-      }
+    where(claim: number): ThreadPlace | undefined {
+      const place = workers().flatMap((worker) => worker.where(claim) ?? [])[0]
+      if (place !== undefined) return place
       const found = waiting().find(({ row }) => row.claim === claim)
       if (found === undefined) return undefined
       return { stage: 'queue', milliseconds: performance.now() - found.waitsSince, host: null, address: null }
     },
-    idleElsewhere: (queue) => workers().find((worker) => !queue.workers.has(worker) && worker.isIdle()),
-    isOutranked(queue, messages) {
+    /** A connection of another site that waits for a row. */
+    idleElsewhere: (queue: SiteQueue) => workers().find((worker) => !queue.workers.has(worker) && worker.isIdle()),
+    /** Whether a site needs a connection of a full path more than this one, which sent so many messages over it. */
+    isOutranked(queue: SiteQueue, messages: number): boolean {
       const others = all().filter((other) => other !== queue && other.rows.size() > 0)
       if (queue.rows.size() === 0) return others.length > 0
       const unserved = others.filter((other) => other.workers.size === 0)
@@ -118,7 +89,7 @@ export function mayConnectTo(queue: SiteQueue): boolean {
   return workers.size === 0 || hasOpen(queue)
 }
 
-function createRowQueue(): RowQueue {
+function createRowQueue() {
   const queue = createTurnQueue<RowToSend>()
   const returned: RowToSend[] = []
 
@@ -129,16 +100,18 @@ function createRowQueue(): RowQueue {
   }
 
   return {
-    add: (sending) => queue.add(sending, sending.row.isUrgent),
-    putBack: (sending) => void returned.push(sending),
+    add: (sending: RowToSend) => queue.add(sending, sending.row.isUrgent),
+    /** In front of its like: it had its turn already. */
+    putBack: (sending: RowToSend) => void returned.push(sending),
     take: () => takeReturned() ?? queue.take(),
-    soon(count) {
+    /** So many of those whose turn is soon. */
+    soon(count: number): RowToSend[] {
       const found = returned.slice(0, count)
       if (found.length === count) return found
       for (const sending of queue.all()) if (found.push(sending) === count) return found
       return found
     },
-    takeAll() {
+    takeAll(): RowToSend[] {
       const all = [...returned.splice(0), ...queue.all()]
       for (const sending of all) queue.delete(sending)
       return all

@@ -1,8 +1,7 @@
 /**
- * What a host announces after EHLO, and the commands of a transaction that make use of it.
- *
- * Pure. Without an announcement nothing is asked for: no extension is ever tried in hope. RFC 5321 §4.1.1, RFC 1870,
- * RFC 2920, RFC 3461, RFC 6152, RFC 6531.
+ * What a host announces after EHLO, and the commands of a transaction that make use of it. Pure. Without an
+ * announcement nothing is asked for: no extension is ever tried in hope. RFC 5321 §4.1.1, RFC 1870, RFC 2920, RFC 3461,
+ * RFC 6152, RFC 6531.
  */
 import { isIP } from 'node:net'
 
@@ -28,16 +27,6 @@ export interface SmtpExtensions {
   mostBytes: number | null
 }
 
-export const NO_EXTENSIONS: SmtpExtensions = {
-  isPipelining: false,
-  hasStartTls: false,
-  has8BitMime: false,
-  hasSmtpUtf8: false,
-  hasDsn: false,
-  hasSize: false,
-  mostBytes: null,
-}
-
 // A number of bytes that can be counted with.
 const SIZE = /^SIZE(?: (\d{1,15}))?$/
 
@@ -61,6 +50,9 @@ export function readExtensions(reply: string): SmtpExtensions {
     mostBytes: mostBytes > 0 ? mostBytes : null,
   }
 }
+
+/** Of a host that knows no EHLO. */
+export const NO_EXTENSIONS = readExtensions('')
 
 /** An address literal has no name, so it needs brackets (RFC 5321 §4.1.4). */
 export function helloName(hostname: string): string {

@@ -1,28 +1,23 @@
 /**
- * One SMTP connection to one host, from one egress IP: open it, send messages over it, close it.
- *
- * 1 connect from the egress IP (`connect-from.ts`)      3 STARTTLS by policy (`start-tls.ts`), EHLO again 2 banner,
- * EHLO with the IP's host name, HELO on 5xx   4 messages (`smtp-transaction.ts`), QUIT
- *
- * Opening resolves with facts and never throws: which stage failed, with the reply as it was given. What the host has
- * sent in plain text behind its 220 to STARTTLS is never read: whoever put it there, it is a failure of the path. RFC
- * 5321 §3, RFC 3207 §4; delivery/README.md "The SMTP session" and "TLS".
+ * One SMTP connection to one host, from one egress IP: connect, banner, EHLO with the IP's host
+ * name (HELO on 5xx), STARTTLS by policy (`start-tls.ts`) and EHLO again, messages (`smtp-transaction.ts`), QUIT.
+ * Opening resolves with facts and never throws. What the host has sent in plain text behind its 220 to STARTTLS is
+ * never read: whoever put it there, it is a failure of the path. RFC 5321 §3, RFC 3207 §4; delivery/README.md "The SMTP
+ * session" and "TLS".
  */
 import type { Socket } from 'node:net'
 import type { SecureContext } from 'node:tls'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { connectFrom } from './connect-from.ts'
-import type { ConnectionEnd } from './connection-ending.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
+import type { PathFailure } from '../protocol/try-result.ts'
 import type { RawReply } from './reply-reader.ts'
 import { helloName, NO_EXTENSIONS, readExtensions, type SmtpExtensions } from './smtp-extensions.ts'
 import { createTransactions, type TransactionTimeouts } from './smtp-transaction.ts'
-import { createSmtpWire, type SmtpWire, type WireEnd, type WireStage } from './smtp-wire.ts'
+import { connectFrom, createSmtpWire, type SmtpWire, type WireEnd, type WireStage } from './smtp-wire.ts'
 import { startTls, type TlsTickets } from './start-tls.ts'
-import type { SessionJob } from './transaction-end.ts'
+import type { ConnectionEnd, SessionJob } from './transaction-end.ts'
 import { connectionLine, type Transcript } from './transcript.ts'
-import type { PathFailure } from '../protocol/try-result.ts'
 
 /** Milliseconds. */
 export interface SessionTimeouts extends TransactionTimeouts {
@@ -84,15 +79,12 @@ export interface SmtpSession {
   ended: Promise<ConnectionEnd>
 }
 
-interface Opening extends OpeningRequest {
-  facts: ConnectionFacts
-}
-
-interface OpeningRequest {
+interface Opening {
   target: SessionTarget
   settings: SessionSettings
   /** The dialogue up to the first message is noted there. */
   transcript: Transcript | null
+  facts: ConnectionFacts
 }
 
 export async function openSession(
@@ -110,9 +102,12 @@ export async function openSession(
   return { kind: 'failed', failure, facts: { host, localAddress: null, remoteAddress: address, tls: null } }
 }
 
+/** Of a host that says nothing. */
+const CODES = { banner: '4.4.1', ehlo: '4.4.2', starttls: '4.7.4' }
+const NOT_SUPPORTED = 'starttls-not-supported'
 const NO_FAILURE = { reply: null, isTimeout: false, tlsResult: null, isInjection: false }
 
-async function greet(socket: Socket, request: OpeningRequest): Promise<Opened> {
+async function greet(socket: Socket, request: Omit<Opening, 'facts'>): Promise<Opened> {
   const { target, settings, transcript } = request
   const { localAddress = null, remoteAddress = null } = socket
   const facts: ConnectionFacts = { host: target.host, localAddress, remoteAddress, tls: null }
@@ -126,7 +121,7 @@ async function greet(socket: Socket, request: OpeningRequest): Promise<Opened> {
   const { kind } = target.tls
   const wantsTls = kind !== 'plain' && (kind !== 'opportunistic' || hello.extensions.hasStartTls)
   if (wantsTls) return encrypt(dialogue, opening, hello.extensions)
-  return ready(dialogue, opening, { extensions: hello.extensions, tlsResult: 'starttls-not-supported' })
+  return ready(dialogue, opening, hello.extensions, NOT_SUPPORTED)
 }
 
 type Hello = { kind: 'ready'; extensions: SmtpExtensions } | { kind: 'failed'; failure: SetupFailure }
@@ -141,68 +136,49 @@ async function sayHello(dialogue: OpeningDialogue, { target, settings }: Opening
   const isRefused = extended.kind === 'reply' && extended.reply.code >= 500
   if (!isRefused) return { kind: 'failed', failure: failureAt('ehlo', extended) }
   const plain = await dialogue.ask(`HELO ${name}`, 'ehlo', settings.timeouts.ehlo)
-  return isPositive(plain)
-    ? { kind: 'ready', extensions: NO_EXTENSIONS }
-    : { kind: 'failed', failure: failureAt('ehlo', plain) }
+  if (!isPositive(plain)) return { kind: 'failed', failure: failureAt('ehlo', plain) }
+  return { kind: 'ready', extensions: NO_EXTENSIONS }
 }
 
 async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions): Promise<Opened> {
   const { target, settings, transcript, facts } = opening
   const { timeouts, secureContext, tickets } = settings
-  if (!extensions.hasStartTls) {
-    const failure = { ...NO_FAILURE, ...NO_TLS, reason: 'the host does not offer STARTTLS' }
-    return fail(dialogue, opening, { ...failure, tlsResult: 'starttls-not-supported' })
-  }
+  if (!extensions.hasStartTls) return fail(dialogue, opening, noTls('the host does not offer STARTTLS', NOT_SUPPORTED))
   const answer = await dialogue.ask('STARTTLS', 'starttls', timeouts.starttls)
   if (answer.kind === 'end' || answer.reply.code !== 220) return fail(dialogue, opening, failureAt('starttls', answer))
   if (dialogue.problem() !== undefined || dialogue.hasUnread()) {
-    const failure = { ...NO_FAILURE, ...NO_TLS, reason: 'plain text behind the answer to STARTTLS', isInjection: true }
-    return fail(dialogue, opening, { ...failure, tlsResult: 'validation-failure' })
+    const failure = noTls('plain text behind the answer to STARTTLS', 'validation-failure')
+    return fail(dialogue, opening, { ...failure, isInjection: true })
   }
   const { host, tls } = target
   const socket = dialogue.detach()
-  const encrypted = await startTls({
-    socket,
-    host,
-    tls,
-    secureContext,
-    tickets,
-    timeoutMilliseconds: timeouts.handshake,
-  })
-  if (encrypted.kind === 'failed') {
-    const { reason, result } = encrypted
-    return fail(dialogue, opening, { ...NO_FAILURE, ...NO_TLS, reason, tlsResult: result })
-  }
+  const { handshake: timeoutMilliseconds } = timeouts
+  const encrypted = await startTls({ socket, host, tls, secureContext, tickets, timeoutMilliseconds })
+  if (encrypted.kind === 'failed') return fail(dialogue, opening, noTls(encrypted.reason, encrypted.result))
   facts.tls = encrypted.facts
-  transcript?.note(`encrypted: ${encrypted.facts.protocol} with ${encrypted.facts.cipher}${problemOf(encrypted.facts)}`)
+  const { protocol, cipher, problem } = encrypted.facts
+  const doubt = problem === null ? '' : `; the certificate is not verified: ${problem}`
+  transcript?.note(`encrypted: ${protocol} with ${cipher}${doubt}`)
   const secured = createOpening(encrypted.socket, transcript)
   const hello = await sayHello(secured, opening)
   if (hello.kind === 'failed') return fail(secured, opening, hello.failure)
-  return ready(secured, opening, { extensions: hello.extensions, tlsResult: encrypted.result })
+  return ready(secured, opening, hello.extensions, encrypted.result)
 }
 
-const NO_TLS = { stage: 'starttls' as const, code: '4.7.4' }
-
-function problemOf({ problem }: { problem: string | null }): string {
-  return problem === null ? '' : `; the certificate is not verified: ${problem}`
+function noTls(reason: string, tlsResult: string): SetupFailure {
+  return { ...NO_FAILURE, stage: 'starttls', code: CODES.starttls, reason, tlsResult }
 }
 
-function ready(
-  dialogue: OpeningDialogue,
-  { target, settings, transcript, facts }: Opening,
-  { extensions, tlsResult }: { extensions: SmtpExtensions; tlsResult: string },
-): Opened {
+function ready(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions, tlsResult: string): Opened {
   const end = dialogue.problem()
   // It came in one with the answer to EHLO.
-  if (end !== undefined) return fail(dialogue, { facts, transcript }, failureAt('ehlo', { kind: 'end', end }))
-  const used = target.mayPipeline ? extensions : { ...extensions, isPipelining: false }
-  return { kind: 'open', session: createSession(dialogue, { facts, extensions: used, settings }), tlsResult }
+  if (end !== undefined) return fail(dialogue, opening, failureAt('ehlo', { kind: 'end', end }))
+  const used = opening.target.mayPipeline ? extensions : { ...extensions, isPipelining: false }
+  return { kind: 'open', session: createSession(dialogue, opening, used), tlsResult }
 }
 
-function createSession(
-  dialogue: OpeningDialogue,
-  { facts, extensions, settings }: { facts: ConnectionFacts; extensions: SmtpExtensions; settings: SessionSettings },
-): SmtpSession {
+function createSession(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions): SmtpSession {
+  const { facts, settings } = opening
   const { timeouts } = settings
   const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
   const wire = dialogue.handOver((end) => resolve(transactions.settle(end)))
@@ -231,28 +207,19 @@ function createSession(
   }
 }
 
-function fail(
-  dialogue: OpeningDialogue,
-  { facts, transcript }: Pick<Opening, 'facts' | 'transcript'>,
-  failure: SetupFailure,
-): Opened {
+function fail(dialogue: OpeningDialogue, { facts, transcript }: Opening, failure: SetupFailure): Opened {
   transcript?.note(`${failure.stage} failed: ${failure.reason}`)
   dialogue.close()
   return { kind: 'failed', failure, facts }
 }
 
 /** What a refusal or an end means before MAIL: none of them is ever about the message. */
-function failureAt(stage: 'banner' | 'ehlo' | 'starttls', answer: OpeningAnswer): SetupFailure {
+function failureAt(stage: keyof typeof CODES, answer: OpeningAnswer): SetupFailure {
   const reply = answer.kind === 'reply' ? (readSmtpReply(answer.reply.text) ?? null) : answer.end.reply
   const reason = answer.kind === 'end' ? answer.end.reason : (reply?.text ?? answer.reply.text)
-  const tlsResult = stage === 'starttls' ? 'starttls-not-supported' : null
-  return { ...NO_FAILURE, stage, code: codeOf(stage, reply !== null), reason, reply, tlsResult }
-}
-
-function codeOf(stage: 'banner' | 'ehlo' | 'starttls', hasReply: boolean): string {
-  if (stage === 'starttls') return '4.7.4'
-  if (hasReply) return '4.3.2'
-  return stage === 'banner' ? '4.4.1' : '4.4.2'
+  const code = stage !== 'starttls' && reply !== null ? '4.3.2' : CODES[stage]
+  const tlsResult = stage === 'starttls' ? NOT_SUPPORTED : null
+  return { ...NO_FAILURE, stage, code, reason, reply, tlsResult }
 }
 
 function isPositive(answer: OpeningAnswer): boolean {
@@ -264,21 +231,9 @@ type OpeningAnswer = { kind: 'reply'; reply: RawReply } | { kind: 'end'; end: Wi
 /**
  * The dialogue before the first message, one question at a time. Never rejects: the end of the connection is an answer.
  */
-interface OpeningDialogue {
-  /** Waits for what the host says by itself. */
-  hear(stage: WireStage, limitMilliseconds: number): Promise<OpeningAnswer>
-  ask(line: string, stage: WireStage, limitMilliseconds: number): Promise<OpeningAnswer>
-  /** How the connection has ended; undefined: it has not. */
-  problem(): WireEnd | undefined
-  /** A reply has begun that nobody asked for. */
-  hasUnread(): boolean
-  close(): void
-  detach(): Socket
-  /** From now on the end is told there. */
-  handOver(onEnd: (end: WireEnd) => void): SmtpWire
-}
+type OpeningDialogue = ReturnType<typeof createOpening>
 
-function createOpening(socket: Socket, transcript: Transcript | null): OpeningDialogue {
+function createOpening(socket: Socket, transcript: Transcript | null) {
   let ended: WireEnd | undefined
   let onAnswer: ((answer: OpeningAnswer) => void) | undefined
   let onEnd = (end: WireEnd): void => {
@@ -291,26 +246,26 @@ function createOpening(socket: Socket, transcript: Transcript | null): OpeningDi
     if (ended !== undefined) return Promise.resolve({ kind: 'end', end: ended })
     return new Promise((resolve) => {
       onAnswer = resolve
-      const expectation = {
-        stage,
-        limitMilliseconds,
-        transcript,
-        answer: (reply: RawReply) => resolve({ kind: 'reply', reply }),
-      }
-      if (line === null) return wire.expect(expectation)
+      const answer = (reply: RawReply): void => resolve({ kind: 'reply', reply })
+      const expectation = { stage, limitMilliseconds, transcript, answer }
+      if (line === null) return wire.say('', [expectation])
       transcript?.said(line)
       wire.say(`${line}\r\n`, [expectation])
     })
   }
 
   return {
-    hear: (stage, limitMilliseconds) => wait(stage, limitMilliseconds, null),
-    ask: (line, stage, limitMilliseconds) => wait(stage, limitMilliseconds, line),
+    /** Waits for what the host says by itself. */
+    hear: (stage: WireStage, limitMilliseconds: number) => wait(stage, limitMilliseconds, null),
+    ask: (line: string, stage: WireStage, limitMilliseconds: number) => wait(stage, limitMilliseconds, line),
+    /** How the connection has ended; undefined: it has not. */
     problem: () => ended,
+    /** A reply has begun that nobody asked for. */
     hasUnread: wire.hasUnread,
     close: wire.close,
     detach: wire.detach,
-    handOver(listener) {
+    /** From now on the end is told there. */
+    handOver(listener: (end: WireEnd) => void): SmtpWire {
       onEnd = listener
       return wire
     },

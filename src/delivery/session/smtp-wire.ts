@@ -1,14 +1,14 @@
 /**
- * One socket as a dialogue: commands out, replies in, each reply to the command it answers, each with its time limit.
- *
- * A reply answers a command only when that had been written before the reply came in: whatever comes earlier is a host
+ * One socket as a dialogue: commands out, replies in, each reply to the command it answers, each with its time limit. A
+ * reply answers a command only when that had been written before the reply came in: whatever comes earlier is a host
  * out of step, and ends the wire like a lost connection, a silence over the limit, or a malformed reply. The end is
  * told once, with the stage that waited; nothing is read or written afterwards. A limit is for the whole answer, so a
  * host that drips gains nothing. Never throws. RFC 5321 §4.2, RFC 2920; delivery/README.md "The SMTP session" and
  * "Stages".
  */
-import type { Socket } from 'node:net'
-import { errorText } from '../../base/errors.ts'
+import { connect, type Socket } from 'node:net'
+import { errorCode, errorText } from '../../base/errors.ts'
+import { canonicalIp } from '../../base/ip-address.ts'
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createReplyReader, type RawReply, type ReplyReader } from './reply-reader.ts'
 import { oneLine, type Transcript } from './transcript.ts'
@@ -19,7 +19,6 @@ export type WireStage = 'banner' | 'ehlo' | 'starttls' | 'mail' | 'rcpt' | 'data
 export interface Expectation {
   stage: WireStage
   limitMilliseconds: number
-  /** Where the reply is noted. */
   transcript: Transcript | null
   answer: (reply: RawReply) => void
 }
@@ -30,31 +29,12 @@ export interface WireEnd {
   reason: string
   /** What the host said out of turn: of interest when it is a 421. */
   reply: SmtpReply | null
-  /** A limit was over. */
   isTimeout: boolean
 }
 
-export interface SmtpWire {
-  /** Writes `before` and command lines in one piece; the replies come in the order of `expectations`. */
-  say(lines: string, expectations: Expectation[], before?: Buffer): void
-  /** Waits for a reply that no command asks for: the banner. */
-  expect(expectation: Expectation): void
-  /** Writes bytes of a body; `written` is called when they have left. */
-  write(bytes: Buffer, written: () => void): void
-  /** While no reply is waited for: the wire ends unless this is called again, or a command said. */
-  limit(milliseconds: number, what: string): void
-  isOpen(): boolean
-  /** The host has sent something that belongs to no command. */
-  hasUnread(): boolean
-  /** Ends it from our side and tells so; nothing, when it has ended. */
-  end(reason: string): void
-  /** Ends it and tells nobody. */
-  close(): void
-  /** Gives the socket away, for TLS, and tells nothing of it any more. */
-  detach(): Socket
-}
+export type SmtpWire = ReturnType<typeof createSmtpWire>
 
-export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): SmtpWire {
+export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void) {
   const expected: Expectation[] = []
   /** Replies that may be taken: their commands were written before the bytes at hand came in. */
   let answerable = 0
@@ -97,36 +77,36 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): S
     reader.push(bytes)
   }
   const onOver = (): void => end('the host closed the connection')
-  socket.on('data', onData).on('end', onOver).on('close', onOver)
-  socket.on('error', (error) => end(errorText(error)))
+  const onError = (error: Error): void => end(errorText(error))
+  socket.on('data', onData).on('end', onOver).on('close', onOver).on('error', onError)
 
   return {
-    say(lines, expectations, before) {
+    /** In one piece. Replies come in the order of `expectations`; without lines: of the banner, which nobody asks for. */
+    say(lines: string, expectations: Expectation[], before?: Buffer): void {
       if (!isOpen) return
       const isFirst = expected.length === 0
       expected.push(...expectations)
-      if (before === undefined) socket.write(lines)
-      else writeTogether(socket, before, lines)
+      if (lines !== '') writeTogether(socket, before, lines)
       if (isFirst) watchNext()
     },
-    expect(expectation) {
-      expected.push(expectation)
-      watchNext()
-    },
-    write(bytes, written) {
+    /** Writes bytes of a body; `written` is called when they have left. */
+    write(bytes: Buffer, written: () => void): void {
       if (!isOpen) return
       socket.write(bytes, (error) => {
         if (isOpen && (error === null || error === undefined)) written()
       })
     },
-    limit(milliseconds, what) {
+    /** While no reply is waited for: the wire ends unless this is called again, or a command said. */
+    limit(milliseconds: number, what: string): void {
       if (isOpen) deadline.set(milliseconds, what)
     },
     isOpen: () => isOpen,
     hasUnread: () => reader.hasRest(),
-    end: (reason) => end(reason),
+    /** Ends it from our side and tells so, where `close` tells nobody; nothing, when it has ended. */
+    end: (reason: string) => end(reason),
     close,
-    detach() {
+    /** Gives the socket away, for TLS, and tells nothing of it any more. */
+    detach(): Socket {
       isOpen = false
       deadline.stop()
       socket.off('data', onData).off('end', onOver).off('close', onOver)
@@ -135,7 +115,8 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): S
   }
 }
 
-function writeTogether(socket: Socket, before: Buffer, lines: string): void {
+function writeTogether(socket: Socket, before: Buffer | undefined, lines: string): void {
+  if (before === undefined) return void socket.write(lines)
   socket.cork()
   socket.write(before)
   socket.write(lines)
@@ -163,7 +144,6 @@ function createDeadline(onOver: (limit: string) => void) {
   }
 
   return {
-    /** In place of the one before. */
     set(milliseconds: number, what: string): void {
       deadline = performance.now() + milliseconds
       limit = `${what}: nothing within ${milliseconds} ms`
@@ -171,9 +151,7 @@ function createDeadline(onOver: (limit: string) => void) {
       clearTimeout(timer)
       startTimer()
     },
-    lift() {
-      deadline = Infinity
-    },
+    lift: () => void (deadline = Infinity),
     stop: () => clearTimeout(timer),
   }
 }
@@ -189,3 +167,47 @@ const NAMES: Record<WireStage, string> = {
   rset: 'RSET',
   quit: 'QUIT',
 }
+
+type Connected =
+  | { kind: 'connected'; socket: Socket }
+  | { kind: 'failed'; reason: string; isTimeout: boolean }
+  | { kind: 'source-gone'; reason: string }
+
+type ConnectRequest = { address: string; port: number; source: string; timeoutMilliseconds: number }
+
+/**
+ * Opens a TCP connection that leaves from one given address, or none at all. Never throws. The address is bound before
+ * connecting and read back afterwards: mail must not leave from another source than the chosen one. An address this
+ * machine does not have any more is a result of its own. delivery/README.md "The SMTP session".
+ */
+export function connectFrom(request: ConnectRequest): Promise<Connected> {
+  return new Promise((resolve) => {
+    const { address: host, port, source: localAddress, timeoutMilliseconds } = request
+    const socket = connect({ host, port, localAddress, autoSelectFamily: false, noDelay: true })
+    const finish = (result: Connected): void => {
+      clearTimeout(timer)
+      socket.removeAllListeners()
+      if (result.kind !== 'connected') socket.on('error', ignoreLateError).destroy()
+      resolve(result)
+    }
+    const reason = `no answer within ${timeoutMilliseconds} ms`
+    const timer = setTimeout(() => finish({ kind: 'failed', reason, isTimeout: true }), timeoutMilliseconds)
+    socket.once('connect', () => finish(checkSource(socket, request.source)))
+    socket.once('error', (error) => finish(judgeError(error)))
+  })
+}
+
+function checkSource(socket: Socket, source: string): Connected {
+  const used = canonicalIp(socket.localAddress ?? '')
+  if (used === canonicalIp(source)) return { kind: 'connected', socket }
+  return { kind: 'source-gone', reason: `the socket left from ${used ?? 'no address'} instead of ${source}` }
+}
+
+function judgeError(error: Error): Connected {
+  const isBindError = 'syscall' in error && error.syscall === 'bind'
+  if (isBindError && errorCode(error) === 'EADDRNOTAVAIL') return { kind: 'source-gone', reason: errorText(error) }
+  return { kind: 'failed', reason: errorText(error), isTimeout: errorCode(error) === 'ETIMEDOUT' }
+}
+
+/** A socket given up may still report why; nobody waits for that. */
+export function ignoreLateError(): void {}

@@ -1,15 +1,15 @@
 /**
- * The TLS handshake on a connection whose host has answered STARTTLS with 220, and the check of who answered.
- *
- * Resolves once and never throws, whatever the certificate is like. No renegotiation; SNI is the host name. Session
- * tickets are kept for hosts whose certificate nothing depends on: where it does, every connection shows it anew. RFC
- * 3207, RFC 6066 §3; delivery/README.md "TLS".
+ * The TLS handshake on a connection whose host has answered STARTTLS with 220, and the check of who answered. Resolves
+ * once and never throws, whatever the certificate is like. No renegotiation; SNI is the host name. Session tickets are
+ * kept for hosts whose certificate nothing depends on: where it does, every connection shows it anew. RFC 3207, RFC
+ * 6066 §3; delivery/README.md "TLS".
  */
 import { isIP, type Socket } from 'node:net'
 import { connect, type ConnectionOptions, type SecureContext, type TLSSocket } from 'node:tls'
 import { errorText } from '../../base/errors.ts'
 import type { TlsFacts } from '../../mail/reply/delivery-outcome.ts'
 import { judgePeer, readPeer, type HostTls, type Peer } from '../protocol/host-tls.ts'
+import { ignoreLateError } from './smtp-wire.ts'
 import { oneLine } from './transcript.ts'
 
 interface StartTlsRequest {
@@ -111,6 +111,3 @@ function judge(socket: TLSSocket, peer: Peer, { host, tls }: StartTlsRequest): E
   }
   return { kind: 'encrypted', socket, facts, result }
 }
-
-/** A socket given up may still report why; nobody waits for that. */
-function ignoreLateError(): void {}

@@ -1,21 +1,23 @@
 /**
- * One message on a connection, and what its end means: for itself, or for nothing but the connection.
- *
- * Pure. A message is `unsent` when nothing was said about it and something else explains the end: it was not the first
- * on its connection and MAIL had no answer, or the reply to the message before it was still due. delivery/README.md
- * "Stages".
+ * One message on a connection, and what its end means: for itself, or for nothing but the connection. Pure. A message
+ * is `unsent` when nothing was said about it and something else explains the end: it was not the first on its
+ * connection and MAIL had no answer, or the reply to the message before it was still due. delivery/README.md "Stages".
  */
-import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
+import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
+import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { ThreadStage } from '../../mail/whereabouts.ts'
-import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
-import { CLOSING_CODE } from './connection-ending.ts'
-import type { WireEnd } from './smtp-wire.ts'
-import type { Transcript } from './transcript.ts'
 import type { TryEnd } from '../protocol/try-result.ts'
+import type { RawReply } from './reply-reader.ts'
+import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
+import type { SmtpWire, WireEnd } from './smtp-wire.ts'
+import type { Transcript } from './transcript.ts'
 
-export type SendEnd = Exclude<TryEnd, { kind: 'path-failed' }> | { kind: 'unsent'; reason: string } // nothing of it was taken or judged: to be sent over another connection
+/** The host ends the connection, whatever it answers (RFC 5321 §3.8). */
+export const CLOSING_CODE = 421
 
-/** One message to send. */
+/** `unsent`: nothing of it was taken or judged; to be sent over another connection. */
+export type SendEnd = Exclude<TryEnd, { kind: 'path-failed' }> | { kind: 'unsent'; reason: string }
+
 export interface SessionJob {
   envelope: SmtpEnvelope
   bytes: Buffer
@@ -54,29 +56,18 @@ export interface Transaction {
   bodyEndsAt: number
 }
 
-export function newTransaction(
-  job: SessionJob,
-  place: Pick<Transaction, 'isReused' | 'isPipelined' | 'behind'>,
-): Transaction {
-  return {
-    job,
-    ...place,
-    phase: 'envelope',
-    stage: 'mail',
-    refusal: null,
-    isAsked: false,
-    isMarked: false,
-    isStale: false,
-    rest: null,
-    bodyEndsAt: 0,
-  }
+type Fresh = Omit<Transaction, 'job' | 'isReused' | 'isPipelined' | 'behind'>
+
+const UNMARKED = { isAsked: false, isMarked: false, isStale: false, rest: null, bodyEndsAt: 0 }
+const FRESH: Fresh = { phase: 'envelope', stage: 'mail', refusal: null, ...UNMARKED }
+
+export function newTransaction(job: SessionJob, place: Omit<Transaction, 'job' | keyof Fresh>): Transaction {
+  return { job, ...place, ...FRESH }
 }
 
 /** What the host cannot take, by what it announced. */
-export function unacceptable(
-  { envelope, bytes }: SessionJob,
-  { hasSmtpUtf8, mostBytes }: SmtpExtensions,
-): SendEnd | null {
+export function unacceptable({ envelope, bytes }: SessionJob, extensions: SmtpExtensions): SendEnd | null {
+  const { hasSmtpUtf8, mostBytes } = extensions
   if (!hasSmtpUtf8 && envelope.needsUtf8) {
     const reason = 'the receiving host takes only addresses in US-ASCII (no SMTPUTF8)'
     return { kind: 'unacceptable', cause: 'not_ascii', reason }
@@ -127,4 +118,38 @@ export function tellEnd(transaction: Transaction, end: SendEnd): void {
 /** Step by step RCPT follows a MAIL that was taken; in one write all of them go. */
 function wasRcptSent({ stage, isPipelined }: Transaction): boolean {
   return isPipelined || stage !== 'mail'
+}
+
+/** A 421 in the place of an answer about a message is told with that message, and is no `closing`. */
+export type ConnectionEnd = Extract<ConnectionNote, { kind: 'ended-well' | 'dropped' | 'closing' }>
+
+/**
+ * Why a connection ends, and what that says of its path. An end for a reason that is told with a message, or is our
+ * own, is none that the path is to blame for.
+ */
+export type ConnectionEnding = ReturnType<typeof createConnectionEnding>
+
+export function createConnectionEnding(wire: Pick<SmtpWire, 'end'>) {
+  let closing: SmtpReply | null = null
+  let isExplained = false
+  return {
+    explain(reason: string): void {
+      isExplained = true
+      wire.end(reason)
+    },
+    /** The reply does not fit its command: the host is out of step. */
+    outOfStep(reply: RawReply, command: string): void {
+      const read = readSmtpReply(reply.text)
+      if (reply.code === CLOSING_CODE && read !== undefined) closing = read
+      const what = command === 'DATA' ? 'no 354 in the place of the answer to DATA' : `unexpected answer to ${command}`
+      wire.end(`${what}: ${reply.text}`)
+    },
+    /** The wire has ended; `isBlameless`: what it waited for was ours to give. */
+    of(end: WireEnd, isBusy: boolean, isBlameless: boolean, delivered: number): ConnectionEnd {
+      if (end.reply?.code === CLOSING_CODE) closing = end.reply
+      if (closing !== null) return { kind: 'closing', reply: closing }
+      if (isBusy && !isExplained && !isBlameless) return { kind: 'dropped', reason: end.reason }
+      return { kind: 'ended-well', delivered }
+    },
+  }
 }

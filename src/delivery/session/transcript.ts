@@ -1,26 +1,18 @@
 /**
- * The SMTP dialogue of one try as text: `> ` what we said, `< ` what the host said, `* ` what happened beside it.
- *
- * The message itself is never in it, only its size, and credentials are not either: we send none. Control characters
- * become spaces, so that every line stays one; behind 16 KiB nothing more is noted. Never throws.
+ * The SMTP dialogue of one try as text: `> ` what we said, `< ` what the host said, `* ` what happened beside it. The
+ * message itself is never in it, only its size, and credentials are not either: we send none. Control characters become
+ * spaces, so that every line stays one; behind 16 KiB nothing more is noted. Never throws.
  */
 import { isAscii } from '../../content/mime/encode-header.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import { MOST_REPLY_CHARACTERS } from '../../mail/reply/smtp-reply.ts'
 
-export interface Transcript {
-  said(line: string): void
-  /** A reply of one or more lines. */
-  heard(reply: string): void
-  note(what: string): void
-  /** null: nothing was noted. */
-  text(): string | null
-}
+export type Transcript = ReturnType<typeof createTranscript>
 
 const MOST_CHARACTERS = 16 * 1024
 const CUT = '* the rest is left out\n'
 
-export function createTranscript(): Transcript {
+export function createTranscript() {
   let text = ''
   const add = (mark: string, line: string): void => {
     if (text.length >= MOST_CHARACTERS) return
@@ -28,11 +20,13 @@ export function createTranscript(): Transcript {
     text += text.length + entry.length + CUT.length > MOST_CHARACTERS ? CUT.padEnd(MOST_CHARACTERS) : entry
   }
   return {
-    said: (line) => add('>', line),
-    heard(reply) {
+    said: (line: string) => add('>', line),
+    /** A reply of one or more lines. */
+    heard(reply: string): void {
       for (const line of reply.split('\n')) add('<', line)
     },
-    note: (what) => add('*', what),
+    note: (what: string) => add('*', what),
+    /** null: nothing was noted. */
     text: () => (text === '' ? null : text.trimEnd()),
   }
 }

@@ -9,12 +9,7 @@ import { shownRecipient, type ShownRecipients } from '../../mail/shown-recipient
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { Judgement } from './judge-reply.ts'
 
-interface LoggedTry {
-  message: ClaimedMessage
-  attempt: DeliveryAttempt
-  judgement: Judgement
-  provider: string | null
-}
+type LoggedTry = { message: ClaimedMessage; attempt: DeliveryAttempt; judgement: Judgement; provider: string | null }
 
 const MOST_LOGGED_REPLY_CHARACTERS = 512
 const MILLISECONDS_PER_SECOND = 1_000
@@ -30,14 +25,11 @@ const PHRASES: Readonly<Record<DeliveryOutcome['kind'], string>> = {
   ambiguous: 'final answer lost',
 }
 
-export function createAttemptLog(options: {
-  logger: Logger
-  metrics: Metrics
-  /** `log.recipients`. */
-  recipients: ShownRecipients
-}): (tried: LoggedTry) => void {
-  const { logger, metrics, recipients } = options
-  return ({ message, attempt, judgement, provider }) => {
+type AttemptLogOptions = { logger: Logger; metrics: Metrics; recipients: () => ShownRecipients }
+
+/** `recipients`: `log.recipients`. */
+export function createAttemptLog({ logger, metrics, recipients }: AttemptLogOptions) {
+  return ({ message, attempt, judgement, provider }: LoggedTry): void => {
     const { outcome } = judgement
     if (!message.isCaptured) count(metrics, { message, attempt, judgement, provider })
     logger[outcome.kind === 'ambiguous' ? 'warn' : 'info'](
@@ -45,7 +37,7 @@ export function createAttemptLog(options: {
         message_id: message.id,
         domain: message.domain,
         pool: message.pool,
-        recipient: shownRecipient(message.recipient, message.recipientDomain, recipients),
+        recipient: shownRecipient(message.recipient, message.recipientDomain, recipients()),
         ip: attempt.ip,
         local_address: attempt.localAddress,
         provider,

@@ -1,6 +1,5 @@
 /**
  * What happened to recent claims, for the log line of a row that got lost: the last steps of all rows, in a ring.
- *
  * Written with each step of each message, so it makes no object and no text. Pure; never throws.
  */
 import type { Clock } from '../../base/clock.ts'
@@ -14,23 +13,14 @@ type ClaimStep =
   | 'given back' // with this reason to wait
   | 'stored' // its outcome, or its return
 
-interface NotedStep {
-  at: number
-  claim: number
-  step: ClaimStep
-  detail: string | number | null
-}
+type NotedStep = { at: number; claim: number; step: ClaimStep; detail: string | number | null }
 
-export interface ClaimHistory {
-  note(step: ClaimStep, row: RowClaim, detail?: string | number | null): void
-  /** What is still known of a row of the store, the oldest step first. */
-  of(key: number): NotedStep[]
-}
+export type ClaimHistory = ReturnType<typeof createClaimHistory>
 
 /** Of some ten thousand messages: in memory 3 MiB. */
 const MOST_STEPS = 2 ** 16
 
-export function createClaimHistory(clock: Clock, most: number = MOST_STEPS): ClaimHistory {
+export function createClaimHistory(clock: Clock, most: number = MOST_STEPS) {
   const keys: number[] = []
   const claims: number[] = []
   const times: number[] = []
@@ -39,7 +29,7 @@ export function createClaimHistory(clock: Clock, most: number = MOST_STEPS): Cla
   let written = 0
 
   return {
-    note(step, { key, claim }, detail = null) {
+    note(step: ClaimStep, { key, claim }: RowClaim, detail: string | number | null = null): void {
       const place = written++ % most
       keys[place] = key
       claims[place] = claim
@@ -47,7 +37,8 @@ export function createClaimHistory(clock: Clock, most: number = MOST_STEPS): Cla
       steps[place] = step
       details[place] = detail
     },
-    of(key) {
+    /** What is still known of a row of the store, the oldest step first. */
+    of(key: number): NotedStep[] {
       const found: NotedStep[] = []
       for (let index = Math.max(0, written - most); index < written; index++) {
         const place = index % most

@@ -17,17 +17,7 @@ import { errorCode, errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Store } from '../../store/store.ts'
 
-export interface DotMarks {
-  /** A thread has sent the bodies of these rows, and holds their dots back. */
-  ask(thread: number, id: number, claims: readonly number[]): void
-  /** Its dot may have gone out. */
-  isMarked(claim: number): boolean
-  /** The row has come back. */
-  forget(claim: number): void
-  /** The last marks could not be committed. */
-  isBlocked(): boolean
-  stop(): void
-}
+export type DotMarks = ReturnType<typeof createDotMarks>
 
 interface DotMarksOptions {
   store: Pick<Store, 'markDotSent'>
@@ -43,15 +33,12 @@ interface DotMarksOptions {
   onUnblocked: () => void
 }
 
-interface Question {
-  thread: number
-  id: number
-  claims: readonly number[]
-}
+type Question = { thread: number; id: number; claims: readonly number[] }
 
 const TRY_AGAIN_AFTER = SECOND
+const NOT_STORED = 'dot marks could not be stored'
 
-export function createDotMarks(options: DotMarksOptions): DotMarks {
+export function createDotMarks(options: DotMarksOptions) {
   const { store, clock, logger, epoch } = options
   const marked = new Set<number>()
   let questions: Question[] = []
@@ -95,8 +82,7 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
       if (isBlocked) options.onUnblocked()
       isBlocked = false
     } catch (thrown) {
-      const facts = { code: errorCode(thrown), error: errorText(thrown) }
-      if (!isBlocked) logger.error(facts, 'dot marks could not be stored')
+      if (!isBlocked) logger.error({ code: errorCode(thrown), error: errorText(thrown) }, NOT_STORED)
       isBlocked = true
       clock.after(TRY_AGAIN_AFTER, () => askAgain(batch))
     }
@@ -116,15 +102,17 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
   }
 
   return {
-    ask(thread, id, claims) {
+    /** A thread has sent the bodies of these rows, and holds their dots back. */
+    ask(thread: number, id: number, claims: readonly number[]): void {
       questions.push({ thread, id, claims })
       schedule()
     },
-    isMarked: (claim) => marked.has(claim),
-    forget: (claim) => void marked.delete(claim),
+    /** Its dot may have gone out. */
+    isMarked: (claim: number) => marked.has(claim),
+    /** The row has come back. */
+    forget: (claim: number) => void marked.delete(claim),
+    /** The last marks could not be committed. */
     isBlocked: () => isBlocked,
-    stop() {
-      isStopped = true
-    },
+    stop: () => void (isStopped = true),
   }
 }

@@ -15,29 +15,18 @@
 import { HOUR } from '../../base/clock.ts'
 import { BOUNCE_CATEGORIES, type BounceCategory } from '../../mail/reply/bounce-category.ts'
 import type { DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 
 export interface IpDecisionRequest {
   outcome: DeliveryOutcome['kind']
   category: BounceCategory | null
   /** The IP of this try; null: there was none. */
   ip: string | null
-  message: {
-    /** Before this one. */
-    attempts: number
-    pathFailures: number
-    lastIp: string | null
-    keepIpUntil: number | null
-    avoidIps: readonly string[]
-  }
+  /** `attempts`, `pathFailures`: before this one. */
+  message: Pick<ClaimedMessage, 'attempts' | 'pathFailures' | 'lastIp' | 'keepIpUntil' | 'avoidIps'>
   /** IPs that the message could leave from: asked for where one is to be avoided. */
   poolIps: () => readonly string[]
   now: number
-}
-
-interface IpDecision {
-  /** null: free choice; 0: the IP of the last attempt when it can send; a time: it is waited for until then. */
-  keepIpUntil: number | null
-  avoidIps: string[]
 }
 
 const KEEP_GREYLISTED_FOR = 4 * HOUR
@@ -47,21 +36,18 @@ const PATH_FAILURES_OF_ONE_IP = 3
 /** Another IP would only be burnt too. */
 const NEVER_ROTATES: readonly BounceCategory[] = ['domain_block', 'spam_content', 'auth_failed']
 
+/** `keepIpUntil` null: free choice; 0: the IP of the last attempt when it can send; a time: it is waited for until then. */
+type IpDecision = { keepIpUntil: number | null; avoidIps: string[] }
+
 export function decideIp({ outcome, category, ip, message, poolIps, now }: IpDecisionRequest): IpDecision {
   const avoidIps = [...message.avoidIps]
   if (ip === null) return { keepIpUntil: message.keepIpUntil, avoidIps }
-  switch (outcome) {
-    case 'path-failed': {
-      const isFree = message.pathFailures + 1 >= PATH_FAILURES_OF_ONE_IP
-      const isWaitedFor = (message.keepIpUntil ?? 0) > now && ip === message.lastIp
-      if (isFree) return { keepIpUntil: null, avoidIps }
-      return { keepIpUntil: isWaitedFor ? message.keepIpUntil : 0, avoidIps }
-    }
-    case 'ambiguous':
-      return { keepIpUntil: 0, avoidIps }
-    default:
-      break
+  if (outcome === 'path-failed') {
+    const isWaitedFor = (message.keepIpUntil ?? 0) > now && ip === message.lastIp
+    if (message.pathFailures + 1 >= PATH_FAILURES_OF_ONE_IP) return { keepIpUntil: null, avoidIps }
+    return { keepIpUntil: isWaitedFor ? message.keepIpUntil : 0, avoidIps }
   }
+  if (outcome === 'ambiguous') return { keepIpUntil: 0, avoidIps }
   if (category === 'greylist') return { keepIpUntil: keepGreylisted(message, ip, now), avoidIps }
   if (category !== null && BOUNCE_CATEGORIES[category].changesIp) {
     return { keepIpUntil: null, avoidIps: avoid(avoidIps, ip, poolIps()) }

@@ -6,67 +6,54 @@ import { PROTECTION_CODE, type NoHosts } from '../route/route-message.ts'
 import type { JudgedMessage, Judgement } from './judge-reply.ts'
 import { nextTryAt, PATH_WAITS, scheduledWait } from './retry-schedule.ts'
 
-/**
- * A name that does not exist is asked for again after this, before anybody believes it (network/README.md "Answers of
- * the DNS").
- */
+/** A name that does not exist is asked for again before it is believed (network/README.md "Answers of the DNS"). */
 const CONFIRM_NO_NAME_AFTER = 10 * MINUTE
 /** Hosts without an address: two lookups this far apart must agree (network/README.md "Mail hosts"). */
 const CONFIRM_NO_ADDRESS_AFTER = HOUR
 
 const NO_REPLY = { stage: 'connect' as const, rule: null }
+const WORDS = {
+  'null-mx': 'the domain does not accept mail (null MX)',
+  'no-name': 'the domain does not exist',
+  'no-address': 'no mail server of the domain has an address',
+  'refused-addresses': 'the mail servers of the domain have only addresses that are not connected to',
+}
 
 /** What was said in place of hosts, as a clause. */
 export function dnsProblem(answer: NoHosts): string {
-  switch (answer.kind) {
-    case 'null-mx':
-      return 'the domain does not accept mail (null MX)'
-    case 'no-name':
-      return 'the domain does not exist'
-    case 'no-address':
-      return 'no mail server of the domain has an address'
-    case 'refused-addresses':
-      return 'the mail servers of the domain have only addresses that are not connected to'
-    case 'no-answer':
-      return answer.isBogus === true
-        ? `the DNS can not be believed: ${answer.reason}`
-        : `the DNS did not answer: ${answer.reason}`
-    case 'no-usable-host':
-      return answer.reason
-    default:
-      return unreachable(answer)
-  }
+  if (answer.kind === 'no-usable-host') return answer.reason
+  if (answer.kind !== 'no-answer') return WORDS[answer.kind]
+  return `${answer.isBogus === true ? 'the DNS can not be believed' : 'the DNS did not answer'}: ${answer.reason}`
 }
 
 /** What an answer without hosts leads to. `jitter`: `delivery.retry_jitter`. */
 export function judgeDns(answer: NoHosts, message: JudgedMessage, now: number, jitter: number): Judgement {
-  const fail = (code: string, reply: string, wait?: number): Judgement => {
+  const words = dnsProblem(answer)
+  const fail = (code: string, wait?: number, reply = words): Judgement => {
     const ownWait = wait ?? scheduledWait(PATH_WAITS, message.pathFailures + 1, message.id, jitter)
     const retryAt = nextTryAt(now, ownWait, message.expiresAt) ?? message.expiresAt
     return { ...NO_REPLY, outcome: { kind: 'path-failed', retryAt }, reply, code, category: 'dns', suppress: 'never' }
   }
-  const end = (category: 'null_mx' | 'bad_domain', reply: string): Judgement => {
-    const bounce = bounceFor(category, null, reply)
+  const end = (category: 'null_mx' | 'bad_domain'): Judgement => {
+    const bounce = bounceFor(category, null, words)
     const outcome = { kind: 'bounced' as const, bounce }
-    return { ...NO_REPLY, outcome, reply, code: bounce.code, category, suppress: 'always' }
+    return { ...NO_REPLY, outcome, reply: words, code: bounce.code, category, suppress: 'always' }
   }
   switch (answer.kind) {
     case 'null-mx':
-      return end('null_mx', dnsProblem(answer))
+      return end('null_mx')
     case 'no-name':
-      if (now - answer.since >= CONFIRM_NO_NAME_AFTER) return end('bad_domain', dnsProblem(answer))
-      return fail('4.4.4', `${dnsProblem(answer)} (to be confirmed)`, CONFIRM_NO_NAME_AFTER)
+      if (now - answer.since >= CONFIRM_NO_NAME_AFTER) return end('bad_domain')
+      return fail('4.4.4', CONFIRM_NO_NAME_AFTER, `${words} (to be confirmed)`)
     case 'no-address':
-      if (now - answer.since >= CONFIRM_NO_ADDRESS_AFTER) {
-        return end('bad_domain', dnsProblem(answer))
-      }
-      return fail('4.4.4', dnsProblem(answer), CONFIRM_NO_ADDRESS_AFTER)
+      if (now - answer.since >= CONFIRM_NO_ADDRESS_AFTER) return end('bad_domain')
+      return fail('4.4.4', CONFIRM_NO_ADDRESS_AFTER)
     case 'refused-addresses':
-      return fail('4.4.6', dnsProblem(answer))
+      return fail('4.4.6')
     case 'no-answer':
-      return fail(answer.isBogus === true ? PROTECTION_CODE : '4.4.3', dnsProblem(answer))
+      return fail(answer.isBogus === true ? PROTECTION_CODE : '4.4.3')
     case 'no-usable-host':
-      return { ...fail(answer.code, dnsProblem(answer)), category: 'tls' }
+      return { ...fail(answer.code), category: 'tls' }
     default:
       return unreachable(answer)
   }

@@ -41,12 +41,7 @@ export interface JudgedMessage {
   recipientDomain: string
 }
 
-interface JudgeSettings {
-  retry: number[]
-  retry_jitter: number
-  greylist_retry: number[]
-  uncertain_retry: number
-}
+type JudgeSettings = { retry: number[]; retry_jitter: number; greylist_retry: number[]; uncertain_retry: number }
 
 export interface JudgeRequest {
   end: Exclude<TryEnd, { kind: 'returned' }>
@@ -91,14 +86,11 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
       case 'refused':
         return judgeRefusal(request, { stage: end.stage, reply: end.reply })
       case 'lost': {
-        const wait = waitInTurn(message)
-        const facts = { stage: end.stage, reply: end.reason, code: '4.4.2' }
-        return { ...NO_CLASS, ...facts, outcome: defer(request, wait, end.reason), category: 'connection_lost' }
+        const outcome = defer(request, waitInTurn(message), end.reason)
+        return { ...lostAt(end.stage, end.reason), outcome, category: 'connection_lost' }
       }
-      case 'unanswered': {
-        const facts: Pick<Judgement, 'stage' | 'reply' | 'code'> = { stage: 'dot', reply: end.reason, code: '4.4.2' }
-        return { ...NO_CLASS, ...facts, outcome: doubt(request, end.reason), category: 'ambiguous' }
-      }
+      case 'unanswered':
+        return { ...lostAt('dot', end.reason), outcome: doubt(request, end.reason), category: 'ambiguous' }
       case 'unacceptable':
         return judgeUnacceptable(end)
       case 'path-failed':
@@ -160,6 +152,8 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
 }
 
 const NO_CLASS = { category: null, rule: null, suppress: 'never' as const }
+
+const lostAt = (stage: SmtpStage, reply: string) => ({ ...NO_CLASS, stage, reply, code: '4.4.2' })
 
 const DOUBT = 'the whole message was sent, but no answer came back: it may have been delivered'
 

@@ -1,10 +1,8 @@
 /**
  * Brings outcomes and returned rows into the store, in batches: all that came while the last batch was being committed,
- * or until somebody waits for it (`behind`).
- *
- * What the store could not take stays in memory and is tried again every second, for ever; meanwhile `isBlocked` is
- * true and nothing new may be claimed, so that memory stays bounded. Only a stop ends the patience: what the store has
- * not taken by then is found by the next start, as after a kill. store/README.md "What a kill may cause".
+ * or until somebody waits for it (`behind`). What the store could not take stays in memory and is tried again every
+ * second, for ever; meanwhile `isBlocked` is true and nothing new may be claimed, so that memory stays bounded. Only a
+ * stop ends the patience: the next start finds what is left, as after a kill. store/README.md "What a kill may cause".
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
@@ -26,27 +24,7 @@ export interface StoredRow {
   waitingFor: WaitingFor | null
 }
 
-export interface OutcomeRecorder {
-  begin(epoch: number): void
-  record(message: ClaimedMessage, outcome: OutcomeRecord): void
-  /** As soon as it is there. */
-  recordLater(message: ClaimedMessage, outcome: Promise<OutcomeRecord>): void
-  /** Back to the queue without an attempt. */
-  giveBack(message: ClaimedMessage, how: GiveBack): void
-  /** Rows whose outcome or return is not stored yet, or not there yet; `at`: since when. */
-  held(): Iterable<{ message: ClaimedMessage; at: number }>
-  isBlocked(): boolean
-  /**
-   * Calls `ask` when all that came before has been handed to the store, in this turn of the event loop if it takes it:
-   * what is asked there shares its commit, and is not committed sooner. `stored` resolves when all that is stored, or
-   * given up.
-   */
-  behind(ask: (stored: Promise<void>) => void): void
-  /** Resolves when all that was handed over before, or is expected, is stored or given up. */
-  stored(): Promise<void>
-  /** Resolves when all is stored, or when the store has refused it for too long. */
-  finish(): Promise<void>
-}
+export type OutcomeRecorder = ReturnType<typeof createOutcomeRecorder>
 
 interface OutcomeRecorderOptions {
   store: Pick<Store, 'recordOutcomes' | 'unclaim'>
@@ -65,13 +43,14 @@ const MOST_PER_BATCH = 50
 const TRY_AGAIN_AFTER = SECOND
 /** A stop waits no longer for a store that takes nothing. */
 const LONGEST_FINISH = 10 * SECOND
-const REFUSED = 'outcomes could not be stored'
 
-export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeRecorder {
+export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
   const { store, clock, history, onStored } = options
   const expected = new Map<Promise<void>, { message: ClaimedMessage; at: number }>()
   const unstored = createUnstored()
-  const sending = createSending({ ...options, unstored, storeOutcomes, storeReturned })
+  const outcomes: Kind<Settled> = { rows: [], store: storeOutcomes }
+  const returned: Kind<Returned> = { rows: [], store: storeReturned }
+  const sending = createSending({ ...options, unstored, outcomes, returned })
   let epoch = 0
   let came = 0
 
@@ -90,7 +69,8 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   function record(message: ClaimedMessage, outcome: OutcomeRecord): void {
     const settled = { number: ++came, at: clock.now(), message, outcome }
     unstored.add(settled)
-    sending.outcome(settled)
+    outcomes.rows.push(settled)
+    sending.schedule()
   }
 
   async function stored(): Promise<void> {
@@ -99,150 +79,125 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   }
 
   return {
-    begin(newEpoch) {
-      epoch = newEpoch
-    },
+    begin: (newEpoch: number) => void (epoch = newEpoch),
     record,
-    recordLater(message, pending) {
+    /** As soon as it is there. */
+    recordLater(message: ClaimedMessage, pending: Promise<OutcomeRecord>): void {
       const recording = pending.then((outcome) => record(message, outcome)).finally(() => expected.delete(recording))
       expected.set(recording, { message, at: clock.now() })
     },
-    giveBack(message, how) {
+    /** Back to the queue without an attempt. */
+    giveBack(message: ClaimedMessage, how: GiveBack): void {
       const back = { number: ++came, at: clock.now(), message, how }
       unstored.add(back)
       history.note('given back', message, how.waitingFor)
-      sending.return(back)
+      returned.rows.push(back)
+      sending.schedule()
     },
-    *held() {
+    /** Rows whose outcome or return is not stored yet, or not there yet; `at`: since when. */
+    *held(): Iterable<{ message: ClaimedMessage; at: number }> {
       yield* expected.values()
       yield* unstored.all()
     },
     isBlocked: sending.isBlocked,
-    behind: sending.behind,
+    /**
+     * Calls `ask` when all that came before has been handed to the store, in this turn of the event loop if it takes it:
+     * what is asked there shares its commit, and is not committed sooner. `stored` resolves when all that is stored, or
+     * given up.
+     */
+    behind: sending.ask,
+    /** Resolves when all that was handed over before, or is expected, is stored or given up. */
     stored,
-    finish() {
+    /** Resolves when all is stored, or when the store has refused it for too long. */
+    finish(): Promise<void> {
       sending.giveUpAt(clock.now() + LONGEST_FINISH)
       return stored()
     },
   }
 }
 
-interface SendingOptions extends Pick<OutcomeRecorderOptions, 'clock' | 'logger'> {
+interface SendingOptions extends OutcomeRecorderOptions {
   unstored: ReturnType<typeof createUnstored>
-  /** Each resolves with what tells of the rows, when the store has taken them. */
-  storeOutcomes: (batch: readonly Settled[]) => Promise<() => void>
-  storeReturned: (batch: readonly Returned[]) => Promise<() => void>
+  outcomes: Kind<Settled>
+  returned: Kind<Returned>
 }
 
-/** Hands batches to the store, one after the other, and again each second what it refused. */
-function createSending({ clock, logger, unstored, storeOutcomes, storeReturned }: SendingOptions) {
-  /** Not with the store. */
-  let outcomes: Settled[] = []
-  let returned: Returned[] = []
+/** Rows that are not with the store; `store` resolves with what tells of them, when it has taken them. */
+interface Kind<Row> {
+  rows: Row[]
+  store: (batch: readonly Row[]) => Promise<() => void>
+}
+
+/** Hands batches to the store, one after the other, and again each second what it refused, until its patience ends. */
+function createSending({ clock, logger, unstored, outcomes, returned }: SendingOptions) {
   let asks: ((stored: Promise<void>) => void)[] = []
   /** Batches that the store works on. */
   let underWay = 0
   let isScheduled = false
-  const patience = createPatience({ clock, logger, tryAgain: sendAll, giveUp: unstored.giveUp })
+  /** The last batch was refused. */
+  let isBlocked = false
+  /** Nothing is sent until it is tried again. */
+  let isResting = false
+  let patienceEndsAt = Infinity
 
   function schedule(): void {
-    if (isScheduled || patience.isResting()) return
+    if (isScheduled || isResting) return
     isScheduled = true
     // At once, with all that a thread has told in one message: the calls of a turn go to the store together anyway.
     queueMicrotask(() => {
       isScheduled = false
-      if (!patience.isResting() && (underWay === 0 || asks.length > 0)) sendAll()
+      if (!isResting && (underWay === 0 || asks.length > 0)) sendAll()
     })
   }
 
   function sendAll(): void {
-    const [settled, back, asking] = [outcomes, returned, asks]
-    outcomes = []
-    returned = []
+    const asking = asks
     asks = []
-    for (const batch of batchesOf(settled)) send(batch, storeOutcomes, (failed) => void outcomes.unshift(...failed))
-    for (const batch of batchesOf(back)) send(batch, storeReturned, (failed) => void returned.unshift(...failed))
+    for (const batch of batchesOf(outcomes.rows.splice(0))) send(batch, outcomes)
+    for (const batch of batchesOf(returned.rows.splice(0))) send(batch, returned)
     for (const ask of asking) ask(unstored.untilStored())
   }
 
-  function send<Row extends Settled | Returned>(
-    batch: Row[],
-    storeRows: (batch: readonly Row[]) => Promise<() => void>,
-    keep: (failed: Row[]) => void,
-  ): void {
+  function send<Row extends Settled | Returned>(batch: Row[], kind: Kind<Row>): void {
     underWay++
-    storeRows(batch)
-      .then(
-        (tell) => {
-          underWay--
-          unstored.remove(batch)
-          // Before the loop is told: it claims only when the store takes outcomes.
-          patience.accepted()
-          tell()
-          unstored.tellWaiting()
-        },
-        (thrown: unknown) => {
-          underWay--
-          keep(batch)
-          patience.refused(thrown, unstored.size())
-        },
-      )
-      .finally(() => {
-        if (outcomes.length + returned.length > 0) schedule()
-      })
+    const taken = (tell: () => void): void => {
+      underWay--
+      unstored.remove(batch)
+      // Before the loop is told: it claims only when the store takes outcomes.
+      isBlocked = false
+      tell()
+      unstored.tellWaiting()
+    }
+    const refused = (thrown: unknown): void => {
+      underWay--
+      kind.rows.unshift(...batch)
+      rest(thrown)
+    }
+    const goOn = (): void => (outcomes.rows.length + returned.rows.length > 0 ? schedule() : undefined)
+    kind.store(batch).then(taken, refused).finally(goOn)
+  }
+
+  function rest(thrown: unknown): void {
+    isBlocked = true
+    if (isResting) return
+    const facts = { code: errorCode(thrown), error: errorText(thrown), waiting: unstored.size() }
+    logger.error(facts, 'outcomes could not be stored')
+    isResting = true
+    if (clock.now() >= patienceEndsAt) return unstored.giveUp()
+    clock.after(TRY_AGAIN_AFTER, () => {
+      isResting = false
+      sendAll()
+    })
   }
 
   return {
-    outcome(settled: Settled): void {
-      outcomes.push(settled)
-      schedule()
-    },
-    return(back: Returned): void {
-      returned.push(back)
-      schedule()
-    },
-    behind(ask: (stored: Promise<void>) => void): void {
+    schedule,
+    ask(ask: (stored: Promise<void>) => void): void {
       asks.push(ask)
       schedule()
     },
-    isBlocked: patience.isBlocked,
-    /** Patience with a store that refuses ends then. */
-    giveUpAt: patience.endAt,
-  }
-}
-
-interface PatienceOptions extends Pick<OutcomeRecorderOptions, 'clock' | 'logger'> {
-  tryAgain: () => void
-  giveUp: () => void
-}
-
-/** With a store that refuses: it is asked again each second, until the patience ends. */
-function createPatience({ clock, logger, tryAgain, giveUp }: PatienceOptions) {
-  let isBlocked = false
-  let isResting = false
-  let endsAt = Infinity
-  return {
-    accepted() {
-      isBlocked = false
-    },
-    refused(thrown: unknown, waiting: number): void {
-      isBlocked = true
-      if (isResting) return
-      logger.error({ code: errorCode(thrown), error: errorText(thrown), waiting }, REFUSED)
-      isResting = true
-      if (clock.now() >= endsAt) return giveUp()
-      clock.after(TRY_AGAIN_AFTER, () => {
-        isResting = false
-        tryAgain()
-      })
-    },
-    /** The last batch was refused. */
     isBlocked: () => isBlocked,
-    /** Nothing is sent until it is tried again. */
-    isResting: () => isResting,
-    endAt(time: number): void {
-      endsAt = time
-    },
+    giveUpAt: (time: number) => void (patienceEndsAt = time),
   }
 }
 
@@ -280,19 +235,10 @@ function createUnstored() {
 }
 
 /** What came, counted from the start. */
-interface Came {
-  number: number
-  at: number
-  message: ClaimedMessage
-}
+type Came = { number: number; at: number; message: ClaimedMessage }
 
-interface Settled extends Came {
-  outcome: OutcomeRecord
-}
-
-interface Returned extends Came {
-  how: GiveBack
-}
+type Settled = Came & { outcome: OutcomeRecord }
+type Returned = Came & { how: GiveBack }
 
 function batchesOf<Row>(rows: Row[]): Row[][] {
   if (rows.length <= MOST_PER_BATCH) return rows.length === 0 ? [] : [rows]
@@ -309,12 +255,6 @@ function afterOutcome({ message, outcome: { outcome } }: Settled): StoredRow {
 }
 
 function afterReturn({ message, how }: Returned): StoredRow {
-  const { nextAt, route, waitingFor } = how
-  return {
-    message,
-    dueAt: nextAt,
-    isRetry: message.attempts > 0,
-    route: route ?? message.route,
-    waitingFor: waitingFor ?? null,
-  }
+  const { nextAt: dueAt, route = message.route, waitingFor = null } = how
+  return { message, dueAt, isRetry: message.attempts > 0, route, waitingFor }
 }

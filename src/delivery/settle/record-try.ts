@@ -1,9 +1,7 @@
 /**
  * Everything that follows from the judgement of one try: its log line, its count, its event, the IP of the next one,
- * the suppression of the address; and the outcome for the recorder.
- *
- * The outcome matters more than what follows from it: earlier bounces that cannot be read are told to the log. Never
- * throws. egress/README.md "Keep or rotate", mail/README.md "Three decisions".
+ * the suppression of the address; and the outcome for the recorder, which matters more: earlier bounces that cannot be
+ * read are told to the log. egress/README.md "Keep or rotate", mail/README.md "Three decisions".
  */
 import { DAY, type Clock } from '../../base/clock.ts'
 import { errorText, unreachable } from '../../base/errors.ts'
@@ -15,6 +13,7 @@ import type { Egress } from '../../egress/egress.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import { bouncedData, deferredData, deliveredData, type ServiceEvent } from '../../mail/event.ts'
 import type { ConnectionFacts, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
+import type { ShownRecipients } from '../../mail/shown-recipient.ts'
 import { isSimulated } from '../../mail/simulator.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
@@ -45,8 +44,6 @@ interface Tried {
   refund: Grant | null
 }
 
-type RecordTry = (message: ClaimedMessage, tried: Tried, judgement: Judgement) => void
-
 /** As much as a bounce says (http/README.md "Events"). */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
 
@@ -54,18 +51,13 @@ const SECOND_WITHIN = 30 * DAY
 const SECOND_AFTER = DAY
 /** Of an address that gets more mail than this within 30 days only the last ends are looked at. */
 const MOST_LOOKED_AT = 100
+const ANY = { from: null, batchId: null, tag: null, isp: null, ip: null, until: null, domains: null, after: null }
 
-export function createRecordTry(options: RecordTryOptions): RecordTry {
+export function createRecordTry(options: RecordTryOptions) {
   const { clock, logger, metrics, egress, configuration, recorder } = options
   const judgeAddress = createJudgeAddress(options.store)
-  let logTry = attemptLogNow()
-  configuration.onChange(() => {
-    logTry = attemptLogNow()
-  })
-
-  function attemptLogNow(): ReturnType<typeof createAttemptLog> {
-    return createAttemptLog({ logger, metrics, recipients: configuration.current().server.log.recipients })
-  }
+  const shown = (): ShownRecipients => configuration.current().server.log.recipients
+  const logTry = createAttemptLog({ logger, metrics, recipients: shown })
 
   function counted<Settled extends { suppresses: boolean }>(settled: Settled): Settled {
     if (settled.suppresses) metrics.suppressions.inc({ reason: 'hard_bounce' })
@@ -77,7 +69,7 @@ export function createRecordTry(options: RecordTryOptions): RecordTry {
     return false
   }
 
-  return (message, tried, judgement) => {
+  return (message: ClaimedMessage, tried: Tried, judgement: Judgement): void => {
     const { facts, at, durationMilliseconds, ip, operator, transcript, refund } = tried
     const { outcome, stage, reply, category } = judgement
     const attempt: DeliveryAttempt = { ...facts, at, durationMilliseconds, ip, result: outcome.kind, stage, reply }
@@ -86,18 +78,10 @@ export function createRecordTry(options: RecordTryOptions): RecordTry {
     if (refund !== null) egress.noteRefund(refund.ip, refund.isp)
     const now = clock.now()
     const poolIps = (): string[] => egress.ipsUsedBy(message.pool).map(({ address }) => address)
-    const settled = {
-      key: message.key,
-      claim: message.claim,
-      attempt,
-      outcome,
-      isp,
-      category,
-      transcript,
-      refund,
-      ...decideIp({ outcome: outcome.kind, category, ip, message, poolIps, now }),
-      events: [eventOf(message, judgement, isp, now)],
-    }
+    const { key, claim } = message
+    const next = decideIp({ outcome: outcome.kind, category, ip, message, poolIps, now })
+    const events = [eventOf(message, judgement, isp, now)]
+    const settled = { key, claim, attempt, outcome, isp, category, transcript, refund, ...next, events }
     const suppresses = judgeAddress(message, judgement, now)
     if (typeof suppresses === 'boolean') return recorder.record(message, counted({ ...settled, suppresses }))
     const outcomeLater = suppresses.catch(notKnown).then((isDead) => counted({ ...settled, suppresses: isDead }))
@@ -109,12 +93,9 @@ export function createRecordTry(options: RecordTryOptions): RecordTry {
 function eventOf(message: ClaimedMessage, judgement: Judgement, isp: string | null, now: number): ServiceEvent {
   const { outcome, reply } = judgement
   const { id, recipient, recipientDomain } = message
-  const event = (kind: ServiceEvent['kind'], data: Record<string, string>): ServiceEvent => ({
-    id: newIdentifier('evt', now),
-    kind,
-    at: now,
-    data,
-  })
+  const event = (kind: ServiceEvent['kind'], data: Record<string, string>): ServiceEvent => {
+    return { id: newIdentifier('evt', now), kind, at: now, data }
+  }
   switch (outcome.kind) {
     case 'delivered':
       return event('email.delivered', deliveredData(id, recipient, isp ?? recipientDomain))
@@ -133,8 +114,6 @@ function eventOf(message: ClaimedMessage, judgement: Judgement, isp: string | nu
   }
 }
 
-type JudgeAddress = (message: ClaimedMessage, judgement: Judgement, now: number) => boolean | Promise<boolean>
-
 /**
  * Whether the end of a message puts its address onto the suppression list. Only a bounce that calls the address dead
  * does; with `suppress: second` the address needs such an end twice within 30 days, at least 24 h apart. An address
@@ -142,27 +121,16 @@ type JudgeAddress = (message: ClaimedMessage, judgement: Judgement, now: number)
  * recipients are never put there. Answers at once but for the rare rule that needs the history; rejects when the store
  * does.
  */
-function createJudgeAddress(store: Pick<Store, 'searchMessages'>): JudgeAddress {
+function createJudgeAddress(store: Pick<Store, 'searchMessages'>) {
   async function isSecond(recipient: string, now: number): Promise<boolean> {
-    const { messages } = await store.searchMessages({
-      recipient,
-      now,
-      state: 'bounced',
-      since: now - SECOND_WITHIN,
-      limit: MOST_LOOKED_AT,
-      from: null,
-      batchId: null,
-      tag: null,
-      isp: null,
-      ip: null,
-      until: null,
-      domains: null,
-      after: null,
-    })
+    const since = now - SECOND_WITHIN
+    const asked = { ...ANY, recipient, now, state: 'bounced' as const, since, limit: MOST_LOOKED_AT }
+    const { messages } = await store.searchMessages(asked)
     return messages.some(({ bounce }) => bounce?.type === 'hard' && now - bounce.at >= SECOND_AFTER)
   }
 
-  return ({ recipient, recipientDomain }, { outcome, suppress }, now) => {
+  return (message: ClaimedMessage, { outcome, suppress }: Judgement, now: number): boolean | Promise<boolean> => {
+    const { recipient, recipientDomain } = message
     if (outcome.kind !== 'bounced' || isSimulated(recipientDomain)) return false
     return suppress === 'second' ? isSecond(recipient, now) : suppress === 'always'
   }

@@ -1,10 +1,9 @@
 /**
- * When a message is tried again: pure, from the attempt number and the message id alone.
- *
- * The jitter is a hash, not chance, so a test can predict it and a restart does not change it. A wait that does not fit
- * into the lifetime is pulled forward once to the last minute of it, else the message has expired. A greylisted message
- * waits for `greylist_retry` instead (`judge-reply.ts`) and keeps its IP (`ip-decision.ts`). delivery/README.md
- * "Retries" and "Greylisting".
+ * When a message is tried again: pure, from the attempt number and the message id alone. The jitter is a hash, not
+ * chance, so a test can predict it and a restart does not change it. A wait that does not fit into the lifetime is
+ * pulled forward once to the last minute of it, else the message has expired. A greylisted message waits for
+ * `greylist_retry` instead (`judge-reply.ts`) and keeps its IP (`ip-decision.ts`). delivery/README.md "Retries" and
+ * "Greylisting".
  */
 import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 

@@ -1,9 +1,8 @@
 /**
  * Which TLS policy holds towards the hosts of a recipient domain: DANE, MTA-STS, required, opportunistic, in this order
- * (delivery/README.md "TLS").
- *
- * What DNSSEC or a policy of the domain protects is never weakened by a failure: a host whose records do not validate
- * is skipped, one that an enforced policy does not name is left out. Rejects only when the memory of policies does.
+ * (delivery/README.md "TLS"). What DNSSEC or a policy of the domain protects is never weakened by a failure: a host
+ * whose records do not validate is skipped, one that an enforced policy does not name is left out. Rejects only when
+ * the memory of policies does.
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -29,23 +28,7 @@ export interface DomainFacts {
   sts: StsPolicy | null
 }
 
-/** For reports (RFC 8460 §4.4). */
-interface PolicyDescription {
-  /** As its owner published it, one line each. */
-  lines: string[]
-  /** False: the MTA-STS policy does not name this host. */
-  isListed: boolean
-}
-
-export interface TlsPolicies {
-  stsFor(domain: string): Promise<StsPolicy | null>
-  /** Whether this host may stay in the MX set, before anything is known of it. */
-  mayUse(host: string, facts: DomainFacts): boolean
-  /** Null: an enforced policy does not name this host. */
-  tlsOf(host: FoundHost, facts: DomainFacts): Promise<HostTls | null>
-  /** Of a policy that was handed out lately. */
-  describe(domain: string, host: string, policy: TlsPolicy): PolicyDescription
-}
+export type TlsPolicies = ReturnType<typeof createTlsPolicies>
 
 /** Policies whose text is kept for reports. */
 const MOST_DESCRIBED = 20_000
@@ -53,7 +36,7 @@ const ID_CHARACTERS = 16
 const NO_POLICY: TlsPolicy = { type: 'none', id: '' }
 const DNSSEC_CODE = '4.7.5'
 
-export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOptions): TlsPolicies {
+export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOptions) {
   const stsPolicies = new LRUCache<string, StsPolicy>({ max: MOST_DESCRIBED })
   const tlsaLines = new LRUCache<string, string[]>({ max: MOST_DESCRIBED })
 
@@ -82,14 +65,17 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
   }
 
   return {
-    async stsFor(domain) {
+    async stsFor(domain: string): Promise<StsPolicy | null> {
       if (!settings().server.delivery.mta_sts) return null
       const policy = await sts.policyFor(domain)
       if (policy !== null) stsPolicies.set(`${domain} ${policy.id}`, policy)
       return policy
     },
-    mayUse: (host, facts) => facts.sts?.mode !== 'enforce' || usesDane(facts) || acceptsHost(facts.sts, host),
-    async tlsOf(host, facts) {
+    /** Whether this host may stay in the MX set, before anything is known of it. */
+    mayUse: (host: string, facts: DomainFacts) =>
+      facts.sts?.mode !== 'enforce' || usesDane(facts) || acceptsHost(facts.sts, host),
+    /** Null: an enforced policy does not name this host. */
+    async tlsOf(host: FoundHost, facts: DomainFacts): Promise<HostTls | null> {
       const dane = await daneOf(host, facts)
       if (dane !== undefined && dane.kind !== 'required') return dane
       if (facts.sts === null) return dane ?? { kind: 'opportunistic', policy: NO_POLICY }
@@ -97,12 +83,15 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
       if (facts.sts.mode !== 'enforce') return dane ?? { kind: 'opportunistic', policy }
       return acceptsHost(facts.sts, host.name) ? { kind: 'verified', names: [host.name], by: 'sts', policy } : null
     },
-    describe(domain, host, { type, id }) {
+    /**
+     * Of a policy that was handed out lately, for reports (RFC 8460 §4.4): its lines, as its owner published it, and
+     * whether the MTA-STS policy names this host.
+     */
+    describe(domain: string, host: string, { type, id }: TlsPolicy): { lines: string[]; isListed: boolean } {
       const lines = type === 'dane' ? (tlsaLines.get(`${host} ${id}`) ?? []) : []
       const policy = type === 'sts' ? stsPolicies.get(`${domain} ${id}`) : undefined
-      return policy === undefined
-        ? { lines, isListed: true }
-        : { lines: stsLines(policy), isListed: acceptsHost(policy, host) }
+      if (policy === undefined) return { lines, isListed: true }
+      return { lines: stsLines(policy), isListed: acceptsHost(policy, host) }
     },
   }
 }

@@ -1,15 +1,12 @@
 /**
  * One TLS report: what happened to connections for a recipient domain on a UTC day, and the mail that carries it (RFC
- * 8460 §3, §4.4, §5).
- *
- * Pure. A record whose destinations cannot be read has none.
+ * 8460 §3, §4.4, §5). Pure. A record whose destinations cannot be read has none.
  */
 import { gzipSync } from 'node:zlib'
 import { DAY, toUnixSeconds } from '../../../base/clock.ts'
 import { startOfUtcDay } from '../../../base/utc-day.ts'
 import type { TlsResult } from '../../../store/records/tls-records.ts'
 
-/** Where a domain wants its reports. */
 export type ReportDestination = { kind: 'https'; url: string } | { kind: 'mail'; address: string }
 
 export interface TlsReport {
@@ -22,16 +19,9 @@ export interface TlsReport {
   bytes: Buffer
 }
 
-interface ReportFacts {
-  /** `YYYY-MM-DD`. */
-  day: string
-  domain: string
-  submitter: string
-  /** Who answers questions. */
-  contact: string
-}
+/** `day`: `YYYY-MM-DD`; `contact`: who answers questions. */
+type ReportFacts = { day: string; domain: string; submitter: string; contact: string }
 
-/** The media type of the bytes. */
 export const REPORT_TYPE = 'application/tlsrpt+gzip'
 
 // The version, and what follows it up to the end of the field.
@@ -45,15 +35,9 @@ export function readReportDestinations(texts: readonly string[]): ReportDestinat
   const records = texts.filter((text) => RECORD_START.test(text))
   const [record] = records
   if (record === undefined || records.length > 1) return []
-  const field = record
-    .split(';')
-    .map((part) => part.trim())
-    .find((part) => part.startsWith('rua='))
-  const destinations =
-    field
-      ?.slice('rua='.length)
-      .split(',')
-      .map((uri) => readDestination(uri.trim())) ?? []
+  const fields = record.split(';').map((part) => part.trim())
+  const uris = fields.find((part) => part.startsWith('rua='))?.slice('rua='.length) ?? ''
+  const destinations = uris.split(',').map((uri) => readDestination(uri.trim()))
   return destinations.filter((each) => each !== undefined).slice(0, MOST_DESTINATIONS)
 }
 
@@ -86,7 +70,6 @@ export function makeTlsReport(facts: ReportFacts, results: readonly TlsResult[])
   return { id, domain, submitter, fileName, bytes: gzipSync(JSON.stringify(report)) }
 }
 
-/** All of one policy. */
 function policyOf(domain: string, group: readonly TlsResult[]): Record<string, unknown> {
   const { policyType = 'no-policy-found', policy = [] } = group[0] ?? {}
   const count = (isCounted: (result: TlsResult) => boolean): number =>

@@ -1,10 +1,8 @@
 /**
- * Sends the daily TLS reports to the domains that ask for them (RFC 8460; delivery/README.md "TLS reports"). Off until
- * `delivery.tls_reports.from` is set.
- *
- * A day is reported in the first four hours of the next one, each domain at a time of its own. A server that was
- * stopped catches up until that next day is over. A destination that fails is tried again after 10 min, then after
- * twice as long each time. Rejects only when the store does.
+ * Sends the daily TLS reports to the domains that ask for them (delivery/README.md "TLS reports"): each domain at a
+ * time of its own, in the first four hours of the next day; a server that was stopped catches up until that day is
+ * over. A destination that fails is tried again after 10 min, then after twice as long each time. Rejects only when the
+ * store does.
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -48,10 +46,7 @@ interface TlsReportsOptions {
   logger: Logger
 }
 
-export interface TlsReports {
-  /** Every few minutes. */
-  sendDue(): Promise<void>
-}
+export type TlsReports = ReturnType<typeof createTlsReports>
 
 /** The last results of a day are stored a moment after it. */
 const NOT_BEFORE = 5 * MINUTE
@@ -62,21 +57,12 @@ const SENT_AT_ONCE = 10
 const MOST_BEGUN = 20_000
 
 /** A report of which not every destination has got its copy. */
-interface Begun {
-  done: Set<string>
-  tries: number
-  nextAt: number
-}
+type Begun = { done: Set<string>; tries: number; nextAt: number }
 
 /** The results of one domain on one day, and who reports them. */
-interface DomainDay {
-  day: string
-  domain: string
-  from: string
-  results: TlsResult[]
-}
+type DomainDay = { day: string; domain: string; from: string; results: TlsResult[] }
 
-export function createTlsReports(options: TlsReportsOptions): TlsReports {
+export function createTlsReports(options: TlsReportsOptions) {
   const { store, resolver, clock } = options
   const deliver = createReportDelivery(options)
   const begun = new LRUCache<string, Begun>({ max: MOST_BEGUN })
@@ -128,24 +114,16 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
   }
 
   return {
-    sendDue() {
-      running ??= sendAll().finally(() => {
-        running = undefined
-      })
+    sendDue(): Promise<void> {
+      running ??= sendAll().finally(() => void (running = undefined))
       return running
     },
   }
 }
 
-interface Problem {
-  reason: string
-  isTemporary: boolean
-}
+type Problem = { reason: string; isTemporary: boolean }
 
-/** Resolves with false when the destination is worth another try. Never rejects. */
-type DeliverReport = (destination: ReportDestination, report: TlsReport, from: string) => Promise<boolean>
-
-function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions): DeliverReport {
+function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions) {
   async function post(url: string, { bytes }: TlsReport): Promise<Problem | null> {
     const headers = { 'content-type': REPORT_TYPE }
     const answer = await request.post({ url, headers, body: bytes, timeoutMilliseconds: POST_TIMEOUT })
@@ -156,13 +134,9 @@ function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions):
 
   async function send(recipient: string, report: TlsReport, from: string): Promise<Problem | null> {
     try {
-      await sendMail({
-        from,
-        recipient,
-        subject: reportSubject(report),
-        raw: reportMail(report, from, recipient),
-        idempotencyKey: `tls-report ${hash('sha256', `${report.id} ${recipient}`, 'hex')}`,
-      })
+      const raw = reportMail(report, from, recipient)
+      const idempotencyKey = `tls-report ${hash('sha256', `${report.id} ${recipient}`, 'hex')}`
+      await sendMail({ from, recipient, subject: reportSubject(report), raw, idempotencyKey })
       return null
     } catch (thrown) {
       const isTemporary = !(thrown instanceof ServiceError) || thrown.code === 'unavailable'
@@ -170,7 +144,8 @@ function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions):
     }
   }
 
-  return async (destination, report, from) => {
+  /** Resolves with false when the destination is worth another try. Never rejects. */
+  return async (destination: ReportDestination, report: TlsReport, from: string): Promise<boolean> => {
     const problem =
       destination.kind === 'https' ? await post(destination.url, report) : await send(destination.address, report, from)
     const facts = { domain: report.domain, report_id: report.id, destination: nameOf(destination) }

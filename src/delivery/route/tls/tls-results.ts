@@ -1,19 +1,19 @@
 /**
  * What connections said about TLS: summed, and handed to the store every ten seconds (delivery/README.md "TLS
- * reports"), some at a time, so that no acceptance waits for thousands of them.
- *
- * Each connection counts once, for the recipient domain it was opened for. What cannot be stored stays in the sums and
- * is tried again. Also feeds the memory of plain fallbacks.
+ * reports"), some at a time, so that no acceptance waits for thousands of them. Each connection counts once, for the
+ * recipient domain it was opened for. What cannot be stored stays in the sums and is tried again. Also feeds the memory
+ * of plain fallbacks.
  */
 import { SECOND, type Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'
+import { recentEntries } from '../../../base/recent-entries.ts'
 import { utcDay } from '../../../base/utc-day.ts'
+import type { Configuration } from '../../../config/load-configuration.ts'
+import type { PlainMemory, TlsResult } from '../../../store/records/tls-records.ts'
 import type { Store } from '../../../store/store.ts'
-import type { TlsResult } from '../../../store/records/tls-records.ts'
 import type { TlsPolicy } from '../../protocol/host-tls.ts'
-import type { TlsMemory } from './tls-memory.ts'
+import type { MailHost, ThreadConnectionNote } from '../../protocol/try-result.ts'
 import type { TlsPolicies } from './tls-policy.ts'
-import type { ThreadConnectionNote } from '../../protocol/try-result.ts'
 
 interface TlsResultsOptions {
   store: Pick<Store, 'addTlsResults'>
@@ -33,24 +33,18 @@ export interface TlsProblem {
   result: string
 }
 
-export interface TlsResults {
-  /** `ip`: the egress IP of the path. */
-  noteConnection(ip: string, note: ThreadConnectionNote): void
-  noteProblem(problem: TlsProblem): void
-  /** Stores what is summed up; never rejects. */
-  flush(): Promise<void>
-  /** The last flush; nothing is noted afterwards. */
-  stop(): Promise<void>
-}
+export type TlsResults = ReturnType<typeof createTlsResults>
 
 const FLUSH_AFTER = 10 * SECOND
 /** While the store takes nothing, further kinds of results are not summed. */
 const MOST_SUMS = 50_000
 /** Of one call of the store, which takes about 12 µs for each. */
 const STORED_AT_ONCE = 200
+const MOST_REMEMBERED = 100_000
+const MOST_REASON_CHARACTERS = 300
 const POLICY_TYPES = { dane: 'tlsa', sts: 'sts', required: 'no-policy-found', none: 'no-policy-found' } as const
 
-export function createTlsResults({ store, policies, memory, clock, logger }: TlsResultsOptions): TlsResults {
+export function createTlsResults({ store, policies, memory, clock, logger }: TlsResultsOptions) {
   let sums = new Map<string, TlsResult>()
   let cancelTimer: (() => void) | undefined
   let flushing: Promise<void> = Promise.resolve()
@@ -97,17 +91,72 @@ export function createTlsResults({ store, policies, memory, clock, logger }: Tls
   }
 
   return {
-    noteConnection(ip, { domain, host, tls }) {
+    /** `ip`: the egress IP of the path. */
+    noteConnection(ip: string, { domain, host, tls }: ThreadConnectionNote): void {
       if (tls === null || host === null) return
       if (tls.isPlainFallback) memory.remember(ip, host, tls.reason ?? tls.result)
       else if (tls.result === 'success') memory.forget(ip, host)
       note(ip, { domain, host, policy: tls.policy, result: tls.result })
     },
-    noteProblem: (problem) => note('', problem),
+    noteProblem: (problem: TlsProblem) => note('', problem),
+    /** Stores what is summed up; never rejects. */
     flush,
-    async stop() {
+    /** The last flush; nothing is noted afterwards. */
+    async stop(): Promise<void> {
       await flush()
       cancelTimer?.()
     },
+  }
+}
+
+/**
+ * Where TLS failed when nobody demanded it: the one plain fallback, remembered for (egress IP, host), so that not every
+ * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`). A success drops it, and any policy
+ * that demands TLS. A memory that cannot be stored or loaded costs a second connection at most, and a line in the log.
+ * Bounded; the longest unused is forgotten first.
+ */
+interface TlsMemoryOptions {
+  store: Pick<Store, 'plainMemories' | 'keepPlainMemories' | 'forgetPlainMemory'>
+  clock: Clock
+  settings: () => Configuration
+  logger: Logger
+}
+
+export type TlsMemory = ReturnType<typeof createTlsMemory>
+
+export function createTlsMemory({ store, clock, settings, logger }: TlsMemoryOptions) {
+  const memories = recentEntries<string, PlainMemory>(MOST_REMEMBERED)
+  const keyOf = (ip: string, host: string): string => `${ip} ${host}`
+  const complain = (thrown: unknown): void => logger.warn({ err: thrown }, 'plain fallback not stored')
+
+  function forget(ip: string, host: string): void {
+    if (memories.delete(keyOf(ip, host))) store.forgetPlainMemory(ip, host).catch(complain)
+  }
+
+  return {
+    async start(): Promise<void> {
+      for (const memory of await store.plainMemories(clock.now())) memories.set(keyOf(memory.ip, memory.host), memory)
+    },
+    /** The same hosts, with no TLS towards those where it failed from this IP. */
+    apply(ip: string, hosts: readonly MailHost[]): MailHost[] {
+      return hosts.map((host) => {
+        const memory = memories.get(keyOf(ip, host.name))
+        if (memory === undefined) return host
+        if (host.tls.kind === 'opportunistic' && clock.now() < memory.until) {
+          return { ...host, tls: { kind: 'plain', policy: host.tls.policy, reason: memory.reason } }
+        }
+        forget(ip, host.name)
+        return host
+      })
+    },
+    remember(ip: string, host: string, reason: string): void {
+      const lifetime = settings().server.delivery.remember_plain
+      if (lifetime === 0) return
+      const memory = { ip, host, until: clock.now() + lifetime, reason: reason.slice(0, MOST_REASON_CHARACTERS) }
+      memories.set(keyOf(ip, host), memory)
+      store.keepPlainMemories([memory]).catch(complain)
+      logger.info({ ip, host, reason: memory.reason, until: memory.until }, 'plain fallback remembered')
+    },
+    forget,
   }
 }
