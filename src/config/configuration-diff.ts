@@ -7,10 +7,9 @@
  * Of sternpost.yaml only some keys are followed by a running server; `withLiveKeys` gives the configuration that is in
  * force after a reload: the new one, with the old values of all the others. Secrets are never shown. Pure.
  */
-import { deepFreeze } from './deep-freeze.ts'
 import { durationText, rateText, type Rate } from './settings/field-types.ts'
 import type { FileName } from './source/finding.ts'
-import type { Configuration } from './load-configuration.ts'
+import { deepFreeze, type Configuration } from './load-configuration.ts'
 import type { EgressIpSettings, PoolSettings } from './settings/pool-settings.ts'
 import type { ServerSettings } from './settings/server-settings.ts'
 

@@ -6,24 +6,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { bouncesSchema } from './settings/bounce-rule-settings.ts'
+import { SCHEMAS } from './judge-file.ts'
 import { FILE_NAMES, type FileName } from './source/finding.ts'
-import { poolsSchema } from './settings/pool-settings.ts'
-import { providersSchema } from './settings/provider-settings.ts'
-import { serverSchema } from './settings/server-settings.ts'
 import { settingDocs, type SettingDoc } from './source/setting-docs.ts'
-import { warmupSchema } from './settings/warmup-settings.ts'
 import { readYamlSource } from './source/yaml-source.ts'
 
 type JsonSchema = Record<string, unknown>
-
-const SCHEMAS: Readonly<Record<FileName, z.ZodType>> = {
-  sternpost: serverSchema,
-  pools: poolsSchema,
-  warmup: warmupSchema,
-  providers: providersSchema,
-  bounces: bouncesSchema,
-}
 
 /** By file; `shippedFolder` holds the files with the texts. Throws when one of them cannot be read. */
 export function configurationSchemas(shippedFolder: string): Record<FileName, JsonSchema> {

@@ -15,11 +15,7 @@ const FIELDS = [
   { name: 'day of the week', min: 0, max: 7 },
 ]
 
-export function cronExpression() {
-  return field(readCronExpression)
-}
-
-function readCronExpression(value: unknown): Reading<string> {
+export const cronExpression = field((value): Reading<string> => {
   // Spaces between the fields.
   const parts = typeof value === 'string' ? value.trim().split(/ +/) : []
   if (parts.length !== FIELDS.length) return refused(`${shown(value)} is not a cron schedule of five fields`)
@@ -28,7 +24,7 @@ function readCronExpression(value: unknown): Reading<string> {
     if (!isField) return refused(`${shown(value)}: ${shown(parts[index])} is not a ${name} (${min} to ${max})`)
   }
   return accepted(parts.join(' '))
-}
+})
 
 function isRange(part: string, min: number, max: number): boolean {
   // A star or a number or two numbers with a hyphen, and a step.

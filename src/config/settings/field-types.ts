@@ -84,20 +84,17 @@ export function refused(problem: string, suggestion?: string): { ok: false; prob
   return suggestion === undefined ? { ok: false, problem } : { ok: false, problem, suggestion }
 }
 
-export function boolean() {
-  return field(
-    (value): Reading<boolean> => {
-      if (typeof value === 'boolean') return accepted(value)
-      const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
-      if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
-      return refused(`${shown(value)} is not true or false`)
-    },
-    { type: 'boolean' },
-  )
-}
+export const boolean = field(
+  (value): Reading<boolean> => {
+    if (typeof value === 'boolean') return accepted(value)
+    const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
+    if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
+    return refused(`${shown(value)} is not true or false`)
+  },
+  { type: 'boolean' },
+)
 
-export function integer(range: { min: number; max?: number }) {
-  const { min, max = Number.MAX_SAFE_INTEGER } = range
+export function integer({ min, max = Number.MAX_SAFE_INTEGER }: { min: number; max?: number }) {
   return field(
     (value): Reading<number> => {
       const isWhole = typeof value === 'number' && Number.isSafeInteger(value)
@@ -110,8 +107,10 @@ export function integer(range: { min: number; max?: number }) {
   )
 }
 
-export function decimal(range: { min: number; max: number }) {
-  const { min, max } = range
+/** How many of something that there must be: a whole number from 1. */
+export const count = integer({ min: 1 })
+
+export function decimal({ min, max }: { min: number; max: number }) {
   return field(
     (value): Reading<number> => {
       if (typeof value !== 'number' || Number.isNaN(value)) return refused(`${shown(value)} is not a number`)
@@ -121,36 +120,36 @@ export function decimal(range: { min: number; max: number }) {
   )
 }
 
-export function text() {
-  return field(
-    (value): Reading<string> =>
-      typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
-    { title: 'text', type: 'string' },
-  )
+/** A field that is written as a text in the file; `title` says of what kind. */
+export function written<Value>(title: string, read: (value: unknown) => Reading<Value>) {
+  return field(read, { title, type: 'string' })
 }
+
+export const text = written('text', (value) =>
+  typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
+)
 
 /** One of a closed list of words. */
 export function choice<const Word extends string | number>(words: readonly Word[]) {
-  return field((value) => readChoice(words, value), { enum: words })
-}
-
-function readChoice<const Word extends string | number>(words: readonly Word[], value: unknown): Reading<Word> {
-  const found = words.find((word) => word === value)
-  if (found !== undefined) return accepted(found)
-  const meant = nearestName(String(value), words.map(String))
-  if (meant !== null) return refused(`${shown(value)} is not known here; did you mean ${meant}?`, meant)
-  return refused(`${shown(value)} is not one of ${words.join(', ')}`)
+  return field(
+    (value): Reading<Word> => {
+      const found = words.find((word) => word === value)
+      if (found !== undefined) return accepted(found)
+      const meant = nearestName(String(value), words.map(String))
+      if (meant !== null) return refused(`${shown(value)} is not known here; did you mean ${meant}?`, meant)
+      return refused(`${shown(value)} is not one of ${words.join(', ')}`)
+    },
+    { enum: words },
+  )
 }
 
 /** `250ms 30s 15m 2h 1d`, as milliseconds. */
 export function duration(range: { min?: number; max?: number } = {}) {
-  return field((value) => readDuration(value, range), DURATION_FACTS)
-}
-
-const DURATION_FACTS: FieldFacts = {
-  title: 'duration, such as 250ms 30s 15m 2h 1d',
-  type: 'string',
-  pattern: '^\\d{1,9}(ms|s|m|h|d)$',
+  return field((value) => readDuration(value, range), {
+    title: 'duration, such as 250ms 30s 15m 2h 1d',
+    type: 'string',
+    pattern: '^\\d{1,9}(ms|s|m|h|d)$',
+  })
 }
 
 export function readDuration(value: unknown, range: { min?: number; max?: number } = {}): Reading<number> {
@@ -178,35 +177,29 @@ export function durationText(milliseconds: number): string {
 
 /** A duration, or one word that stands for "not at all". */
 export function durationOr<const Word extends string>(word: Word) {
-  return field((value): Reading<number | Word> => (value === word ? accepted(word) : readDuration(value)), {
-    title: `duration such as 30d, or ${word}`,
-    type: 'string',
-  })
+  return written(`duration such as 30d, or ${word}`, (value): Reading<number | Word> =>
+    value === word ? accepted(word) : readDuration(value),
+  )
 }
 
 /** `64KiB 10MiB 2GiB`, as bytes. */
-export function size(range: { max?: number } = {}) {
+export function size({ max = Infinity }: { max?: number } = {}) {
   return field(
     (value): Reading<number> => {
-      const plain = typeof value === 'number' ? `${value}B` : undefined
-      if (plain !== undefined)
-        return refused(`${shown(value)} has no unit; write ${plain}, or for example 64KiB`, plain)
       // A whole number and its unit; decimal units (kB, MB) are caught below.
       const match = /^(\d{1,9})(B|KiB|MiB|GiB|TiB)$/.exec(typeof value === 'string' ? value : '')
       const unit = SIZE_UNITS[match?.[2] ?? '']
       if (match === null || unit === undefined) return refused(...sizeProblem(value))
       const bytes = Number(match[1]) * unit
-      const { max } = range
-      if (max !== undefined && bytes > max) {
-        return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
-      }
-      return accepted(bytes)
+      if (bytes <= max) return accepted(bytes)
+      return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
     },
     { title: 'size, such as 64KiB 10MiB 2GiB', type: 'string', pattern: '^\\d{1,9}(B|KiB|MiB|GiB|TiB)$' },
   )
 }
 
 function sizeProblem(value: unknown): [string, string?] {
+  if (typeof value === 'number') return [`${value} has no unit; write ${value}B, or for example 64KiB`, `${value}B`]
   // A number with a unit of ten (kB, MB, G) or with other letters: the binary unit is meant.
   const match = /^(\d+) ?([KMGT])i?B?$/i.exec(typeof value === 'string' ? value : '')
   if (match === null) return [`${shown(value)} is not a size; write for example 64KiB, 10MiB or 2GiB`]
@@ -215,9 +208,11 @@ function sizeProblem(value: unknown): [string, string?] {
 }
 
 /** `100/second 6000/minute 20000/hour 50000/day`. */
-export function rate() {
-  return field(readRate, { title: RATE_TITLE, type: 'string', pattern: '^\\d{1,9}/(second|minute|hour|day)$' })
-}
+export const rate = field(readRate, {
+  title: RATE_TITLE,
+  type: 'string',
+  pattern: '^\\d{1,9}/(second|minute|hour|day)$',
+})
 
 /** A rate as it is written in a file. */
 export function rateText({ count, per_milliseconds: milliseconds }: Rate): string {
@@ -226,11 +221,10 @@ export function rateText({ count, per_milliseconds: milliseconds }: Rate): strin
 }
 
 /** A rate, or a bare 0 that stands for "no limit" and becomes null. */
-export function rateOrUnlimited() {
-  return field((value): Reading<Rate | null> => (value === 0 ? accepted(null) : readRate(value)), {
-    title: `${RATE_TITLE}; 0 for no limit`,
-  })
-}
+export const rateOrUnlimited = field(
+  (value): Reading<Rate | null> => (value === 0 ? accepted(null) : readRate(value)),
+  { title: `${RATE_TITLE}; 0 for no limit` },
+)
 
 function readRate(value: unknown): Reading<Rate> {
   const meant = typeof value === 'number' ? `${value}/second` : undefined
@@ -247,8 +241,7 @@ function readRate(value: unknown): Reading<Rate> {
 }
 
 /** `0.05` or `5%`, as a number from 0 to 1. */
-export function share(range: { max?: number } = {}) {
-  const { max = 1 } = range
+export function share({ max = 1 }: { max?: number } = {}) {
   return field(
     (value): Reading<number> => {
       // A decimal number and a per cent sign.

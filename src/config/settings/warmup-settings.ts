@@ -10,6 +10,7 @@ import {
   accepted,
   boolean,
   choice,
+  count,
   decimal,
   duration,
   durationOr,
@@ -35,12 +36,12 @@ interface ActiveWindow {
 
 /** What holds for every curve unless the curve says otherwise. */
 const settings = {
-  target_daily_volume: integer({ min: 1 }).default(100_000),
+  target_daily_volume: count.default(100_000),
   active_window: field(readActiveWindow).default({ from_minute: 0, to_minute: MINUTES_OF_A_DAY }),
   smoothing: section({
     burst_fraction: share().default(0.02),
-    min_burst: integer({ min: 1 }).default(5),
-    max_burst: integer({ min: 1 }).default(500),
+    min_burst: count.default(5),
+    max_burst: count.default(500),
     hourly_fraction: share().default(0.125),
   }).prefault({}),
   provider_share: z
@@ -56,8 +57,8 @@ const settings = {
     .prefault({}),
   new_ip: section({
     until_stage: integer({ min: 0, max: MOST_STAGES }).default(10),
-    connections: integer({ min: 1 }).default(2),
-    messages_per_connection: integer({ min: 1 }).default(10),
+    connections: count.default(2),
+    messages_per_connection: count.default(10),
   }).prefault({}),
   advance: section({
     min_utilization: share().default(0.5),
@@ -68,29 +69,26 @@ const settings = {
     hard_bounce: share().default(0.03),
     complaint: share().default(0.001),
     deferral: share().default(0.15),
-    min_count: integer({ min: 1 }).default(2),
+    min_count: count.default(2),
   }).prefault({}),
   demote: section({
     hard_bounce: share().default(0.05),
     complaint: share().default(0.003),
     deferral: share().default(0.3),
-    min_count: integer({ min: 1 }).default(3),
+    min_count: count.default(3),
     stages: integer({ min: 1, max: MOST_STAGES }).default(2),
   }).prefault({}),
   pause: section({
     hard_bounce: share().default(0.1),
     complaint: share().default(0.005),
-    on_block: boolean().default(true),
+    on_block: boolean.default(true),
     min_events: integer({ min: 0 }).default(50),
-    min_count: integer({ min: 1 }).default(3),
+    min_count: count.default(3),
     for: duration().default(4 * HOUR),
     max: duration().default(24 * HOUR),
   }).prefault({}),
   idle_rewarm_after: durationOr('never').default(30 * DAY),
-  stall: section({
-    days: integer({ min: 1 }).default(10),
-    action: choice(['hold', 'complete']).default('hold'),
-  }).prefault({}),
+  stall: section({ days: count.default(10), action: choice(['hold', 'complete']).default('hold') }).prefault({}),
 }
 
 const LARGEST_FACTOR = 10
