@@ -8,17 +8,7 @@ import { SECOND, type Clock } from './clock.ts'
 import { errorText } from './errors.ts'
 import type { Logger } from './logger.ts'
 
-export interface DiskGuard {
-  /** Looks for the first time, and from then on every second; `onDeliver`: deliveries may start again. */
-  start(onDeliver: () => void): Promise<void>
-  mayAccept(): boolean
-  mayDeliver(): boolean
-  /** Soon nothing new will be accepted: what can be left out is. */
-  isShort(): boolean
-  /** Bytes that are free for us, as last seen. */
-  freeBytes(): number
-  stop(): void
-}
+export type DiskGuard = ReturnType<typeof createDiskGuard>
 
 export interface DiskGuardOptions {
   /** On the disk that is looked at. */
@@ -38,7 +28,7 @@ const SHORT_FACTOR = 2
 /** So far above a mark it counts as passed again: space at the mark comes and goes. */
 const PASSED_AGAIN = 1.1
 
-export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
+export function createDiskGuard(options: DiskGuardOptions) {
   const { folder, minFreeAccept, minFreeDeliver, clock, logger, onShort } = options
   let freeBytes = Infinity
   let isStopped = false
@@ -77,12 +67,15 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
   }
 
   return {
+    /** Looks for the first time, and from then on every second; `onDeliver`: deliveries may start again. */
     start: look,
     mayAccept: accepting.isPassed,
     mayDeliver: delivering.isPassed,
-    isShort: () => !room.isPassed(),
-    freeBytes: () => freeBytes,
-    stop() {
+    /** Soon nothing new will be accepted: what can be left out is. */
+    isShort: (): boolean => !room.isPassed(),
+    /** Bytes that are free for us, as last seen. */
+    freeBytes: (): number => freeBytes,
+    stop(): void {
       isStopped = true
       cancel()
     },
@@ -91,19 +84,14 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
 
 type Change = 'fallen' | 'passed' | 'none'
 
-interface Mark {
-  look(freeBytes: number): Change
-  isPassed(): boolean
-  /** Milliseconds that the space was below it the last time. */
-  lasted(): number
-}
+type Mark = ReturnType<typeof createMark>
 
-function createMark(bytes: number, clock: Clock): Mark {
+function createMark(bytes: number, clock: Clock) {
   let isPassed = true
   let fallenAt = 0
   let lasted = 0
   return {
-    look(freeBytes) {
+    look(freeBytes: number): Change {
       const before = isPassed
       isPassed = freeBytes >= (isPassed ? bytes : Math.min(bytes * PASSED_AGAIN, Number.MAX_SAFE_INTEGER))
       if (before === isPassed) return 'none'
@@ -111,7 +99,8 @@ function createMark(bytes: number, clock: Clock): Mark {
       else fallenAt = clock.now()
       return isPassed ? 'passed' : 'fallen'
     },
-    isPassed: () => isPassed,
-    lasted: () => lasted,
+    isPassed: (): boolean => isPassed,
+    /** Milliseconds that the space was below it the last time. */
+    lasted: (): number => lasted,
   }
 }

@@ -6,7 +6,7 @@
  * for input.
  */
 import { randomFillSync } from 'node:crypto'
-import { CROCKFORD, decodeBase32, encodeBase32 } from './base32.ts'
+import { CROCKFORD } from './base32.ts'
 
 /** What each prefix names. */
 const IDENTIFIER_PREFIXES = ['msg', 'bat', 'evt', 'wh', 'whd', 'sup', 'key', 'req'] as const
@@ -31,24 +31,24 @@ export function newIdentifierBytes(now: number): Buffer {
 
 /** The text form of 16 stored bytes. */
 export function identifierFromBytes(prefix: IdentifierPrefix, bytes: Uint8Array): string {
-  return `${prefix}_${encodeBase32(bytes, CROCKFORD)}`
+  return `${prefix}_${CROCKFORD.encode(bytes)}`
 }
 
 /** The 16 bytes of an identifier with this prefix, or undefined when the text is not one. */
 export function identifierToBytes(prefix: IdentifierPrefix, text: string): Buffer | undefined {
   const body = text.slice(prefix.length + 1)
   if (!text.startsWith(`${prefix}_`) || body.length !== TEXT_LENGTH) return undefined
-  return decodeBase32(body, CROCKFORD)
+  return CROCKFORD.decode(body)
 }
 
 /** Random bytes drawn in advance: a call for ten of them costs the process about as much as one for thousands. */
 const randomness = createRandomness()
 
-function createRandomness(): { copyInto(target: Buffer, offset: number): void } {
+function createRandomness() {
   const bytes = Buffer.alloc(RANDOMNESS_BYTES)
   let used = RANDOMNESS_BYTES
   return {
-    copyInto(target, offset) {
+    copyInto(target: Buffer, offset: number): void {
       const count = target.length - offset
       if (used + count > RANDOMNESS_BYTES) {
         randomFillSync(bytes)

@@ -237,27 +237,17 @@ function hostMetrics({ gauge }: Make) {
   }
 }
 
-interface ThreadWatch {
-  watchThread(name: string, worker: Worker): void
-  measureThreads(): void
-}
-
-interface Watched {
-  worker: Worker
-  /** At the last reading. */
-  before: EventLoopUtilization
-}
-
 /**
  * What worker threads use: prom-client's own metrics know the main thread alone. A thread that takes the place of
  * another takes its name over; one that has ended is left out.
  */
-function createThreadWatch({ gauge }: Make): ThreadWatch {
+function createThreadWatch({ gauge }: Make) {
   const help = 'Share of the time since the last reading that a thread worked'
   const utilization = gauge('thread_event_loop_utilization', help, ['thread'])
-  const watched = new Map<string, Watched>()
+  /** With what was read last. */
+  const watched = new Map<string, { worker: Worker; before: EventLoopUtilization }>()
   return {
-    watchThread(name, worker) {
+    watchThread(name: string, worker: Worker): void {
       watched.set(name, { worker, before: worker.performance.eventLoopUtilization() })
       worker.once('exit', () => {
         if (watched.get(name)?.worker !== worker) return
@@ -265,7 +255,7 @@ function createThreadWatch({ gauge }: Make): ThreadWatch {
         utilization.remove({ thread: name })
       })
     },
-    measureThreads() {
+    measureThreads(): void {
       for (const [name, thread] of watched) {
         const now = thread.worker.performance.eventLoopUtilization()
         // Between two readings in the same instant nothing was measured; the clocks of two threads differ a little.

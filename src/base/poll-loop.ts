@@ -7,14 +7,6 @@
  */
 import { SECOND, type Clock } from './clock.ts'
 
-interface PollLoop {
-  start(): void
-  /** There may be new work. Saves waiting; carries no data. */
-  wake(): void
-  /** No new round starts; resolves when the running one has ended. */
-  stop(): Promise<void>
-}
-
 interface PollLoopOptions {
   clock: Clock
   round: () => Promise<number | null>
@@ -23,8 +15,7 @@ interface PollLoopOptions {
 
 const PAUSE_AFTER_ERROR = SECOND
 
-export function createPollLoop(options: PollLoopOptions): PollLoop {
-  const { clock, round, onError } = options
+export function createPollLoop({ clock, round, onError }: PollLoopOptions) {
   let state: 'idle' | 'running' | 'stopped' = 'stopped'
   let wakeAgain = false
   let cancelTimer = (): void => {}
@@ -55,12 +46,14 @@ export function createPollLoop(options: PollLoopOptions): PollLoop {
   }
 
   return {
-    start() {
+    start(): void {
       state = 'idle'
       wake()
     },
+    /** There may be new work. Saves waiting; carries no data. */
     wake,
-    async stop() {
+    /** No new round starts; resolves when the running one has ended. */
+    async stop(): Promise<void> {
       state = 'stopped'
       cancelTimer()
       await running

@@ -25,8 +25,8 @@ export interface ConfigurationChange {
 }
 
 /** Sections of sternpost.yaml, and keys of them, that are read at each use. */
-const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
-  backup: ['dir', 'schedule', 'keep'],
+const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] | 'all' } = {
+  backup: 'all',
   delivery: [
     'retry',
     'retry_jitter',
@@ -40,30 +40,22 @@ const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
     'remember_plain',
     'tls_reports',
   ],
-  health: ['interval', 'blocklists', 'blocklist_servers', 'backup_max_age'],
+  health: 'all',
   http: ['acme_webroot'],
-  log: ['level', 'recipients'],
-  retention: [
-    'content',
-    'messages',
-    'transcripts',
-    'link_targets',
-    'webhook_deliveries',
-    'inbound_unmatched',
-    'statistics',
-    'audit',
-    'budget',
-  ],
+  log: 'all',
+  retention: 'all',
   tls: ['certificates'],
   webhooks: ['dead_letter_retention'],
 }
 
+const liveKeys = new Map(Object.entries(LIVE_KEYS))
+
 /** Whether a running server takes a change of this key over; else it takes effect at the next start. */
 export function followsReload(file: FileName, path: string): boolean {
-  if (file !== 'sternpost') return path.split('.')[0] !== 'machines'
   const [section = '', key] = path.split('.')
-  const live = new Map(Object.entries(LIVE_KEYS)).get(section)
-  return live !== undefined && (key === undefined || live.includes(key))
+  if (file !== 'sternpost') return section !== 'machines'
+  const live = liveKeys.get(section)
+  return live !== undefined && (live === 'all' || key === undefined || live.includes(key))
 }
 
 export function configurationDiff(before: Configuration, after: Configuration): ConfigurationChange[] {
@@ -78,9 +70,9 @@ export function configurationDiff(before: Configuration, after: Configuration): 
 
 /** `next`, but with the keys of `before` that a running server does not follow. */
 export function withLiveKeys(before: Configuration, next: Configuration): Configuration {
-  const live = Object.entries(LIVE_KEYS).map(([section, keys]) => {
-    const values = new Map(Object.entries(sectionOf(next.server, section)))
-    const followed = (keys ?? []).map((key): [string, unknown] => [key, values.get(key)])
+  const live = [...liveKeys.keys()].map((section) => {
+    const values = Object.entries(sectionOf(next.server, section))
+    const followed = values.filter(([key]) => followsReload('sternpost', `${section}.${key}`))
     return [section, { ...sectionOf(before.server, section), ...Object.fromEntries(followed) }]
   })
   return deepFreeze({ ...next, server: { ...before.server, ...Object.fromEntries(live) } })
@@ -151,10 +143,8 @@ function ipChanges(before: Map<string, PlacedIp>, after: Map<string, PlacedIp>):
 
 function serverChanges(before: ServerSettings, after: ServerSettings): ConfigurationChange[] {
   return valueChanges('', before, after).map((found): ConfigurationChange => {
-    const [section = '', key = ''] = found.what.split('.')
-    const keys = new Map<string, readonly string[] | undefined>(Object.entries(LIVE_KEYS)).get(section)
-    if (keys?.includes(key) === true) return found
-    return { ...found, kind: 'restart', from: null, to: null }
+    const isFollowed = found.what.includes('.') && followsReload('sternpost', found.what)
+    return isFollowed ? found : { ...found, kind: 'restart', from: null, to: null }
   })
 }
 
@@ -201,10 +191,9 @@ function isRate(value: unknown): value is Rate {
 /** Undefined: it is no list of things with an id. */
 function byId(list: unknown): Record<string, unknown> | undefined {
   if (!Array.isArray(list)) return undefined
-  const entries = list.map((item: unknown): [string, unknown] | undefined =>
-    isMap(item) && 'id' in item && typeof item.id === 'string' ? [item.id, item] : undefined,
+  const known = list.flatMap((item: unknown): [string, unknown][] =>
+    isMap(item) && 'id' in item && typeof item.id === 'string' ? [[item.id, item]] : [],
   )
-  const known = entries.filter((entry) => entry !== undefined)
   return known.length < list.length ? undefined : Object.fromEntries(known)
 }
 

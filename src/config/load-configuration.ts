@@ -4,11 +4,10 @@
  * 1. Read each file with its drop-ins into a tree that knows where each value stands (`read-folder.ts`).
  * 2. Put the overrides of the caller over the tree of sternpost.yaml.
  * 3. Judge each tree by its schema; resolve what derives from other keys; read the secrets.
- * 4. Check what spans several keys or files, and the rules.
+ * 4. Check what spans several keys or files, and the rules (config/README.md "Checks across files").
  * Throws ConfigurationError with all mistakes when one of them is an error; otherwise they are `warnings`.
  */
 import { ConfigurationError, type Mistake } from '../base/errors.ts'
-import { crossChecks } from './checks/cross-checks.ts'
 import { judge, mistakeOf } from './judge-file.ts'
 import { resolveServerSettings, type NeededSecrets } from './resolve-server-settings.ts'
 import type { BounceRuleSettings } from './settings/bounce-rule-settings.ts'
@@ -19,6 +18,10 @@ import type { WarmupSettings } from './settings/warmup-settings.ts'
 import { sortMistakes } from './source/explain-mistake.ts'
 import { readFolder } from './source/read-folder.ts'
 import { emptyMap, treeOf, type MapEntry, type Position, type SourceNode } from './source/source-tree.ts'
+import { poolChecks } from './checks/pool-checks.ts'
+import { ruleChecks } from './checks/rule-checks.ts'
+import { serverChecks } from './checks/server-checks.ts'
+import { warmupChecks } from './checks/warmup-checks.ts'
 
 /** Where a mistake in an override stands. */
 const OVERRIDE_FILE = '<override>'
@@ -69,8 +72,16 @@ export function loadConfiguration(options: LoadOptions): Configuration {
     })
   const server = resolved?.settings
   const conditions = { isOffline: options.offline ?? false, now: options.now ?? Date.now() }
-  const findings = crossChecks({ server, pools, warmup, providers }, trees, conditions)
-  mistakes.push(...[...(resolved?.findings ?? []), ...findings].map((finding) => mistakeOf(finding, trees)))
+  const settings = { server, pools, warmup, providers }
+  // Names are checked on the trees, so that a mistake elsewhere in a file does not hide them.
+  const findings = [
+    ...(resolved?.findings ?? []),
+    ...(server === undefined ? [] : serverChecks(server, conditions.now)),
+    ...poolChecks(settings, trees, conditions),
+    ...warmupChecks(settings, trees),
+    ...ruleChecks(trees),
+  ]
+  mistakes.push(...findings.map((finding) => mistakeOf(finding, trees)))
   const sorted = sortMistakes(mistakes)
   const isComplete = sorted.every(({ severity }) => severity === 'warning')
   if (!isComplete || !server || !pools || !warmup || !providers || !bounces) throw new ConfigurationError(sorted)

@@ -24,38 +24,30 @@ export function resolveServerSettings(
   source: SecretSource,
 ): { settings: ServerSettings; findings: Finding[] } {
   const findings: Finding[] = []
-  const read = <Value>(path: string[], reference: SecretReference, how: ReadHow<Value>): Value => {
-    const reading = how.read(reference, source.credentialsFolder)
+  /** `empty`: in place of a secret that could not be read. */
+  function read<Value>(path: string[], reference: SecretReference, how: ReadSecret<Value>, empty: Value): Value {
+    const reading = how(reference, source.credentialsFolder)
     if (reading.ok) return reading.value
     const { problem, suggestion = null } = reading
     findings.push({ file: 'sternpost', path, severity: severityOf(reference, source), message: problem, suggestion })
-    return how.empty
+    return empty
   }
-  const asText: ReadHow<string> = { read: readSecret, empty: '' }
-  const { master_key } = parsed.secrets
   const { postgres } = parsed.storage
-  const postgresUrl = ['storage', 'postgres', 'url']
   const { token } = parsed.metrics
   const settings: ServerSettings = {
     ...parsed,
     ...namesOf(parsed),
-    secrets: {
-      master_key: read(['secrets', 'master_key'], master_key, { read: readMasterKey, empty: Buffer.alloc(0) }),
-    },
+    secrets: { master_key: read(['secrets', 'master_key'], parsed.secrets.master_key, readMasterKey, Buffer.alloc(0)) },
     storage: {
       ...parsed.storage,
-      postgres: postgres === null ? null : { ...postgres, url: read(postgresUrl, postgres.url, asText) },
+      postgres: postgres && { ...postgres, url: read(['storage', 'postgres', 'url'], postgres.url, readSecret, '') },
     },
-    metrics: { token: token === null ? null : read(['metrics', 'token'], token, asText) },
+    metrics: { token: token && read(['metrics', 'token'], token, readSecret, '') },
   }
   return { settings, findings }
 }
 
-interface ReadHow<Value> {
-  read(reference: SecretReference, credentialsFolder: string | undefined): Reading<Value>
-  /** In place of a secret that could not be read. */
-  empty: Value
-}
+type ReadSecret<Value> = (reference: SecretReference, credentialsFolder: string | undefined) => Reading<Value>
 
 function severityOf(reference: SecretReference, source: SecretSource): Finding['severity'] {
   const { neededSecrets, credentialsFolder } = source
@@ -64,10 +56,8 @@ function severityOf(reference: SecretReference, source: SecretSource): Finding['
   return isNeeded ? 'error' : 'warning'
 }
 
-type Names = 'node_id' | 'public_url' | 'inbound' | 'domains' | 'tracking' | 'backup'
-
 /** What null stands for (config/README.md "sternpost.yaml"). */
-function namesOf(parsed: ParsedServerSettings): Pick<ServerSettings, Names> {
+function namesOf(parsed: ParsedServerSettings) {
   const { hostname, domains, inbound, tracking, backup } = parsed
   const targets = {
     return_path: domains.targets.return_path ?? `rp.${hostname}`,

@@ -4,9 +4,9 @@
  * Pure. `readAnswer` gives undefined for what is no well-formed message; it reads every byte inside the message's own
  * bounds, follows compression backwards alone, and never more than a message of 64 KiB can hold.
  */
+import type { QuestionType } from './resolver.ts'
 
 export const TYPES = { A: 1, CNAME: 5, SOA: 6, PTR: 12, MX: 15, TXT: 16, AAAA: 28, OPT: 41, TLSA: 52 } as const
-export type QuestionType = 'A' | 'AAAA' | 'CNAME' | 'MX' | 'PTR' | 'TXT' | 'TLSA'
 
 export const RESPONSE_CODES = { NOERROR: 0, SERVFAIL: 2, NXDOMAIN: 3, REFUSED: 5 } as const
 

@@ -63,14 +63,7 @@ export type GuardedDocument =
   | { kind: 'document'; status: number; contentType: string; bytes: Buffer } // any status
   | { kind: 'failed'; reason: string; isCertificateProblem: boolean }
 
-export interface GuardedRequest {
-  post(request: GuardedPost): Promise<GuardedAnswer>
-  get(request: GuardedGet): Promise<GuardedDocument>
-  /** What is wrong with this URL, or undefined. A name that does not resolve now is accepted. */
-  check(url: string): Promise<string | undefined>
-  /** Ends all connections, also those in use. */
-  close(): Promise<void>
-}
+export type GuardedRequest = ReturnType<typeof createGuardedRequest>
 
 const DEFAULT_ANSWER_BYTES = 512
 /** The whole request has its own, longer limit. */
@@ -85,7 +78,7 @@ const MOST_URL_CHARACTERS = 2_048
 type Target = { origin: string; path: string }
 type ReadUrl = { target: Target; problem: undefined } | { target: undefined; problem: string }
 
-export function createGuardedRequest(options: GuardedRequestOptions): GuardedRequest {
+export function createGuardedRequest(options: GuardedRequestOptions) {
   const isAllowed = addressRule(options)
   const lookup = options.lookup ?? lookupBySystem
   const agent = new Agent({
@@ -96,36 +89,30 @@ export function createGuardedRequest(options: GuardedRequestOptions): GuardedReq
     headersTimeout: 0,
     bodyTimeout: 0,
   })
-  const read = createUrlReader(options.allowHttp)
+  /** The same few endpoints are posted to all the time: their URLs are read once. */
+  const urls = new LRUCache<string, ReadUrl>({
+    max: MOST_REMEMBERED,
+    memoMethod: (url) => readUrl(url, options.allowHttp),
+  })
   return {
-    post(asked) {
-      const { target, problem } = read(asked.url)
+    post(asked: GuardedPost): Promise<GuardedAnswer> {
+      const { target, problem } = urls.memo(asked.url)
       return target === undefined ? Promise.resolve({ kind: 'failed', reason: problem }) : postTo(agent, target, asked)
     },
-    async get(asked) {
-      const { target, problem } = read(asked.url)
+    async get(asked: GuardedGet): Promise<GuardedDocument> {
+      const { target, problem } = urls.memo(asked.url)
       if (target === undefined) return { kind: 'failed', reason: problem, isCertificateProblem: false }
       return getFrom(agent, target, asked)
     },
-    async check(url) {
+    /** What is wrong with this URL, or undefined. A name that does not resolve now is accepted. */
+    async check(url: string): Promise<string | undefined> {
       const problem = urlProblem(url, options.allowHttp)
       if (problem !== undefined || options.allowPrivateAddresses) return problem
       const addresses = await addressesWithin(hostOf(url), lookup, CHECK_LOOKUP_TIMEOUT)
       return addresses.every(isAllowed) ? undefined : `must not lead to our network: ${REFUSED_ADDRESS}`
     },
-    close: () => agent.destroy(),
-  }
-}
-
-/** The same few endpoints are posted to all the time: their URLs are read once. */
-function createUrlReader(allowHttp: boolean): (url: string) => ReadUrl {
-  const remembered = new LRUCache<string, ReadUrl>({ max: MOST_REMEMBERED })
-  return (url) => {
-    const known = remembered.get(url)
-    if (known !== undefined) return known
-    const read = readUrl(url, allowHttp)
-    remembered.set(url, read)
-    return read
+    /** Ends all connections, also those in use. */
+    close: (): Promise<void> => agent.destroy(),
   }
 }
 

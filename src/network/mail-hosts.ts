@@ -51,13 +51,11 @@ export interface MailHostsOptions {
   random?: () => number
 }
 
-export interface MailHostsFinder {
-  find(domain: string, filter?: HostFilter): Promise<MailHosts>
-}
+export type MailHostsFinder = ReturnType<typeof createMailHosts>
 
-export function createMailHosts(options: MailHostsOptions): MailHostsFinder {
+export function createMailHosts(options: MailHostsOptions) {
   return {
-    async find(domain, filter = () => true) {
+    async find(domain: string, filter: HostFilter = () => true): Promise<MailHosts> {
       const answer = await options.resolver.mx(domain)
       switch (answer.kind) {
         case 'no-answer':
@@ -156,6 +154,5 @@ function inTurns(first: readonly string[], second: readonly string[]): string[] 
 }
 
 function compareText(left: string, right: string): number {
-  if (left === right) return 0
-  return left < right ? -1 : 1
+  return left < right ? -1 : Number(left > right)
 }

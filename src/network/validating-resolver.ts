@@ -19,11 +19,10 @@ import {
   writeQuestion,
   type DnsMessage,
   type Question,
-  type QuestionType,
   type ResourceRecord,
 } from './dns-message.ts'
 import { isDnsName, MOST_ALIASES, normaliseDnsName } from './dns-resolver.ts'
-import type { AnswerFacts, DnsAnswer, ValidatingResolver } from './resolver.ts'
+import type { AnswerFacts, DnsAnswer, QuestionType, ValidatingResolver } from './resolver.ts'
 import { readTlsa } from './tlsa.ts'
 
 interface ValidatingResolverOptions {

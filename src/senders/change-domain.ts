@@ -28,16 +28,10 @@ export interface RemovedDomain {
   queued_messages: number
 }
 
-interface DomainChanges {
-  update(name: string, request: UpdateDomainRequest): Promise<DomainRecord>
-  rotateDkim(name: string): Promise<DomainRecord>
-  remove(name: string, options: { purge: boolean }): Promise<RemovedDomain>
-}
-
 /** Does the work, which changes this domain: nothing remembered of it holds any more. */
 type Changing = <Result>(name: string, work: () => Promise<Result>) => Promise<Result>
 
-export function createDomainChanges(parts: DomainParts, changing: Changing): DomainChanges {
+export function createDomainChanges(parts: DomainParts, changing: Changing) {
   const { store, clock, poolNames, inTurn } = parts
 
   /** `work` resolves with null for a domain that is not there. */
@@ -51,7 +45,7 @@ export function createDomainChanges(parts: DomainParts, changing: Changing): Dom
   }
 
   return {
-    update(name, request) {
+    update(name: string, request: UpdateDomainRequest) {
       return change(name, async (known) => {
         const problems = poolProblems(request.ipPool ?? null, poolNames())
         if (problems.length > 0) throw new ServiceError('invalid_request', problems.join('; '))
@@ -59,7 +53,7 @@ export function createDomainChanges(parts: DomainParts, changing: Changing): Dom
         return before === null ? null : store.updateDomain(known, changeOf(request, before))
       })
     },
-    rotateDkim(name) {
+    rotateDkim(name: string) {
       return change(name, async (known) => {
         const before = await store.findDomain(known)
         if (before === null) return null
@@ -69,8 +63,8 @@ export function createDomainChanges(parts: DomainParts, changing: Changing): Dom
         return store.addDkimKeys(known, await nextKeys(before, parts))
       })
     },
-    remove(name, { purge }) {
-      return change(name, async (known) => {
+    remove(name: string, { purge }: { purge: boolean }) {
+      return change(name, async (known): Promise<RemovedDomain | null> => {
         const removed = await store.removeDomain({ name: known, now: clock.now(), purge })
         if (removed === null) return null
         return { domain: known, deleted: true, queued_messages: removed.queuedMessages }

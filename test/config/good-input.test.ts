@@ -9,7 +9,7 @@ import { formulaCurves } from '../../src/config/read-parts.ts'
 import { nearestName } from '../../src/config/settings/nearest-name.ts'
 import { readHostName } from '../../src/config/settings/network-field-types.ts'
 import { treeOf, valueOf } from '../../src/config/source/source-tree.ts'
-import { expandFormula } from '../../src/config/settings/warmup-formula.ts'
+import { expandFormula } from '../../src/config/settings/warmup-settings.ts'
 import { FIXTURES, folderWith, load, MASTER_KEY, mistakesIn, overrides, SHIPPED } from './folders.ts'
 
 const PRODUCTION = join(FIXTURES, 'production')

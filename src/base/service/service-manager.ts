@@ -25,16 +25,7 @@ export interface ServiceNotices {
   ready(): void
 }
 
-export interface ServiceManager extends ServiceNotices {
-  /** Until `ready`, and for an hour at most, a start that takes long (a migration) is not cut off. */
-  starting(): void
-  stopping(): void
-  /** Says each minute, and at once, how the service is. */
-  startStatus(describe: () => Promise<string>): void
-  /** Sends a sign of life every third of the watchdog's time, each time only after `isAlive` has resolved. */
-  startWatchdog(isAlive: () => Promise<void>): void
-  stop(): void
-}
+export type ServiceManager = ReturnType<typeof createServiceManager>
 
 interface ServiceManagerOptions {
   environment: NodeJS.ProcessEnv
@@ -42,7 +33,7 @@ interface ServiceManagerOptions {
   onError: (thrown: unknown) => void
 }
 
-export function createServiceManager({ environment, clock, onError }: ServiceManagerOptions): ServiceManager {
+export function createServiceManager({ environment, clock, onError }: ServiceManagerOptions) {
   const isManaged = environment['NOTIFY_SOCKET'] !== undefined
   const watchdogMilliseconds = Number(environment['WATCHDOG_USEC'] ?? 0) / MICROSECONDS_PER_MILLISECOND
   const startedAt = clock.now()
@@ -54,10 +45,8 @@ export function createServiceManager({ environment, clock, onError }: ServiceMan
   }
   const repeat = (name: string, delayMilliseconds: number, action: () => void): void => {
     action()
-    cancels.set(
-      name,
-      clock.after(delayMilliseconds, () => repeat(name, delayMilliseconds, action)),
-    )
+    const again = (): void => repeat(name, delayMilliseconds, action)
+    cancels.set(name, clock.after(delayMilliseconds, again))
   }
   const end = (name: string): void => {
     cancels.get(name)?.()
@@ -65,32 +54,35 @@ export function createServiceManager({ environment, clock, onError }: ServiceMan
   }
 
   return {
-    starting() {
+    /** Until `ready`, and for an hour at most, a start that takes long (a migration) is not cut off. */
+    starting(): void {
       if (!isManaged) return
       repeat('start', EXTEND_EVERY, () => {
         if (clock.now() - startedAt >= LONGEST_START) return
         notify(`EXTEND_TIMEOUT_USEC=${EXTEND_BY * MICROSECONDS_PER_MILLISECOND}`)
       })
     },
-    ready() {
+    ready(): void {
       end('start')
       notify('READY=1')
     },
     reloading: () => notify('RELOADING=1'),
     stopping: () => notify('STOPPING=1', 'STATUS=stopping'),
-    startStatus(describe) {
+    /** Says each minute, and at once, how the service is. */
+    startStatus(describe: () => Promise<string>): void {
       if (!isManaged) return
       repeat('status', STATUS_EVERY, () => {
         describe().then((text) => notify(`STATUS=${text}`), onError)
       })
     },
-    startWatchdog(isAlive) {
+    /** Sends a sign of life every third of the watchdog's time, each time only after `isAlive` has resolved. */
+    startWatchdog(isAlive: () => Promise<void>): void {
       if (!isManaged || watchdogMilliseconds <= 0) return
       repeat('watchdog', watchdogMilliseconds / WATCHDOG_SHARE, () => {
         isAlive().then(() => notify('WATCHDOG=1'), onError)
       })
     },
-    stop() {
+    stop(): void {
       for (const name of cancels.keys()) end(name)
     },
   }

@@ -40,15 +40,10 @@ interface OpenCall {
   batch: { open: number }
 }
 
-export interface ThreadChannel {
-  /** `moved`: blocks of memory in the argument that belong to the other thread from now on. */
-  call(verb: string, argument: unknown, moved?: readonly ArrayBuffer[]): Promise<unknown>
-  /** Takes the answers that lie in the port still, and rejects all that is open then, and every later call. */
-  fail(reason: Error): void
-}
+export type ThreadChannel = ReturnType<typeof createThreadChannel>
 
 /** The calling side; `onNote` gets what the other one notes, in order with the answers. */
-export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) => void = () => {}): ThreadChannel {
+export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) => void = () => {}) {
   const open = new Map<number, OpenCall>()
   let collected: Call[] = []
   let collectedMoves: ArrayBuffer[] = []
@@ -92,7 +87,8 @@ export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) =>
   }
 
   return {
-    call(verb, argument, moved = []) {
+    /** `moved`: blocks of memory in the argument that belong to the other thread from now on. */
+    call(verb: string, argument: unknown, moved: readonly ArrayBuffer[] = []): Promise<unknown> {
       if (failure !== undefined) return Promise.reject(failure)
       return new Promise((resolve, reject) => {
         const id = nextId++
@@ -103,7 +99,8 @@ export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) =>
         schedule()
       })
     },
-    fail(reason) {
+    /** Takes the answers that lie in the port still, and rejects all that is open then, and every later call. */
+    fail(reason: Error): void {
       failure = reason
       // The end of a thread can be seen before its last answers.
       for (let last = answerIn(port); last !== undefined; last = answerIn(port)) for (const reply of last) settle(reply)

@@ -43,13 +43,19 @@ type Trial = ReturnType<typeof createTrial>
 
 export function ruleChecks(trees: Trees): Finding[] {
   const providers = namesAt(trees.providers, ['providers'])
-  const known = providers === undefined ? undefined : [...providers, ANY_PROVIDER]
+  const known = providers && [...providers, ANY_PROVIDER]
   const trial = createTrial()
   return [
-    ...checkRules({ file: 'providers', list: 'replies', root: trees.providers, known, trial }),
-    ...checkRules({ file: 'bounces', list: 'rules', root: trees.bounces, known, trial }),
-    ...actionChecks(trees.providers),
-    ...machineChecks(trees.providers, trial),
+    ...(trees.providers === undefined
+      ? []
+      : [
+          ...checkRules({ file: 'providers', list: 'replies', root: trees.providers, known, trial }),
+          ...actionChecks(trees.providers),
+          ...machineChecks(trees.providers, trial),
+        ]),
+    ...(trees.bounces === undefined
+      ? []
+      : checkRules({ file: 'bounces', list: 'rules', root: trees.bounces, known, trial })),
   ]
 }
 
@@ -57,13 +63,12 @@ interface RuleFile {
   file: FileName
   /** The key of the list. */
   list: string
-  root: SourceNode | undefined
+  root: SourceNode
   known: string[] | undefined
   trial: Trial
 }
 
 function checkRules({ file, list, root, known, trial }: RuleFile): Finding[] {
-  if (root === undefined) return []
   const rules = itemsAt(root, [list]).map((node, index) => readRule(node, [list, index]))
   const findings: Finding[] = []
   const first = new Map<string, Rule>()
@@ -138,8 +143,7 @@ function catches(earlier: Rule, later: Rule): boolean {
 /** Keys that say what `do: limit` limits; the other actions take none of them. */
 const LIMIT_KEYS = ['rate', 'connections', 'messages_per_connection']
 
-function actionChecks(root: SourceNode | undefined): Finding[] {
-  if (root === undefined) return []
+function actionChecks(root: SourceNode): Finding[] {
   return [...itemsAt(root, ['replies']).keys()].flatMap((index) => {
     const path = ['replies', index]
     const action = textAt(root, [...path, 'do'])
@@ -153,8 +157,7 @@ function actionChecks(root: SourceNode | undefined): Finding[] {
 }
 
 /** User agents: no example, but as safe as the rest. */
-function machineChecks(root: SourceNode | undefined, trial: Trial): Finding[] {
-  if (root === undefined) return []
+function machineChecks(root: SourceNode, trial: Trial): Finding[] {
   return itemsAt(root, ['machines']).flatMap((node, index) => {
     const pattern = node.kind === 'scalar' ? String(node.value) : ''
     const slowness = (): string | undefined => (trial(pattern, '') ? undefined : TOO_SLOW)

@@ -6,6 +6,7 @@
  */
 import { z } from 'zod'
 import { DAY, HOUR } from '../../base/clock.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 import {
   accepted,
   boolean,
@@ -24,7 +25,11 @@ import {
   type Reading,
 } from './field-types.ts'
 import { readCurveName } from './pool-settings.ts'
-import { expandFormula, LARGEST_STAGE, MOST_STAGES } from './warmup-formula.ts'
+
+const MOST_STAGES = 120
+
+/** 10,000 messages a second for a whole day: more is a slip of the hand. */
+const LARGEST_STAGE = 864_000_000
 
 const MINUTES_OF_A_DAY = 1_440
 
@@ -115,6 +120,7 @@ export const warmupSchema = section({
 })
 
 type ParsedWarmupSettings = z.infer<typeof warmupSchema>
+
 type ParsedCurve = ParsedWarmupSettings['curves'][string]
 
 /** One curve with all that holds for it. */
@@ -142,23 +148,20 @@ export function resolveWarmupSettings(parsed: ParsedWarmupSettings): WarmupSetti
  * what neither says. Values of any form are taken; the schema judges them.
  */
 export function inheritWarmupDefaults(value: unknown): unknown {
-  if (!isMap(value) || !isMap(value['curves']) || !isMap(value['defaults'])) return value
+  if (!isPlainObject(value) || !isPlainObject(value['curves']) || !isPlainObject(value['defaults'])) return value
   const inherited = Object.entries(value['defaults']).filter(([key]) => key in settings)
   const curves = Object.entries(value['curves']).map(([name, curve]) => [name, underlay(curve, inherited)])
   return { ...value, curves: Object.fromEntries(curves) }
 }
 
 function underlay(value: unknown, inherited: [string, unknown][]): unknown {
-  if (!isMap(value)) return value
+  if (!isPlainObject(value)) return value
   const whole: Record<string, unknown> = { ...value }
   for (const [key, below] of inherited) {
-    whole[key] = key in value && isMap(below) ? underlay(value[key], Object.entries(below)) : (value[key] ?? below)
+    whole[key] =
+      key in value && isPlainObject(below) ? underlay(value[key], Object.entries(below)) : (value[key] ?? below)
   }
   return whole
-}
-
-function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function readActiveWindow(value: unknown): Reading<ActiveWindow> {
@@ -172,4 +175,20 @@ function readActiveWindow(value: unknown): Reading<ActiveWindow> {
   const { from_minute, to_minute } = window
   if (from_minute < to_minute && to_minute <= MINUTES_OF_A_DAY) return accepted(window)
   return refused(`${shown(value)} is not a part of a UTC day; write for example "06:00-22:00"`)
+}
+
+/**
+ * A curve from three numbers (egress/README.md "Curves"): stage n is `min(max, round(start × factor^(n−1)))`, rounded to
+ * two significant digits, until `max` is reached, or MOST_STAGES.
+ */
+export function expandFormula({ start, factor, max }: NonNullable<ParsedCurve['formula']>): number[] {
+  const stages: number[] = []
+  for (let exponent = 0; exponent < MOST_STAGES; exponent++) {
+    const exact = Math.round(start * factor ** exponent)
+    // Rounding up may lead above the maximum.
+    const stage = exact >= max ? max : Math.min(max, Number(exact.toPrecision(2)))
+    stages.push(stage)
+    if (stage === max) break
+  }
+  return stages
 }

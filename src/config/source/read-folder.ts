@@ -17,26 +17,11 @@ import { readYamlSource } from './yaml-source.ts'
 const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['sternpost', 'pools']
 const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config'
 
-interface FolderReading {
-  trees: Trees
-  mistakes: Mistake[]
-}
-
 /** `names`: the files that are wanted; the others have no tree. */
-export function readFolder(
-  folder: string,
-  shippedFolder: string,
-  names: readonly FileName[] = FILE_NAMES,
-): FolderReading {
+export function readFolder(folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES) {
   if (!isFolder(folder)) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
   const mistakes: Mistake[] = []
-  const trees: Trees = {
-    sternpost: undefined,
-    pools: undefined,
-    warmup: undefined,
-    providers: undefined,
-    bounces: undefined,
-  }
+  const trees: Trees = {}
   for (const name of names) {
     const countBefore = errorsIn(mistakes)
     const base = readFile(chooseFile(name, { folder, shippedFolder, mistakes }), mistakes)

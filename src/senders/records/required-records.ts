@@ -47,7 +47,7 @@ export interface ZoneRecord {
   value: string
 }
 
-const TTL_SECONDS = 3_600
+export const TTL_SECONDS = 3_600
 /** RFC 1035 §3.3: a character-string has one byte of length. */
 const MOST_STRING_BYTES = 255
 const MX_PRIORITY = 10
@@ -70,15 +70,10 @@ export function requiredRecords(domain: DomainRecord, facts: RecordFacts): Requi
   const { returnPath, trackingDomain } = domain
   return [
     ...keysInOrder(domain.keys).map((key) => dkimRecord(domain.name, key)),
-    cname({ purpose: 'return_path', required: true, name: returnPath, value: facts.targets.return_path }),
-    txt({ purpose: 'spf', required: true, via: 'return_path', name: returnPath, value: spfRecordValue(facts) }),
-    txt({
-      purpose: 'dmarc',
-      required: false,
-      name: `_dmarc.${domain.name}`,
-      value: `v=DMARC1; p=none; rua=mailto:${facts.dmarcReportAddress}`,
-    }),
-    cname({ purpose: 'tracking', required: false, name: trackingDomain, value: facts.targets.tracking }),
+    recordOf('return_path', 'CNAME', returnPath, facts.targets.return_path),
+    { ...recordOf('spf', 'TXT', returnPath, spfRecordValue(facts)), via: 'return_path' },
+    recordOf('dmarc', 'TXT', `_dmarc.${domain.name}`, `v=DMARC1; p=none; rua=mailto:${facts.dmarcReportAddress}`),
+    recordOf('tracking', 'CNAME', trackingDomain, facts.targets.tracking),
   ]
 }
 
@@ -92,15 +87,8 @@ function keysInOrder(keys: readonly DkimKeyRecord[]): DkimKeyRecord[] {
 }
 
 function dkimRecord(domain: string, key: DkimKeyRecord): RequiredRecord {
-  return {
-    ...txt({
-      purpose: 'dkim',
-      required: isRequiredKey(key),
-      name: dkimRecordName(domain, key.selector),
-      value: dkimRecordValue(key),
-    }),
-    selector: key.selector,
-  }
+  const record = recordOf('dkim', 'TXT', dkimRecordName(domain, key.selector), dkimRecordValue(key))
+  return { ...record, required: isRequiredKey(key), selector: key.selector }
 }
 
 /** What the owner's zone answers for `name` when all that we ask for is published. */
@@ -125,35 +113,14 @@ export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], nam
   return records
 }
 
-interface TxtFacts {
-  purpose: RecordPurpose
-  required: boolean
-  via?: RecordPurpose
-  name: string
-  value: string
-}
-
-function txt({ purpose, required, via, name, value }: TxtFacts): RequiredRecord {
-  return {
-    purpose,
-    required,
-    ...(via === undefined ? {} : { via }),
-    type: 'TXT',
-    name,
-    host: hostOf(name),
-    value,
-    value_chunks: chunksOf(value),
-    ttl: TTL_SECONDS,
-  }
-}
-
-function cname(record: Pick<RequiredRecord, 'purpose' | 'required' | 'name' | 'value'>): RequiredRecord {
-  const { purpose, required, name, value } = record
-  return { purpose, required, type: 'CNAME', name, host: hostOf(name), value, ttl: TTL_SECONDS }
+function recordOf(purpose: RecordPurpose, type: 'TXT' | 'CNAME', name: string, value: string): RequiredRecord {
+  const required = REQUIRED_PURPOSES.includes(purpose)
+  const shared = { purpose, required, type, name, host: hostOf(name), value }
+  return { ...shared, ...(type === 'TXT' && { value_chunks: chunksOf(value) }), ttl: TTL_SECONDS }
 }
 
 /** All values are ASCII: a character is a byte. */
-function chunksOf(value: string): string[] {
+export function chunksOf(value: string): string[] {
   return Array.from({ length: Math.ceil(value.length / MOST_STRING_BYTES) }, (_, index) =>
     value.slice(index * MOST_STRING_BYTES, (index + 1) * MOST_STRING_BYTES),
   )

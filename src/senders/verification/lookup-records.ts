@@ -7,7 +7,15 @@
  */
 import type { DNSResolver } from 'mailauth'
 import { SECOND, type Clock } from '../../base/clock.ts'
-import type { DnsAnswer, MxRecord, Resolver } from '../../network/resolver.ts'
+import {
+  withFront,
+  type DnsAnswer,
+  type Front,
+  type MxRecord,
+  type QuestionType,
+  type RecordTypes,
+  type Resolver,
+} from '../../network/resolver.ts'
 
 interface CheckLookups extends Resolver {
   /** Ends the check: gives its timer back. */
@@ -22,37 +30,31 @@ interface CheckLookupsOptions {
 
 export function createCheckLookups({ resolver, clock, mostMilliseconds }: CheckLookupsOptions): CheckLookups {
   const noAnswer: DnsAnswer<never> = { kind: 'no-answer', reason: `no answer within ${mostMilliseconds / SECOND} s` }
+  const over = Promise.withResolvers<DnsAnswer<never>>()
   let isOver = false
-  let end = (): void => {}
-  const over = new Promise<DnsAnswer<never>>((resolve) => {
-    const cancelTimer = clock.after(mostMilliseconds, () => end())
-    end = () => {
-      isOver = true
-      cancelTimer()
-      resolve(noAnswer)
-    }
-  })
-
-  function once<Item>(ask: (name: string) => Promise<DnsAnswer<Item>>): (name: string) => Promise<DnsAnswer<Item>> {
-    const answers = new Map<string, Promise<DnsAnswer<Item>>>()
-    return (name) => {
-      if (isOver) return Promise.resolve(noAnswer)
-      const answer = answers.get(name) ?? Promise.race([ask(name), over])
-      answers.set(name, answer)
-      return answer
-    }
+  const end = (): void => {
+    isOver = true
+    cancelTimer()
+    over.resolve(noAnswer)
   }
-
-  const ipv4 = once((name) => resolver.addresses(name, 4))
-  const ipv6 = once((name) => resolver.addresses(name, 6))
-  return {
-    mx: once((name) => resolver.mx(name)),
-    txt: once((name) => resolver.txt(name)),
-    cname: once((name) => resolver.cname(name)),
-    ptr: once((name) => resolver.ptr(name)),
-    addresses: (name, family) => (family === 4 ? ipv4(name) : ipv6(name)),
-    end: () => end(),
+  const cancelTimer = clock.after(mostMilliseconds, end)
+  const asked: { [Type in QuestionType]: Map<string, Promise<DnsAnswer<RecordTypes[Type]>>> } = {
+    MX: new Map(),
+    A: new Map(),
+    AAAA: new Map(),
+    TXT: new Map(),
+    CNAME: new Map(),
+    PTR: new Map(),
+    TLSA: new Map(),
   }
+  const once: Front = (type, name, ask) => {
+    if (isOver) return Promise.resolve(noAnswer)
+    const answers: Map<string, Promise<DnsAnswer<RecordTypes[typeof type]>>> = asked[type]
+    const answer = answers.get(name) ?? Promise.race([ask(), over.promise])
+    answers.set(name, answer)
+    return answer
+  }
+  return { ...withFront(resolver, once), end }
 }
 
 /** Node's shapes and error codes, which mailauth reads. */
