@@ -1,8 +1,7 @@
 /**
- * base32 with a given alphabet of 32 characters: five bits a character, most significant first.
- *
- * Where the bits do not fill the characters, the first character starts with zero bits (so texts sort as the bytes do);
- * a text that has ones there, or a character that is not in the alphabet, is none of ours and decodes to undefined.
+ * base32, five bits a character, most significant first. Where the bits do not fill the characters, the first one
+ * starts with zero bits, so texts sort as the bytes do; a text with ones there, or a character of no alphabet, decodes
+ * to undefined.
  */
 
 const BITS_PER_CHARACTER = 5

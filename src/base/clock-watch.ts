@@ -6,7 +6,6 @@ import { MINUTE, SECOND, type Clock } from './clock.ts'
 import type { Logger } from './logger.ts'
 
 interface ClockWatchOptions {
-  /** The wall clock. */
   clock: Clock
   /** Milliseconds of a clock that no one can set. */
   monotonic: () => number

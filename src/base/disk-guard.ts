@@ -11,14 +11,12 @@ import type { Logger } from './logger.ts'
 export type DiskGuard = ReturnType<typeof createDiskGuard>
 
 export interface DiskGuardOptions {
-  /** On the disk that is looked at. */
   folder: string
   minFreeAccept: number
   minFreeDeliver: number
   /** Of real time. */
   clock: Clock
   logger: Logger
-  /** It has become short. */
   onShort?: () => void
 }
 

@@ -1,9 +1,7 @@
 /**
- * Sortable identifiers: a prefix and 26 characters of lower-case Crockford base32 (48 bits of time, 80 random bits).
- *
- * Lower case, because an identifier may pass through systems that fold case (http/README.md "Conventions"). The store
- * keeps the 16 bytes without the prefix. Reading an identifier that is not one returns undefined; nothing here throws
- * for input.
+ * Sortable identifiers (base/README.md "Identifiers"): a prefix and 26 characters of Crockford's base32, 48 bits of
+ * time and 80 random bits. Lower case, because they may pass through systems that fold case. Nothing here throws for
+ * input.
  */
 import { randomFillSync } from 'node:crypto'
 import { CROCKFORD } from './base32.ts'

@@ -1,9 +1,6 @@
 /**
- * Purpose-separated keys from the one master key, and sealing of secrets at rest (senders/README.md "Secrets").
- *
- * Each purpose has its own key by HKDF-SHA-256 (RFC 5869), so a token of one purpose is worth nothing for another.
- * Sealing is AES-256-GCM with a random nonce; the associated data ties a sealed secret to its row, so that it cannot be
- * moved to another one. `open` throws when key, row or bytes do not fit.
+ * Purpose-separated keys from the one master key, and sealing of secrets at rest (base/README.md "Keys"). `open` throws
+ * when key, row or bytes do not fit.
  */
 import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, randomBytes, type KeyObject } from 'node:crypto'
 

@@ -201,7 +201,6 @@ function isMap(value: unknown): value is Record<string, unknown> {
   return Array.isArray(value) || prototype === Object.prototype || prototype === null
 }
 
-/** For the field `err`. */
 function errorFields(thrown: unknown, depth = 1): unknown {
   if (!(thrown instanceof Error)) return typeof thrown === 'object' ? CENSORED : thrown
   const code = errorCode(thrown)

@@ -1,9 +1,7 @@
 /**
- * The one background loop: do a round of work, wait until the next is due or somebody wakes it, drain at the end.
- *
- * `round` returns the time (Unix milliseconds) at which work is due again, or null when only a wake-up can bring some.
- * A wake-up during a round makes another round at once, so none is lost. A round that throws is reported to `onError`
- * and tried again after one second: a loop never dies silently.
+ * The one background loop: a round of work, then a wait until the time that `round` returned, or for a wake-up alone
+ * (null). A wake-up during a round makes another round at once, so none is lost. A round that throws is reported to
+ * `onError` and tried again after one second: a loop never dies silently.
  */
 import { SECOND, type Clock } from './clock.ts'
 

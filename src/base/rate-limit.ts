@@ -11,7 +11,6 @@ interface RateLimitOptions {
   count: number
   /** … during so many milliseconds. */
   perMilliseconds: number
-  /** What a full bucket holds. */
   burst: number
   mostKeys?: number
 }

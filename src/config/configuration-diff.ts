@@ -20,7 +20,6 @@ export interface ConfigurationChange {
   /** Values as text; null: nothing to show. */
   from: string | null
   to: string | null
-  /** In which pool an IP is, or null. */
   pool: string | null
 }
 
@@ -224,7 +223,6 @@ const DURATIONS = [
 /** Longer lists say nothing on a line. */
 const LONGEST_SHOWN = 60
 
-/** As the files write it. */
 function shownValue(value: unknown, key: string): string {
   if (value instanceof Uint8Array) return '(secret)'
   if (value === null || value === undefined) return 'none'

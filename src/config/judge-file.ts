@@ -11,15 +11,8 @@ import { serverSchema } from './settings/server-settings.ts'
 import { inheritWarmupDefaults, resolveWarmupSettings, warmupSchema } from './settings/warmup-settings.ts'
 import { mistakesOf } from './source/explain-mistake.ts'
 import type { FileName, Finding, Trees } from './source/finding.ts'
-import {
-  emptyMap,
-  keyPositionAt,
-  nearestPosition,
-  nodeAt,
-  pathText,
-  valueOf,
-  type SourceNode,
-} from './source/source-tree.ts'
+import { keyPositionAt, nearestPosition, nodeAt, pathText } from './source/at-path.ts'
+import { emptyMap, valueOf, type SourceNode } from './source/source-tree.ts'
 
 export const SCHEMAS = {
   sternpost: serverSchema,

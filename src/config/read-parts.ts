@@ -10,17 +10,8 @@ import { judge, mistakeOf } from './judge-file.ts'
 import type { BounceRuleSettings } from './settings/bounce-rule-settings.ts'
 import { sortMistakes } from './source/explain-mistake.ts'
 import { readFolder } from './source/read-folder.ts'
-import {
-  emptyMap,
-  entriesAt,
-  itemsAt,
-  nearestPosition,
-  nodeAt,
-  pathText,
-  textAt,
-  type Position,
-  type SourceNode,
-} from './source/source-tree.ts'
+import { entriesAt, itemsAt, nearestPosition, nodeAt, pathText, textAt } from './source/at-path.ts'
+import { emptyMap, type Position, type SourceNode } from './source/source-tree.ts'
 import { readYamlSource } from './source/yaml-source.ts'
 
 /** Where the server listens for its administrator: that must work whatever was written since it started. */

@@ -1,15 +1,18 @@
 /**
- * The last step of `sternpost.yaml`: names that derive from others, and secrets read.
- *
- * A secret that cannot be read is a finding at its key: an error, or a warning where it is not needed, and then it is
- * left empty. The credentials of a service are visible to nobody else, so a check from outside cannot need them.
+ * The last step of `sternpost.yaml`: names that derive from others, and secrets read. One that cannot be read is left
+ * empty and is a finding at its key: an error, or a warning where it is not needed. The credentials of a service are
+ * visible to nobody else, so a check from outside cannot need them.
  */
 import { join } from 'node:path'
+import { readFileSync, statSync } from 'node:fs'
 import type { Finding } from './source/finding.ts'
-import type { Reading } from './settings/field-types.ts'
-import type { SecretReference } from './settings/network-field-types.ts'
-import { readMasterKey, readSecret } from './settings/secrets.ts'
+import { type Reading, accepted, refused } from './settings/reading.ts'
+import { OTHERS_MASK, type SecretReference } from './settings/network-field-types.ts'
 import type { ParsedServerSettings, ServerSettings } from './settings/server-settings.ts'
+import { errorCode, errorText } from '../base/errors.ts'
+import { MASTER_KEY_BYTES } from '../base/key-ring.ts'
+
+const MOST_SECRET_BYTES = 64 * 2 ** 10
 
 /** all: to run. files: to check, also outside the service. none: for commands that only look. */
 export type NeededSecrets = 'all' | 'files' | 'none'
@@ -72,4 +75,38 @@ function namesOf(parsed: ParsedServerSettings) {
     tracking: { ...tracking, host: tracking.host ?? targets.tracking },
     backup: { ...backup, dir: backup.dir ?? join(parsed.data_dir, 'backups') },
   }
+}
+
+/** The text of a secret without the white space around it. */
+function readSecret(reference: SecretReference, credentialsFolder: string | undefined): Reading<string> {
+  const file = fileOf(reference, credentialsFolder)
+  if (file === undefined) {
+    return refused('a credential is only there in the service: systemd hands it over in $CREDENTIALS_DIRECTORY')
+  }
+  try {
+    const { mode, size } = statSync(file)
+    if ((mode & OTHERS_MASK) !== 0) return refused(`others can use ${file}; run chmod o= ${file}`, `chmod o= ${file}`)
+    if (size > MOST_SECRET_BYTES) return refused(`${file} is too large for a secret`)
+    const text = readFileSync(file, 'utf8').trim()
+    return text === '' ? refused(`${file} is empty`) : accepted(text)
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return refused(`there is no file ${file}`)
+    return refused(`cannot read ${file}: ${errorText(thrown)}`)
+  }
+}
+
+/** The master key: 32 bytes, base64. */
+function readMasterKey(reference: SecretReference, credentialsFolder: string | undefined): Reading<Buffer> {
+  const reading = readSecret(reference, credentialsFolder)
+  if (!reading.ok) return reading
+  const key = Buffer.from(reading.value, 'base64')
+  // Base64 of 32 bytes: 43 characters and one for padding.
+  const isBase64 = /^[A-Za-z0-9+/]{43}=?$/.test(reading.value)
+  if (isBase64 && key.length === MASTER_KEY_BYTES) return accepted(key)
+  return refused(`the master key must be ${MASTER_KEY_BYTES} bytes in base64; make one with: openssl rand -base64 32`)
+}
+
+function fileOf(reference: SecretReference, credentialsFolder: string | undefined): string | undefined {
+  if ('file' in reference) return reference.file
+  return credentialsFolder === undefined ? undefined : join(credentialsFolder, reference.credential)
 }

@@ -1,8 +1,6 @@
 /**
- * A cache to put in front of a resolver, by the table of network/README.md "Cache and resolver".
- *
- * One lookup per question is under way at a time. The answers are shared: callers must not change them. Bounded by
- * names, the least used one goes first.
+ * A cache to put in front of a resolver, by the table of network/README.md "Cache and resolver". One lookup per
+ * question is under way at a time. The answers are shared: callers must not change them.
  */
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { recentEntries } from '../base/recent-entries.ts'
@@ -12,13 +10,11 @@ import type { DnsAnswer, Front, QuestionType, RecordTypes } from './resolver.ts'
 interface DnsCacheOptions {
   cache: DnsCacheSettings
   clock: Clock
-  /** An answer came from memory. */
   onHit?: () => void
 }
 
-/** `dns.cache` of sternpost.yaml; times in milliseconds. */
+/** `dns.cache` of sternpost.yaml: names, and times in milliseconds. */
 export interface DnsCacheSettings {
-  /** Names. */
   entries: number
   min_ttl: number
   max_ttl: number
@@ -36,7 +32,6 @@ interface Slot<Item> {
   underWay?: Promise<DnsAnswer<Item>> | undefined
 }
 
-/** What is known of one name. */
 type NameSlots = { [Type in QuestionType]: Slot<RecordTypes[Type]> }
 
 export function createDnsCache({ cache, clock, onHit }: DnsCacheOptions): Front {

@@ -1,10 +1,7 @@
 /**
- * DNS questions through Node's resolver, without any cache: a fresh question sees a changed zone.
- *
- * A lookup ends after `timeoutMilliseconds * tries` at the latest, however many servers there are. Each try has a
- * resolver of its own: a new source port, the present /etc/resolv.conf, and no answers kept between questions. Never
- * throws for an answer of the DNS, nor for text that is no host name, which is `no-name`. network/README.md "Answers of
- * the DNS".
+ * DNS questions through Node's resolver, without any cache (network/README.md "Answers of the DNS"). A lookup ends
+ * after `timeoutMilliseconds * tries` at the latest, however many servers there are. Each try has a resolver of its
+ * own: a new source port, the present /etc/resolv.conf, and no answers kept between questions. Never throws.
  */
 import { promises } from 'node:dns'
 import { LRUCache } from 'lru-cache'

@@ -1,10 +1,7 @@
 /**
  * HTTP requests to URLs that others chose, which never reach an address of our own network (network/README.md
- * "Addresses never connected to").
- *
- * `timeoutMilliseconds` runs from the start of the connect to the end of the answer; of the body at most 64 KiB are
- * read. A receiver that answered a POST and then does not end its body has answered. Never throws: a failure is a
- * result with a reason that names no address.
+ * "Addresses never connected to", also for times and sizes). Never throws: a failure is a result with a reason that
+ * names no address.
  */
 import { readFileSync } from 'node:fs'
 import { lookup as systemLookup } from 'node:dns/promises'
@@ -22,7 +19,7 @@ import {
   MOST_BODY_BYTES,
   reasonOf,
   REFUSED_ADDRESS,
-  RefusedAddress,
+  OwnRefusal,
 } from './one-exchange.ts'
 
 /** All addresses of a host name; rejects, or gives none, when it does not resolve. */
@@ -53,11 +50,6 @@ export type GuardedAnswer =
   | { kind: 'answered'; status: number; answer: string } // any status; the first bytes of the body as one line
   | { kind: 'failed'; reason: string }
 
-interface GuardedGet {
-  url: string
-  timeoutMilliseconds: number
-}
-
 /** A document is all of it: one that is cut short, or longer than 64 KiB, has failed. */
 export type GuardedDocument =
   | { kind: 'document'; status: number; contentType: string; bytes: Buffer } // any status
@@ -74,9 +66,9 @@ const MOST_HEADER_BYTES = 16_384
 const MOST_REMEMBERED = 1_000
 const MOST_URL_CHARACTERS = 2_048
 
-/** Where a URL leads, or what is wrong with it. */
-type Target = { origin: string; path: string }
-type ReadUrl = { target: Target; problem: undefined } | { target: undefined; problem: string }
+/** Where a URL leads; a text: what is wrong with it. */
+type ReadUrl = { origin: string; path: string } | string
+type Target = Exclude<ReadUrl, string>
 
 export function createGuardedRequest(options: GuardedRequestOptions) {
   const isAllowed = addressRule(options)
@@ -96,13 +88,15 @@ export function createGuardedRequest(options: GuardedRequestOptions) {
   })
   return {
     post(asked: GuardedPost): Promise<GuardedAnswer> {
-      const { target, problem } = urls.memo(asked.url)
-      return target === undefined ? Promise.resolve({ kind: 'failed', reason: problem }) : postTo(agent, target, asked)
+      const target = urls.memo(asked.url)
+      return typeof target === 'string'
+        ? Promise.resolve({ kind: 'failed', reason: target })
+        : postTo(agent, target, asked)
     },
-    async get(asked: GuardedGet): Promise<GuardedDocument> {
-      const { target, problem } = urls.memo(asked.url)
-      if (target === undefined) return { kind: 'failed', reason: problem, isCertificateProblem: false }
-      return getFrom(agent, target, asked)
+    async get({ url, timeoutMilliseconds }: { url: string; timeoutMilliseconds: number }): Promise<GuardedDocument> {
+      const target = urls.memo(url)
+      if (typeof target === 'string') return { kind: 'failed', reason: target, isCertificateProblem: false }
+      return getFrom(agent, target, timeoutMilliseconds)
     },
     /** What is wrong with this URL, or undefined. A name that does not resolve now is accepted. */
     async check(url: string): Promise<string | undefined> {
@@ -118,9 +112,9 @@ export function createGuardedRequest(options: GuardedRequestOptions) {
 
 function readUrl(url: string, allowHttp: boolean): ReadUrl {
   const problem = urlProblem(url, allowHttp)
-  if (problem !== undefined) return { target: undefined, problem }
+  if (problem !== undefined) return problem
   const { origin, pathname, search } = new URL(url)
-  return { target: { origin, path: pathname + search }, problem: undefined }
+  return { origin, path: pathname + search }
 }
 
 /**
@@ -166,14 +160,14 @@ function guardedConnector(
   })
   return (target, callback) => {
     const literal = canonicalIp(withoutBrackets(target.hostname))
-    if (literal !== undefined && !isAllowed(literal)) return callback(new RefusedAddress(), null)
+    if (literal !== undefined && !isAllowed(literal)) return callback(new OwnRefusal(REFUSED_ADDRESS), null)
     connect(target, (...result) => {
       const [error, socket] = result
       if (error !== null) return callback(error, null)
       const peer = socket.remoteAddress
       if (peer !== undefined && isAllowed(peer)) return callback(null, socket)
       socket.destroy()
-      callback(peer === undefined ? systemError('ECONNRESET') : new RefusedAddress(), null)
+      callback(peer === undefined ? systemError('ECONNRESET') : new OwnRefusal(REFUSED_ADDRESS), null)
     })
   }
 }
@@ -186,7 +180,7 @@ function guardedLookup(isAllowed: (address: string) => boolean, lookup: AddressL
         const known = addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
         const [first] = known
         if (first === undefined) return callback(systemError('ENOTFOUND'), '')
-        if (!addresses.every(isAllowed)) return callback(new RefusedAddress(), '')
+        if (!addresses.every(isAllowed)) return callback(new OwnRefusal(REFUSED_ADDRESS), '')
         if (lookupOptions.all === true) callback(null, known)
         else callback(null, first.address, first.family)
       },
@@ -214,7 +208,7 @@ async function postTo(agent: Agent, target: Target, asked: GuardedPost): Promise
     : { kind: 'answered', status, answer: oneLine(bytes) }
 }
 
-async function getFrom(agent: Agent, target: Target, { timeoutMilliseconds }: GuardedGet): Promise<GuardedDocument> {
+async function getFrom(agent: Agent, target: Target, timeoutMilliseconds: number): Promise<GuardedDocument> {
   const limits = { timeoutMilliseconds, keptBytes: MOST_BODY_BYTES }
   const { status, contentType, bytes, failure } = await exchange(agent, { ...target, method: 'GET' }, limits)
   return status === null || failure !== null

@@ -1,8 +1,7 @@
 /**
- * Finds the hosts that take mail for a domain, best first (network/README.md "Mail hosts").
- *
- * Never throws for an answer of the DNS: each way to have no host is a result of its own, because the caller treats
- * them differently. What others publish never leads inwards. RFC 5321 §5.1, RFC 7505.
+ * Finds the hosts that take mail for a domain, best first (network/README.md "Mail hosts"; RFC 5321 §5.1, RFC 7505).
+ * Never throws for an answer of the DNS: each way to have no host is a result of its own. What others publish never
+ * leads inwards.
  */
 import { canonicalIp, ipFamily, isPublicUnicast } from '../base/ip-address.ts'
 import { unreachable } from '../base/errors.ts'
@@ -12,7 +11,6 @@ export interface FoundHost {
   name: string
   /** Both families in turns, IPv4 first. */
   addresses: string[]
-  /** Where aliases of the name lead to; the name itself without any. */
   canonicalName: string
   /** DNSSEC validated the addresses, both families. */
   isSecure: boolean

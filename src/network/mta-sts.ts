@@ -11,14 +11,10 @@ import type { Resolver } from './resolver.ts'
 
 // The version, and what follows it up to the end of the field.
 const RECORD_START = /^v=STSv1[ \t]*(;|$)/
-
 const RECORD_ID = /^[A-Za-z0-9]{1,32}$/
-
 const MAX_AGE = /^\d{1,10}$/
-
 // An optional "*.", then labels of letters, digits and hyphens that begin and end with no hyphen.
 const MX_PATTERN = /^(?:\*\.)?[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*$/
-
 /** Of a policy of 64 KiB only so many hosts are kept; no MX set has more. */
 const MOST_HOSTS = 1_000
 
@@ -62,26 +58,17 @@ interface MtaStsOptions {
 export type MtaSts = ReturnType<typeof createMtaSts>
 
 const HTTPS_PORT = 443
-
 /** RFC 8461 §3.3. */
 const FETCH_TIMEOUT = MINUTE
-
 const PATIENCE = 20 * SECOND
-
 const FETCH_AGAIN_AFTER = 5 * MINUTE
-
 /** RFC 8461 §3.2: at most a year. */
 const LONGEST_MAX_AGE_SECONDS = 31_557_600
-
 const SHORTEST_MAX_AGE_SECONDS = HOUR / SECOND
-
 /** Domains whose policy, or its absence, is known without asking the memory. */
 const MOST_DOMAINS = 20_000
-
 const MOST_REFRESHED = 1_000
-
 const REFRESHED_AT_ONCE = 10
-
 /** One that could not be refreshed is left alone for so long. */
 const REFRESH_AGAIN_AFTER = 6 * HOUR
 

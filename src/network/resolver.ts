@@ -28,7 +28,6 @@ export type DnsAnswer<Item> =
 
 export interface Resolver {
   mx(name: string): Promise<DnsAnswer<MxRecord>>
-  /** IPv4 (A) or IPv6 (AAAA) addresses. */
   addresses(name: string, family: 4 | 6): Promise<DnsAnswer<string>>
   /** One entry per record: its strings joined. */
   txt(name: string): Promise<DnsAnswer<string>>

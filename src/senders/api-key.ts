@@ -6,14 +6,12 @@ import { hash, randomInt } from 'node:crypto'
 import { MINUTE, SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import { identifierToBytes, newIdentifier } from '../base/identifier.ts'
-import { isInNetwork } from '../base/ip-address.ts'
+import { isCidr, isInNetwork } from '../base/ip-address.ts'
 import type { Logger } from '../base/logger.ts'
 import type { ApiKeyChange, ApiKeyRecord } from '../store/records/sender-records.ts'
 import type { Store } from '../store/store.ts'
-import { checkKey, type CreateKeyRequest, type Scope } from './check-key.ts'
+import { readDomainName } from './domain-name.ts'
 
-export { SCOPES } from './check-key.ts'
-export type { CreateKeyRequest, Scope } from './check-key.ts'
 export type { ApiKeyChange, ApiKeyRecord } from '../store/records/sender-records.ts'
 
 export type ApiKeys = ReturnType<typeof createApiKeys>
@@ -181,7 +179,6 @@ export function unknownKey(id: string): ServiceError {
   return new ServiceError('not_found', `key ${id.slice(0, 64)}`)
 }
 
-/** SHA-256 of the whole key, in base64. */
 function hashOf(key: string): string {
   return hash('sha256', key, 'base64')
 }
@@ -193,4 +190,60 @@ function randomCharacters(): string {
 
 function lastCharacters(key: string): string {
   return key.slice(-SHOWN_CHARACTERS)
+}
+
+/** What each scope grants is in the table of http/README.md "Keys and scopes"; `admin` grants everything. */
+export const SCOPES = ['send', 'messages:read', 'domains', 'webhooks', 'ips', 'stats', 'suppressions', 'admin'] as const
+export type Scope = (typeof SCOPES)[number]
+
+export interface CreateKeyRequest {
+  name: string
+  mode: 'live' | 'test'
+  scopes: string[]
+  /** Sending domains; empty: all. */
+  domains: string[]
+  /** Networks such as 203.0.113.0/24, or single addresses; empty: all. */
+  allowedIps: string[]
+  /** Unix milliseconds; null: never. */
+  expiresAt: number | null
+}
+
+const MOST_NAME_CHARACTERS = 100
+// Every control character.
+const CONTROL = /\p{Cc}/u
+
+/** Names in their canonical form, nothing twice. Throws ServiceError `invalid_request` with every problem. */
+function checkKey(request: CreateKeyRequest, now: number): CreateKeyRequest {
+  const { name, mode, expiresAt } = request
+  const problems = nameProblems(name)
+  if (request.scopes.length === 0) problems.push('scopes: at least one is needed')
+  request.scopes.forEach((scope, index) => {
+    if (!isScope(scope)) problems.push(`scopes[${index}]: unknown; known are ${SCOPES.join(', ')}`)
+  })
+  const domains = request.domains.map((text, index) => {
+    const reading = readDomainName(text)
+    if (reading.ok) return reading.name
+    problems.push(`domains[${index}]: ${reading.problem}`)
+    return text
+  })
+  request.allowedIps.forEach((network, index) => {
+    if (!isCidr(network)) problems.push(`allowed_ips[${index}]: is no address and no network such as 203.0.113.0/24`)
+  })
+  if (expiresAt !== null && !(expiresAt > now)) problems.push('expires_at: must be in the future')
+  if (problems.length > 0) throw new ServiceError('invalid_request', problems.join('; '))
+  const scopes = [...new Set(request.scopes)]
+  return { name, mode, scopes, domains: [...new Set(domains)], allowedIps: [...new Set(request.allowedIps)], expiresAt }
+}
+
+function nameProblems(name: string): string[] {
+  const problems: string[] = []
+  const isOfLength = name !== '' && [...name].length <= MOST_NAME_CHARACTERS
+  if (!isOfLength) problems.push(`name: must have 1 to ${MOST_NAME_CHARACTERS} characters`)
+  if (CONTROL.test(name)) problems.push('name: has a control character')
+  if (!name.isWellFormed()) problems.push('name: has an unpaired surrogate')
+  return problems
+}
+
+function isScope(text: string): text is Scope {
+  return SCOPES.some((scope) => scope === text)
 }

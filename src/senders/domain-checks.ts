@@ -1,9 +1,6 @@
 /**
  * When sending domains are checked: by a verify call, in the background after a change, and when their time has come
- * (senders/README.md "Checks of a domain").
- *
- * A verify call within 10 s of the last one for the domain gets that result. A background check that fails is logged;
- * one that was due stays due. Errors of the store are passed on to a verify call.
+ * (senders/README.md "Checks of a domain"). A background check that fails is logged; one that was due stays due.
  */
 import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
@@ -11,7 +8,7 @@ import type { DomainRecord, RecordCheck } from '../store/records/sender-records.
 import type { DomainParts } from './domain-parts.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { ServiceEvent } from '../mail/event.ts'
-import { keysAfterCheck } from './records/dkim-rotation.ts'
+import { keysAfterCheck } from './records/domain-state.ts'
 import { standingAfterCheck, type DomainStanding } from './records/domain-state.ts'
 import { createCheckLookups } from './verification/lookup-records.ts'
 import { REQUIRED_PURPOSES } from './records/required-records.ts'
@@ -19,7 +16,6 @@ import { checkDomain } from './verification/verify-domain.ts'
 
 /** Leaves the rest of the 10 s to recording and answering. */
 const MOST_CHECK_MILLISECONDS = 9 * SECOND
-
 const VERIFY_AGAIN_AFTER = 10 * SECOND
 const SIDE_BY_SIDE = 8
 /** In one run; what is left is due in the next minute still. */
@@ -44,7 +40,6 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
     for (const [name, { at }] of lastCalls) if (now - at >= VERIFY_AGAIN_AFTER) lastCalls.delete(name)
   }
 
-  /** Never rejects. */
   async function logged(name: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work()

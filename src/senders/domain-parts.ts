@@ -14,10 +14,8 @@ export interface DomainParts {
   /** Lookups take real time. */
   realClock: Clock
   keyRing: KeyRing
-  /** Without a cache of its own. */
   resolver: Resolver
   logger: Logger
-  /** Events were written. */
   onEvents: () => void
   settings: DomainsSettings
   /** Of new domains. */
@@ -26,7 +24,6 @@ export interface DomainParts {
   mostDomains: number | null
   facts: RecordFacts
   poolNames: () => string[]
-  /** Every IP that mail of the domain may leave from. */
   ipsOf: (domain: DomainRecord) => string[]
   /** One change or recorded check of a domain at a time. */
   inTurn: InTurn

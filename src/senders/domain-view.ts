@@ -13,13 +13,10 @@ export interface RecordView extends Omit<RequiredRecord, 'selector'> {
   /** With `retiring`: until when the record must stand. */
   retire_at?: number
   status: RecordCheck['status']
-  /** What the DNS returned. */
   found: string[]
   error: string | null
-  /** A likely cause. */
   hint: string | null
   checked_at: number | null
-  /** For SPF: the result for each IP. */
   evaluated?: { ip: string; result: string }[]
 }
 
@@ -51,7 +48,6 @@ export function domainView(domain: DomainRecord, facts: ViewFacts) {
   }
 }
 
-/** What the last check found for a record. */
 export function checkOf(checks: readonly RecordCheck[], record: RequiredRecord): RecordCheck | undefined {
   const { purpose, selector } = record
   return checks.find((check) => check.purpose === purpose && check.selector === selector)

@@ -18,7 +18,6 @@ export interface ListDomainsQuery {
   /** `verified`: every domain that may send, degraded ones too. */
   status: 'all' | DomainState
   limit: number
-  /** `next` of the page before, or null: from the newest on. */
   after: string | null
 }
 
@@ -30,7 +29,6 @@ interface DomainsOptions extends Omit<DomainParts, 'facts' | 'poolNames' | 'ipsO
   egress: DomainPools
 }
 
-/** What domains need to know of the egress side. */
 interface DomainPools {
   ips(): { address: string }[]
   ipsUsedBy(pool: string): { address: string }[]
@@ -86,7 +84,6 @@ export function createDomains(options: DomainsOptions) {
       const page = await store.listDomains({ states: statesOf(status), limit, after })
       return { domains: page.domains.map(view), next: page.next }
     },
-    /** ServiceError `not_found`, `invalid_request`. */
     async update(name: string, change: UpdateDomainRequest) {
       const domain = await changes.update(name, change)
       // Other IPs: SPF may say something else of them.

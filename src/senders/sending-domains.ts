@@ -1,8 +1,6 @@
 /**
  * "May mail be sent from this name now, and which domain signs it?": asked for every message, so the answers are
- * remembered until something about any domain changes (senders/README.md "States of a domain").
- *
- * What was being read while a change was told is not remembered. Errors of the store are passed on.
+ * remembered until something about any domain changes. What was being read meanwhile is not remembered.
  */
 import { ServiceError } from '../base/errors.ts'
 import { organizationalDomain } from '../mail/organizational-domain.ts'
@@ -26,7 +24,6 @@ export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: Re
   }
 
   return {
-    /** Something about a domain has changed. */
     forget,
     /**
      * The domain that signs for `name`: itself, or one above it that allows subdomains. ServiceError
@@ -55,7 +52,6 @@ export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: Re
   }
 }
 
-/** The domain itself, else the nearest one above it that allows subdomains. */
 async function find(store: Pick<Store, 'findDomain'>, name: string, facts: RecordFacts): Promise<DomainRecord> {
   const own = await store.findDomain(name)
   if (own !== null && canSend(own)) return own

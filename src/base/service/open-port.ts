@@ -1,8 +1,6 @@
 /**
- * Makes a server listen: on a socket that the service manager passed on, else on one of its own.
- *
- * Failures of a port are ProcessExit with one clear line that names the setting: 75 for one that is taken, 78 for an
- * address or port that cannot be used at all (commands/README.md "Exit codes").
+ * Makes a server listen, on a socket that the service manager passed on, else on one of its own. Failures are
+ * ProcessExit with one line that names the setting: 75 for a port that is taken, 78 for one that cannot be used at all.
  */
 import type { ListenOptions, Server } from 'node:net'
 import { errorCode, errorText, EXIT, ProcessExit } from '../errors.ts'

@@ -1,8 +1,7 @@
 /**
- * Sockets that a service manager opened for us and passed on (systemd/README.md "The unit"; sd_listen_fds(3)). Port and
- * address say which listener a socket belongs to. One for a single address never takes a socket for more than that:
- * what is meant for loopback would be open to everybody. Never throws: a descriptor that is no listening TCP socket is
- * one that nobody wants.
+ * Sockets that a service manager opened for us (systemd/README.md "The unit"; sd_listen_fds(3)). A listener for one
+ * address never takes a socket for more than that: what is meant for loopback would be open to everybody. Never throws:
+ * a descriptor that is no listening TCP socket is one that nobody wants.
  */
 import { closeSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'

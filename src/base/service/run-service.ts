@@ -1,8 +1,6 @@
 /**
- * The life of a server process: start, tell the service manager, wait for a reason to end, stop in order
- * (base/README.md "The life of a process"). Resolves after SIGTERM or SIGINT; throws ProcessExit 1 after a fatal
- * report. A second SIGINT ends at once; a second SIGTERM changes nothing. SIGQUIT writes a diagnostic report, and the
- * service goes on.
+ * The life of a server process, from its start to a stop in order (base/README.md "The life of a process"). Resolves
+ * after SIGTERM or SIGINT; throws ProcessExit 1 after a fatal report.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -23,14 +21,12 @@ export interface RunningService {
 
 interface RunServiceOptions {
   start: (onFatal: (reason: Error) => void, notices: ServiceNotices) => Promise<RunningService>
-  /** Where diagnostic reports go. */
   reportFolder: string
   logger: Logger
   clock: Clock
 }
 
 const OTHERS_AND_GROUP = 0o077
-
 /** After a fatal report the parts may wait for something that is not there any more. */
 const LONGEST_STOP_AFTER_FATAL = 5 * SECOND
 

@@ -1,9 +1,7 @@
 /**
- * What the service manager wants to hear (systemd/README.md "The unit"; sd_notify(3)).
- *
- * Notices go through the systemd-notify command, because Node has no datagram Unix sockets; one after the other, so
- * that a READY never overtakes its RELOADING. Without a service manager nothing is run. A notice that fails is reported
- * to `onError` and changes nothing else.
+ * What the service manager wants to hear (systemd/README.md "The unit"; sd_notify(3)), by way of the systemd-notify
+ * command, because Node has no datagram Unix sockets; one after the other, so that a READY never overtakes its
+ * RELOADING. Without a service manager nothing is run. A notice that fails is reported to `onError`.
  */
 import { execFile } from 'node:child_process'
 import { HOUR, MINUTE, SECOND, type Clock } from '../clock.ts'

@@ -1,8 +1,7 @@
 /**
  * Requests and replies between two threads, in batches (base/README.md "Threads"): posting costs about as much for one
- * item as for fifty. A call whose handler throws is rejected with the same name, message and fields; when the other
- * thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies, in
- * order.
+ * item as for fifty. A call whose handler throws is rejected with the same name, message and fields. What the answering
+ * side notes travels with its replies, in order.
  */
 import { MessagePort, receiveMessageOnPort, type Worker } from 'node:worker_threads'
 import { ServiceError } from '../errors.ts'

@@ -1,9 +1,7 @@
 /**
- * Whether a regular expression of a rule is safe to run on every reply of every server.
- *
- * Refused are what cannot be compiled, backreferences, and a repetition inside a repetition (both can take exponential
- * time), and what is slow on hostile lines. The trial runs in `node:vm`, because only there can a running expression be
- * stopped.
+ * Whether a regular expression of a rule is safe to run on every reply of every server. Refused are what cannot be
+ * compiled, backreferences, a repetition inside a repetition (both can take exponential time), and what is slow on
+ * hostile lines. The trial runs in `node:vm`, because only there can a running expression be stopped.
  */
 import { createContext, Script, type Context } from 'node:vm'
 import { errorText } from '../../base/errors.ts'
@@ -11,40 +9,27 @@ import { MOST_REPLY_CHARACTERS } from '../../mail/reply/smtp-reply.ts'
 
 /** What classes such as `\d`, `\w`, `\s` and `.` take. */
 const COMMON = ['a', '1', ' ', '-', '.', '[']
-
 /** In no expression for replies: the match fails there. */
 const UNEXPECTED_END = '\u00a7'
-
 const MOST_CHARACTERS = 24
-
 const MOST_WORDS = 8
-
 /** Enough for exponential time. */
 const SHORT_LINE = 64
-
 const MOST_BEGINNINGS = 12
-
 /** A single repetition of one thing is never slow. */
 const SEVERAL_REPETITIONS = 2
-
 /** So many in a row are worth the long lines behind several beginnings. */
 const MANY_REPETITIONS = 3
-
 const FEW_BEGINNINGS = 4
-
 /** config/README.md "providers.yaml". Counted in time of the processor, so that a busy machine refuses no good rule. */
 const MOST_CPU_MILLISECONDS = 50
-
 /** An expression that still runs is stopped. */
 const STOP_AFTER_MILLISECONDS = 500
-
 /** Other threads count too, and the first run compiles; an expression that is slow is so every time. */
 const TRIALS = 3
-
 /** Of a millisecond, the unit of process.cpuUsage. */
 const MICROSECONDS = 1_000
 
-/** What is wrong with the text of an expression, or undefined. */
 export function patternProblem(pattern: string): string | undefined {
   try {
     compilePattern(pattern)
@@ -64,7 +49,6 @@ export function compilePattern(pattern: string): RegExp {
 const ATOM = /^(?:\((?:\?(?:[:=!]|<[=!]|<[^>]*>|[a-z-]+:))?|\[(?:\\.|[^\]\\])*\]|\\(?:[pPu]\{[^}]*\}|c?.)|[^])/
 
 interface Group {
-  /** Something in it repeats. */
   repeats: boolean
   /** There are several ways through it: `|`, or something that may be left out. */
   isChoice: boolean
@@ -112,7 +96,6 @@ function readShape(pattern: string): PatternShape {
 interface Quantifier {
   length: number
   repeats: boolean
-  /** It may be there once, or not. */
   isOptional: boolean
 }
 

@@ -4,20 +4,15 @@
  */
 import { networkInterfaces } from 'node:os'
 import { canonicalIp, isInNetwork, isLoopback } from '../../base/ip-address.ts'
-import type { CheckConditions, JudgedSettings } from './check-input.ts'
 import { didYouMean } from '../source/explain-mistake.ts'
 import { errorAt, warningAt, type FileName, type Finding, type Trees } from '../source/finding.ts'
 import { nearestName } from '../settings/nearest-name.ts'
 import type { PoolSettings } from '../settings/pool-settings.ts'
-import {
-  entriesAt,
-  itemsAt,
-  nearestPosition,
-  positionText,
-  textAt,
-  type SourceNode,
-  type SourcePath,
-} from '../source/source-tree.ts'
+import { entriesAt, itemsAt, nearestPosition, positionText, textAt } from '../source/at-path.ts'
+import type { SourceNode, SourcePath } from '../source/source-tree.ts'
+import type { ProviderSettings } from '../settings/provider-settings.ts'
+import type { ServerSettings } from '../settings/server-settings.ts'
+import type { WarmupSettings } from '../settings/warmup-settings.ts'
 
 /** Addresses that no other server on the internet can answer to. */
 const NOT_PUBLIC = [
@@ -76,7 +71,6 @@ function repeatedIps(root: SourceNode): Finding[] {
   })
 }
 
-/** Names of pools, curves and providers that are nowhere. */
 function unknownNames(root: SourceNode, trees: Trees): Finding[] {
   const pools = namesAt(root, ['pools'])
   const curves = namesAt(trees.warmup, ['curves'])
@@ -106,14 +100,12 @@ interface NameUse {
   known: string[] | undefined
 }
 
-/** One finding when the text at a path is none of the known names. */
 export function unknownName({ root, ...use }: NameUse & { root: SourceNode }): Finding[] {
   const name = textAt(root, use.path)
   return name === undefined ? [] : unknownOne(name, use, false)
 }
 
-/** The same for the key at the end of the path. */
-export function unknownKey(use: NameUse): Finding[] {
+function unknownKey(use: NameUse): Finding[] {
   return unknownOne(String(use.path.at(-1)), use, true)
 }
 
@@ -205,4 +197,18 @@ function absentIps({ pools }: PoolSettings): Finding[] {
       return [warningAt('pools', path, `${source} is not on this machine: the IP sends nothing`)]
     }),
   )
+}
+
+/** What could be judged; undefined where the file has mistakes. */
+export interface JudgedSettings {
+  server: ServerSettings | undefined
+  pools: PoolSettings | undefined
+  warmup: WarmupSettings | undefined
+  providers: ProviderSettings | undefined
+}
+
+interface CheckConditions {
+  isOffline: boolean
+  /** Unix milliseconds. */
+  now: number
 }

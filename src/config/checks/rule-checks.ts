@@ -1,25 +1,15 @@
 /**
- * Checks of the rules in `providers.yaml` and `bounces.yaml` (config/README.md "providers.yaml" and "bounces.yaml",
- * egress/README.md "Reply rules").
- *
- * Each id is there once, each provider exists, each expression compiles, is safe, is fast and matches its example. A
- * rule whose example an earlier one already catches never acts, and is a warning unless it says `also: true`. Works on
- * the trees, so that a mistake elsewhere in a file hides nothing.
+ * Checks of the rules in `providers.yaml` and `bounces.yaml` (config/README.md, egress/README.md "Reply rules"): ids,
+ * names, and expressions, which compile, are safe and fast and match their example. A rule whose example an earlier one
+ * already catches never acts, and is a warning unless it says `also: true`. On the trees, so that a mistake elsewhere
+ * hides nothing.
  */
 import { errorAt, warningAt, type FileName, type Finding, type Trees } from '../source/finding.ts'
 import { compilePattern, createTrial, patternProblem } from './pattern-safety.ts'
 import { namesAt, unknownName } from './pool-checks.ts'
 import { ANY_PROVIDER } from '../settings/provider-settings.ts'
-import {
-  itemsAt,
-  nearestPosition,
-  nodeAt,
-  positionText,
-  textAt,
-  valueOf,
-  type SourceNode,
-  type SourcePath,
-} from '../source/source-tree.ts'
+import { itemsAt, nearestPosition, nodeAt, positionText, textAt } from '../source/at-path.ts'
+import { valueOf, type SourceNode, type SourcePath } from '../source/source-tree.ts'
 
 interface Rule {
   path: SourcePath

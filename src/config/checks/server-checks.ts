@@ -10,7 +10,7 @@ import { isLoopback } from '../../base/ip-address.ts'
 import { durationText } from '../settings/field-types.ts'
 import { errorAt, warningAt, type Finding } from '../source/finding.ts'
 import type { SourcePath } from '../source/source-tree.ts'
-import { OTHERS_MASK } from '../settings/secrets.ts'
+import { OTHERS_MASK } from '../settings/network-field-types.ts'
 import type { ServerSettings } from '../settings/server-settings.ts'
 
 /** Time to write down an answer to the final dot that came at the last moment (store/README.md "Leases and claims"). */

@@ -3,12 +3,13 @@
  * "warmup.yaml").
  */
 import { HOUR, MINUTE } from '../../base/clock.ts'
-import type { JudgedSettings } from './check-input.ts'
+import type { JudgedSettings } from './pool-checks.ts'
 import { errorAt, warningAt, type Finding, type Trees } from '../source/finding.ts'
 import { didYouMean } from '../source/explain-mistake.ts'
 import { nearestName } from '../settings/nearest-name.ts'
 import { namesAt, unknownName } from './pool-checks.ts'
-import { entriesAt, nodeAt, textAt, type SourceNode, type SourcePath } from '../source/source-tree.ts'
+import { entriesAt, nodeAt, textAt } from '../source/at-path.ts'
+import type { SourceNode, SourcePath } from '../source/source-tree.ts'
 import type { WarmupCurve, WarmupSettings } from '../settings/warmup-settings.ts'
 
 /** Growth from one stage to the next that providers notice (egress/README.md "Curves"). */

@@ -1,10 +1,8 @@
 /**
- * A time table as cron writes it: minute, hour, day of the month, month, day of the week, all in UTC.
- *
- * Checked here, so that a slip is found by `check` and not when the job should run. Names of days and months are not
- * taken.
+ * A time table as cron writes it, in UTC: checked here, so that a slip is found by `check` and not when the job should
+ * run. Names of days and months are not taken.
  */
-import { accepted, field, refused, shown, type Reading } from './field-types.ts'
+import { accepted, field, refused, shown, type Reading } from './reading.ts'
 
 /** Least and most of each of the five fields; Sunday is 0 or 7. */
 const FIELDS = [

@@ -4,20 +4,8 @@
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
-import {
-  accepted,
-  boolean,
-  choice,
-  count,
-  duration,
-  field,
-  integer,
-  refused,
-  section,
-  share,
-  shown,
-  type Reading,
-} from './field-types.ts'
+import { boolean, choice, count, duration, integer, share } from './field-types.ts'
+import { accepted, field, refused, section, shown, type Reading } from './reading.ts'
 import { mailAddress, port } from './network-field-types.ts'
 
 /** Which address family is tried first; a pool may say otherwise. */

@@ -1,15 +1,7 @@
-/**
- * The kinds of values that the YAML files hold, each as a zod field with its own wording of a mistake.
- *
- * A field takes the YAML value as it is and gives the value the program works with: milliseconds, bytes, shares. It
- * never throws; what is wrong becomes a zod issue whose message is a whole sentence and whose `params.suggestion` is
- * what to write instead. Types of config/README.md "Rules of the files".
- */
-import { z } from 'zod'
+/** The kinds of values of the YAML files: durations become milliseconds, sizes bytes, shares numbers from 0 to 1. */
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { nearestName } from './nearest-name.ts'
-
-export type Reading<Value> = { ok: true; value: Value } | { ok: false; problem: string; suggestion?: string }
+import { accepted, field, refused, shown, written, type Reading } from './reading.ts'
 
 /** So many in so long; a bucket or a counter makes its own use of it. */
 export interface Rate {
@@ -23,66 +15,6 @@ const RATE_UNITS: Record<string, number> = { second: SECOND, minute: MINUTE, hou
 /** Ten years: anything longer is a slip of the hand. */
 const LONGEST_DURATION = 3_650 * DAY
 const RATE_TITLE = 'rate, such as 100/second 6000/minute 20000/hour'
-const MOST_SHOWN_CHARACTERS = 60
-
-/** What editors are told of a field: words of JSON Schema. `title`: the kind of value, as a person says it. */
-interface FieldFacts {
-  title?: string
-  type?: 'string' | 'integer' | 'number' | 'boolean' | 'object'
-  enum?: readonly (string | number)[]
-  pattern?: string
-  minimum?: number
-  maximum?: number
-}
-
-/** A field that reads its value with `read`. */
-export function field<Value>(read: (value: unknown) => Reading<Value>, facts: FieldFacts = {}) {
-  return z
-    .unknown()
-    .meta({ ...facts })
-    .transform((value, context): Value => {
-      const reading = read(value)
-      if (reading.ok) return reading.value
-      const params = { suggestion: reading.suggestion ?? null }
-      context.addIssue({ code: 'custom', message: reading.problem, params, input: value })
-      return z.NEVER
-    })
-}
-
-/** A map with exactly these keys. The message of an unknown key lists the known ones, for the suggestion. */
-export function section<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
-  const known = Object.keys(shape).join(' ')
-  return z.strictObject(shape, { error: (issue) => (issue.code === 'unrecognized_keys' ? known : undefined) })
-}
-
-/** A map from names to things; the keys are checked by `readName`. */
-export function named<Thing extends z.core.$ZodType>(readName: (value: unknown) => Reading<string>, thing: Thing) {
-  return z.record(
-    z.string().superRefine((value, context) => {
-      const reading = readName(value)
-      if (!reading.ok) context.addIssue({ code: 'custom', message: reading.problem, input: value })
-    }),
-    thing,
-  )
-}
-
-/** How a value looks in a message. */
-export function shown(value: unknown): string {
-  if (value === null || value === undefined) return 'an empty value'
-  if (Array.isArray(value)) return 'a list'
-  if (typeof value === 'object') return 'a map'
-  const text = String(value)
-  const short = text.length > MOST_SHOWN_CHARACTERS ? `${text.slice(0, MOST_SHOWN_CHARACTERS)}...` : text
-  return typeof value === 'string' ? JSON.stringify(short) : short
-}
-
-export function accepted<Value>(value: Value): Reading<Value> {
-  return { ok: true, value }
-}
-
-export function refused(problem: string, suggestion?: string): { ok: false; problem: string; suggestion?: string } {
-  return suggestion === undefined ? { ok: false, problem } : { ok: false, problem, suggestion }
-}
 
 export const boolean = field(
   (value): Reading<boolean> => {
@@ -118,11 +50,6 @@ export function decimal({ min, max }: { min: number; max: number }) {
     },
     { type: 'number', minimum: min, maximum: max },
   )
-}
-
-/** A field that is written as a text in the file; `title` says of what kind. */
-export function written<Value>(title: string, read: (value: unknown) => Reading<Value>) {
-  return field(read, { title, type: 'string' })
 }
 
 export const text = written('text', (value) =>
@@ -175,7 +102,6 @@ export function durationText(milliseconds: number): string {
   return milliseconds === 0 ? '0s' : `${milliseconds / unit}${name}`
 }
 
-/** A duration, or one word that stands for "not at all". */
 export function durationOr<const Word extends string>(word: Word) {
   return written(`duration such as 30d, or ${word}`, (value): Reading<number | Word> =>
     value === word ? accepted(word) : readDuration(value),
@@ -255,12 +181,4 @@ export function share({ max = 1 }: { max?: number } = {}) {
     },
     { title: 'share, such as 0.05 or 5%' },
   )
-}
-
-/** A name such as that of a pool: what characters it may have is said by `allowed`. */
-export function readName(kind: string, allowed: RegExp, rule: string): (value: unknown) => Reading<string> {
-  return (value) => {
-    if (typeof value === 'string' && allowed.test(value)) return accepted(value)
-    return refused(`${shown(value)} is not a ${kind}: ${rule}`)
-  }
 }

@@ -1,20 +1,20 @@
 /**
- * Fields that name something on the network or on the disk: addresses, host names, URLs, folders, secrets.
- *
- * Values come out canonical: `2001:DB8::25` is `2001:db8::25`, `MX.Example.NET.` is `mx.example.net`, an international
- * name is in A-labels (RFC 5890 §2.3.2.1). Nothing here asks the network or opens a file.
+ * Fields that name something on the network or on the disk. Values come out canonical: `2001:DB8::25` is
+ * `2001:db8::25`, `MX.Example.NET.` is `mx.example.net`, an international name is in A-labels (RFC 5890 §2.3.2.1).
+ * Nothing here asks the network or opens a file.
  */
 import { isIP } from 'node:net'
 import { domainToASCII } from 'node:url'
 import { canonicalIp, isCidr } from '../../base/ip-address.ts'
-import { accepted, field, refused, shown, written, type Reading } from './field-types.ts'
+import { accepted, field, refused, shown, written, type Reading } from './reading.ts'
 
-/** Where a secret is; the file itself is read by `secrets.ts`. */
 export type SecretReference = { file: string } | { credential: string }
 
 /** Printed without the value and without its line: the value may be the secret itself. */
 export const INLINE_SECRET = 'a secret must be { file: … } or { credential: … }'
 
+/** Read, write and execute for others; the group may read (config/README.md "Rules of the files"). */
+export const OTHERS_MASK = 0o007
 /** RFC 1035 §2.3.4. */
 const LONGEST_HOST_NAME = 253
 /** RFC 5321 §4.5.3.1.1. */
@@ -99,7 +99,6 @@ export const webUrl = written('URL', (value) => {
   return accepted(url.href.replace(/\/+$/, ''))
 })
 
-/** A file or folder by its whole path. */
 export const absolutePath = written('absolute path', (value) => {
   if (typeof value !== 'string' || value.includes('\0')) return refused(`${shown(value)} is not a path`)
   if (!value.startsWith('/')) return refused(`${shown(value)} is not an absolute path; it must begin with /`)

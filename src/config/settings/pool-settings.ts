@@ -5,19 +5,8 @@
 import { z } from 'zod'
 import { HOUR } from '../../base/clock.ts'
 import { IPV6_CHOICES } from './delivery-settings.ts'
-import {
-  boolean,
-  choice,
-  count,
-  duration,
-  field,
-  integer,
-  named,
-  rate,
-  readName,
-  section,
-  text,
-} from './field-types.ts'
+import { boolean, choice, count, duration, integer, rate, text } from './field-types.ts'
+import { field, named, readName, section } from './reading.ts'
 import { hostName, ipAddress } from './network-field-types.ts'
 
 /** What happens when today's warmup allowance of a pool is used up. */

@@ -1,30 +1,12 @@
 /**
- * `providers.yaml`: mailbox providers, their limits, and the reply rules that shape paths (config/README.md
- * "providers.yaml", egress/README.md "Providers" and "Reply rules").
- *
- * Each provider comes out with every limit: its own, or that of the default block. Rules come out in the order in which
- * they are tried.
+ * `providers.yaml`: mailbox providers, each with every limit, its own or that of the default block, and the reply rules
+ * in the order in which they are tried (config/README.md "providers.yaml", egress/README.md "Providers").
  */
 import { z } from 'zod'
 import { DAY, MINUTE, SECOND } from '../../base/clock.ts'
 import { TLS_CHOICES } from './delivery-settings.ts'
-import {
-  accepted,
-  boolean,
-  choice,
-  count,
-  duration,
-  field,
-  named,
-  rate,
-  readDuration,
-  readName,
-  refused,
-  section,
-  shown,
-  text,
-  type Reading,
-} from './field-types.ts'
+import { boolean, choice, count, duration, rate, readDuration, text } from './field-types.ts'
+import { accepted, field, named, readName, refused, section, shown, type Reading } from './reading.ts'
 import { hostName, hostNameSuffix } from './network-field-types.ts'
 import { readProviderId } from './pool-settings.ts'
 
@@ -109,11 +91,9 @@ export type ProviderLimits = ParsedProviderSettings['default']
 export type ReplyRuleSettings = ParsedProviderSettings['replies'][number]
 
 export interface Provider extends ProviderLimits {
-  /** The name in events and statistics. */
   isp: string
   /** Without a dot in front; a host belongs to one at a label boundary. */
   mx_suffixes: string[]
-  /** Recipient domains matched by name. */
   domains: string[]
 }
 

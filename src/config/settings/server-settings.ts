@@ -1,27 +1,14 @@
 /**
- * `sternpost.yaml`: every key of the server with its type and default (config/README.md "sternpost.yaml").
- *
- * The schema reads YAML values; defaults are values as the program uses them (milliseconds, bytes). What a default of
- * null derives from other keys, and the reading of secrets, is in `resolve-server-settings.ts`. What each key is for
- * stands in `config/sternpost.yaml`.
+ * `sternpost.yaml`: every key of the server with its type and default, as the program uses it (milliseconds, bytes).
+ * What null derives from other keys is in `resolve-server-settings.ts`, what each key is for in
+ * `config/sternpost.yaml`.
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { cronExpression } from './cron-field.ts'
 import { deliverySection } from './delivery-settings.ts'
-import {
-  boolean,
-  choice,
-  count,
-  duration,
-  field,
-  integer,
-  rate,
-  rateOrUnlimited,
-  readName,
-  section,
-  size,
-} from './field-types.ts'
+import { boolean, choice, count, duration, integer, rate, rateOrUnlimited, size } from './field-types.ts'
+import { field, readName, section } from './reading.ts'
 import {
   absolutePath,
   hostName,
@@ -37,7 +24,6 @@ import {
 const KiB = 2 ** 10
 const MiB = 2 ** 20
 const MINUTE_RATE = { count: 5, per_milliseconds: MINUTE }
-
 /** What a door of the HTTP server may serve. */
 const SERVE = [
   'api', // the service itself

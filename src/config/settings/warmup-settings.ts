@@ -1,36 +1,17 @@
 /**
- * `warmup.yaml`: curves, smoothing and gates (config/README.md "warmup.yaml", egress/README.md "Warmup").
- *
- * Each curve comes out whole: its stages expanded from a formula where it has one, and every default it does not
- * override. The day is the UTC day.
+ * `warmup.yaml`: curves, smoothing and gates (config/README.md "warmup.yaml", egress/README.md "Warmup"). Each curve
+ * comes out whole: its stages, and every default it does not override.
  */
 import { z } from 'zod'
 import { DAY, HOUR } from '../../base/clock.ts'
 import { isPlainObject } from '../../base/plain-object.ts'
-import {
-  accepted,
-  boolean,
-  choice,
-  count,
-  decimal,
-  duration,
-  durationOr,
-  field,
-  integer,
-  named,
-  refused,
-  section,
-  share,
-  shown,
-  type Reading,
-} from './field-types.ts'
+import { boolean, choice, count, decimal, duration, durationOr, integer, share } from './field-types.ts'
+import { accepted, field, named, refused, section, shown, type Reading } from './reading.ts'
 import { readCurveName } from './pool-settings.ts'
 
 const MOST_STAGES = 120
-
 /** 10,000 messages a second for a whole day: more is a slip of the hand. */
 const LARGEST_STAGE = 864_000_000
-
 const MINUTES_OF_A_DAY = 1_440
 
 /** The hours of a UTC day over which its allowance is spread, as minutes since midnight. */
@@ -123,7 +104,6 @@ type ParsedWarmupSettings = z.infer<typeof warmupSchema>
 
 type ParsedCurve = ParsedWarmupSettings['curves'][string]
 
-/** One curve with all that holds for it. */
 export interface WarmupCurve extends Omit<ParsedCurve, 'stages' | 'formula'> {
   /** Messages per UTC day and IP, one number per stage. */
   stages: number[]

@@ -1,9 +1,6 @@
 /**
- * The files of a configuration folder, each with its drop-ins, as one tree per file.
- *
- * A file that is not there is taken from the shipped folder; for `sternpost.yaml` and `pools.yaml`, which an
- * administrator writes, with a warning. A file with mistakes gives no tree. Never throws for what is in the folder;
- * throws ConfigurationError when there is none.
+ * The files of a configuration folder, each with its drop-ins, as one tree per file. One that is not there is taken
+ * from the shipped folder; one with mistakes gives no tree. Throws ConfigurationError when there is no such folder.
  */
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -85,7 +82,6 @@ function errorsIn(mistakes: Mistake[]): number {
   return mistakes.filter(({ severity }) => severity === 'error').length
 }
 
-/** A mistake of a file as a whole. */
 function wholeFile(file: string, severity: Mistake['severity'], message: string): Mistake {
   return { file, line: 1, column: 1, path: '', severity, message, suggestion: null }
 }

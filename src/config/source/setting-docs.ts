@@ -4,17 +4,16 @@
  * place it comes from: a line of a file or drop-in, or the default. Pure; reads what it is given.
  */
 import type { FileName } from './finding.ts'
-import { valueOf, type SourceNode, pathText, type SourcePath } from './source-tree.ts'
+import { pathText } from './at-path.ts'
+import { valueOf, type SourceNode, type SourcePath } from './source-tree.ts'
 
 export interface SettingDoc {
   file: FileName
-  /** `delivery.retry`, `defaults.curve` */
   path: string
   /** Of the key, else of what it stands in. */
   text: string
   /** The value of the shipped file, as it is written; null: the key holds others. */
   shipped: string | null
-  /** The same as data. */
   value: unknown
 }
 
@@ -47,8 +46,7 @@ export function settingDocs(file: FileName, text: string, tree: SourceNode): Set
   }
 }
 
-/** As it can be written in a file. */
-export function valueText(value: unknown): string {
+function valueText(value: unknown): string {
   if (typeof value === 'string') return /^[\w./+:@-]+$/.test(value) ? value : JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(valueText).join(', ')}]`
   if (typeof value !== 'object' || value === null) return String(value)
@@ -89,12 +87,9 @@ function behind(line: string): string {
   return ''
 }
 
-/** A value of a configuration with the place it comes from. */
 export interface ShownSetting {
-  /** `delivery.retry`, `pools.default.ips[0].address` */
   path: string
   value: unknown
-  /** As it can be written in a file. */
   text: string
   /** null: the default. */
   origin: { file: string; line: number } | null

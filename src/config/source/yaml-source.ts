@@ -1,23 +1,11 @@
 /**
- * One YAML file, read strictly: bytes to a tree of values with positions, or to the mistakes in it.
- *
- * YAML 1.2 core, one document, one map at its root. Refused with line and column: text that is not UTF-8, files above 1
- * MiB, duplicate keys, anchors, aliases, tags, merge keys, directives, several documents. After a syntax error only
- * that error is told, for what follows it would be nonsense. Never throws for the content of a file.
+ * One YAML file, read strictly (config/README.md "Rules of the files"): bytes to a tree of values with positions, or to
+ * the mistakes in it. After a syntax error only that error is told, for what follows it would be nonsense. Never throws
+ * for the content of a file.
  */
 import { isUtf8 } from 'node:buffer'
-import {
-  isAlias,
-  isMap,
-  isNode,
-  isScalar,
-  isSeq,
-  LineCounter,
-  parseAllDocuments,
-  visit,
-  type Document,
-  type YAMLError,
-} from 'yaml'
+import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments, visit } from 'yaml'
+import type { Document, YAMLError } from 'yaml'
 import type { Mistake } from '../../base/errors.ts'
 import { emptyMap, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
 
@@ -27,7 +15,6 @@ const REFUSED_KEYS = ['__proto__', 'constructor', 'prototype']
 
 type YamlReading = { kind: 'read'; tree: SourceNode } | { kind: 'refused'; mistakes: Mistake[] }
 
-/** The text of a file, and the position of an offset in it. */
 interface Source {
   text: string
   locate: (offset: number) => Position
@@ -81,7 +68,6 @@ function syntaxProblem(error: YAMLError): string {
   return `syntax error: ${error.message}`
 }
 
-/** Anchors, aliases, tags, merge keys, and keys that are no plain text. */
 function refusedNodes(document: Document.Parsed, { text, locate }: Source): Mistake[] {
   const mistakes: Mistake[] = []
   visit(document, {

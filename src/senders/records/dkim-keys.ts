@@ -1,8 +1,6 @@
 /**
- * DKIM key pairs of sending domains: made here, or brought along as PEM (RFC 6376 §3.6.1, RFC 8463 §4).
- *
- * Generation runs on the thread pool: an RSA key takes up to a second of CPU, which the event loop must not wait for.
- * The private key leaves this file sealed only, tied to its domain and selector; no error tells anything of it.
+ * DKIM key pairs: made here, or brought along as PEM (RFC 6376 §3.6.1, RFC 8463 §4). The private key leaves this file
+ * sealed only, tied to its domain and selector; no error tells anything of it.
  */
 import { createPrivateKey, createPublicKey, generateKeyPair, randomInt, type KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
@@ -16,7 +14,6 @@ interface DkimKeyRequest {
   domain: string
   selector: string
   algorithm: DkimAlgorithm
-  /** Of a new RSA key. */
   bits: number
   role: DkimKeyRole
   now: number
@@ -54,7 +51,6 @@ function publishedKey(key: KeyObject): string {
   return (key.asymmetricKeyType === 'ed25519' ? info.subarray(-ED25519_KEY_BYTES) : info).toString('base64')
 }
 
-/** The public key of a record of ours. */
 export function publicKeyOf({ algorithm, publicKey }: PublicDkimKey): KeyObject {
   if (algorithm === 'rsa-sha256') {
     return createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })

@@ -1,9 +1,7 @@
 /**
  * The DNS records of a sending domain: which ones its owner publishes, and what our own target names answer
- * (senders/README.md "Checks of a domain").
- *
- * The target of the return path carries MX and SPF, so a change of our IPs never needs work in the owner's DNS; `via`
- * marks a record that another one brings along. Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
+ * (senders/README.md "Checks of a domain"). `via` marks a record that another one brings along. Pure. RFC 6376 §3.6.1,
+ * RFC 7208 §4.5, RFC 9989 §4.7.
  */
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
 import type { DkimKeyRecord, DkimKeyRole, DomainRecord, PublicDkimKey } from '../../store/records/sender-records.ts'
@@ -39,7 +37,6 @@ export interface RequiredRecord {
   ttl: number
 }
 
-/** A record as the DNS would give it. */
 export interface ZoneRecord {
   type: 'TXT' | 'CNAME' | 'MX'
   name: string
@@ -56,7 +53,6 @@ export function dkimRecordName(domain: string, selector: string): string {
   return `${selector}._domainkey.${domain}`
 }
 
-/** The value of a DKIM record (RFC 6376 §3.6.1, RFC 8463 §4). */
 export function dkimRecordValue({ algorithm, publicKey }: PublicDkimKey): string {
   return `v=DKIM1; k=${algorithm === 'rsa-sha256' ? 'rsa' : 'ed25519'}; p=${publicKey}`
 }

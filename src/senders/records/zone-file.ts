@@ -1,19 +1,11 @@
 /**
- * Pieces of a zone file for BIND, to paste or include: the records of a domain (http/README.md "Domains"), and those of
- * the server itself, with the reverse names to set at the hoster of its addresses (systemd/README.md "Install"). Pure.
- *
- * Names are whole, so it means the same wherever it is put; everything else is said in comments. RFC 1035 §5.1.
+ * Pieces of a zone file for BIND (RFC 1035 §5.1): the records of a domain (http/README.md "Domains"), and those of the
+ * server itself, with the reverse names to set at the hoster of its addresses (systemd/README.md "Install"). Names are
+ * whole, so it means the same wherever it is put.
  */
 import type { DomainRecord } from '../../store/records/sender-records.ts'
-import {
-  requiredRecords,
-  spfRecordValue,
-  chunksOf,
-  TTL_SECONDS,
-  type RecordFacts,
-  type RequiredRecord,
-  recordsOfTargets,
-} from './required-records.ts'
+import { requiredRecords, spfRecordValue, chunksOf, TTL_SECONDS, recordsOfTargets } from './required-records.ts'
+import type { RecordFacts, RequiredRecord } from './required-records.ts'
 import { ipFamily } from '../../base/ip-address.ts'
 
 export function zoneFile(domain: DomainRecord, facts: RecordFacts): string {
@@ -62,7 +54,6 @@ interface ApplianceRecord {
   name: string
   /** As in a zone file, without quotes and closing dots: `10 mail.example.net`. */
   value: string
-  /** What it is for. */
   purpose: string
 }
 

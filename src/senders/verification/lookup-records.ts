@@ -1,21 +1,11 @@
 /**
- * DNS lookups of one domain check: every question is asked once, and none is waited for beyond the end of the check.
- *
- * A question still open at the end, or asked after it, has no answer: the check then reports a temporary failure
- * (http/README.md "Domains"). `asMailauthResolver` shows the same lookups in the form that mailauth takes. Nothing here
- * throws for an answer of the DNS but that adapter, whose callers expect it.
+ * DNS lookups of one domain check: every question is asked once. One still open at the end, or asked after it, has no
+ * answer: the check then reports a temporary failure (http/README.md "Domains").
  */
-import type { DNSResolver } from 'mailauth'
+import { type DNSResolver, dkimVerify } from 'mailauth'
 import { SECOND, type Clock } from '../../base/clock.ts'
-import {
-  withFront,
-  type DnsAnswer,
-  type Front,
-  type MxRecord,
-  type QuestionType,
-  type RecordTypes,
-  type Resolver,
-} from '../../network/resolver.ts'
+import { withFront } from '../../network/resolver.ts'
+import type { DnsAnswer, Front, MxRecord, QuestionType, RecordTypes, Resolver } from '../../network/resolver.ts'
 
 interface CheckLookups extends Resolver {
   /** Ends the check: gives its timer back. */
@@ -98,4 +88,11 @@ function dnsError(code: string, message: string): Error {
 /** mailauth reads `priority` and `exchange`, while its types want lists of strings: this is both. */
 function mxForMailauth(record: MxRecord): string[] & MxRecord {
   return Object.assign([record.exchange], record)
+}
+
+/** The verdict on the first DKIM signature of a mail (RFC 6376 §6, RFC 8601 §2.7.1); `none` when it has none. */
+export async function verifySignature(mail: Buffer, resolver: Resolver) {
+  const [first] = (await dkimVerify(mail, { resolver: asMailauthResolver(resolver) })).results
+  const { signingDomain: domain = null, selector = null } = first ?? {}
+  return { result: first?.status.result ?? 'none', domain, selector }
 }
