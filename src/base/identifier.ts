@@ -6,9 +6,7 @@
 import { randomFillSync } from 'node:crypto'
 import { CROCKFORD } from './base32.ts'
 
-/** What each prefix names. */
-const IDENTIFIER_PREFIXES = ['msg', 'bat', 'evt', 'wh', 'whd', 'sup', 'key', 'req'] as const
-export type IdentifierPrefix = (typeof IDENTIFIER_PREFIXES)[number]
+export type IdentifierPrefix = 'msg' | 'bat' | 'evt' | 'wh' | 'whd' | 'sup' | 'key' | 'req'
 
 const BYTE_LENGTH = 16
 const TEXT_LENGTH = 26

@@ -26,24 +26,19 @@ interface LoggerOptions {
   write?: (line: string) => void
 }
 
-/** A logger whose level can change while it and its children are in use. */
-interface AdjustableLogger {
-  logger: Logger
-  setLevel(level: LogLevel): void
-}
-
 export function createLogger(options: LoggerOptions): Logger {
   return createAdjustableLogger(options).logger
 }
 
-export function createAdjustableLogger(options: LoggerOptions): AdjustableLogger {
+/** A logger whose level can change while it and its children are in use. */
+export function createAdjustableLogger(options: LoggerOptions) {
   // A child copies the level that its parent has when it is made.
   const all: Logger[] = []
   const logger = createPino(options, (child) => void all.push(child))
   all.push(logger)
   return {
     logger,
-    setLevel(level) {
+    setLevel(level: LogLevel): void {
       for (const each of all) each.level = level
     },
   }

@@ -28,6 +28,9 @@ export function createMetrics() {
   const buildInfo = make.gauge('build_info', 'Always 1: which version runs, on what', ['version', 'node', 'cores'])
   buildInfo.set({ version: packageVersion(), node: process.version, cores: String(availableParallelism()) }, 1)
   const { watchThread, measureThreads } = createThreadWatch(make)
+  const queue = queueMetrics(make)
+  // An alert on an increase needs to see the 0 before it.
+  for (const kind of ['message', 'webhook']) queue.orphans.inc({ kind }, 0)
   return {
     registry,
     /** A worker thread of this process, under a name that its successor takes over. */
@@ -44,7 +47,7 @@ export function createMetrics() {
     },
     ...acceptanceMetrics(make),
     ...deliveryMetrics(make),
-    ...queueMetrics(make),
+    ...queue,
     ...dnsMetrics(make),
     ...reputationMetrics(make),
     ...webhookMetrics(make),
@@ -61,16 +64,6 @@ async function inTime(answers: Promise<unknown>): Promise<void> {
   const timer = setTimeout(end, LONGEST_ASKING)
   await Promise.race([answers, over])
   clearTimeout(timer)
-}
-
-/** An alert on an increase needs to see the 0 before it. */
-function countersFromZero<Label extends string>(
-  counter: Counter<Label>,
-  label: Label,
-  values: readonly string[],
-): Counter<Label> {
-  for (const value of values) counter.inc({ [label]: value } as Partial<Record<Label, string>>, 0)
-  return counter
 }
 
 type Make = ReturnType<typeof makersIn>
@@ -138,14 +131,10 @@ const deliveryMetrics = ({ counter, gauge, histogram }: Make) => ({
 
 const queueMetrics = ({ counter, gauge }: Make) => ({
   leasesRecovered: counter('leases_recovered_total', 'Messages taken back from a process or thread that died'),
-  orphans: countersFromZero(
-    counter(
-      'orphans_total',
-      "Messages and webhook deliveries that were in nobody's hand and were given back; 0 in health",
-      ['kind'],
-    ),
-    'kind',
-    ['message', 'webhook'],
+  orphans: counter(
+    'orphans_total',
+    "Messages and webhook deliveries that were in nobody's hand and were given back; 0 in health",
+    ['kind'],
   ),
   queueMessages: gauge('queue_messages', 'Messages that are not final', ['state', 'pool']),
   queueOldest: gauge('queue_oldest_seconds', 'How long the message waits that has been due the longest', ['pool']),

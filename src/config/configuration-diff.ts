@@ -61,7 +61,10 @@ export function configurationDiff(before: Configuration, after: Configuration): 
   return [
     ...poolChanges(before.pools, after.pools),
     ...valueChanges('warmup', before.warmup, after.warmup),
-    ...valueChanges('providers', before.providers, after.providers).map(machinesAfterRestart),
+    ...valueChanges('providers', before.providers, after.providers).map((found) =>
+      // Who fetches links is read once.
+      found.what === 'providers.machines' ? afterRestart(found) : found,
+    ),
     ...valueChanges('bounces', before.bounces, after.bounces),
     ...serverChanges(before.server, after.server),
   ]
@@ -102,11 +105,6 @@ function noteOf(what: string): string {
   return address === undefined ? '' : ` (no effect on a known IP; use: sternpost ip warmup complete|restart ${address})`
 }
 
-/** Who fetches links is read once. */
-function machinesAfterRestart(found: ConfigurationChange): ConfigurationChange {
-  return found.what === 'providers.machines' ? { ...found, kind: 'restart', from: null, to: null } : found
-}
-
 function poolChanges(before: PoolSettings, after: PoolSettings): ConfigurationChange[] {
   const { pools: poolsBefore, ...restBefore } = before
   const { pools: poolsAfter, ...restAfter } = after
@@ -143,7 +141,7 @@ function ipChanges(before: Map<string, PlacedIp>, after: Map<string, PlacedIp>):
 function serverChanges(before: ServerSettings, after: ServerSettings): ConfigurationChange[] {
   return valueChanges('', before, after).map((found): ConfigurationChange => {
     const isFollowed = found.what.includes('.') && followsReload('sternpost', found.what)
-    return isFollowed ? found : { ...found, kind: 'restart', from: null, to: null }
+    return isFollowed ? found : afterRestart(found)
   })
 }
 
@@ -172,6 +170,10 @@ function valueChanges(path: string, before: unknown, after: unknown): Configurat
     if (!now.has(key)) return [change('removed', below)]
     return old.has(key) ? valueChanges(below, old.get(key), now.get(key)) : [change('added', below)]
   })
+}
+
+function afterRestart(found: ConfigurationChange): ConfigurationChange {
+  return { ...found, kind: 'restart', from: null, to: null }
 }
 
 function change(kind: ConfigurationChange['kind'], what: string): ConfigurationChange {

@@ -71,13 +71,12 @@ export function loadConfiguration(options: LoadOptions): Configuration {
       neededSecrets: options.neededSecrets ?? 'all',
     })
   const server = resolved?.settings
-  const conditions = { isOffline: options.offline ?? false, now: options.now ?? Date.now() }
   const settings = { server, pools, warmup, providers }
   // Names are checked on the trees, so that a mistake elsewhere in a file does not hide them.
   const findings = [
     ...(resolved?.findings ?? []),
-    ...(server === undefined ? [] : serverChecks(server, conditions.now)),
-    ...poolChecks(settings, trees, conditions),
+    ...(server === undefined ? [] : serverChecks(server, options.now ?? Date.now())),
+    ...poolChecks(settings, trees, { isOffline: options.offline ?? false }),
     ...warmupChecks(settings, trees),
     ...ruleChecks(trees),
   ]

@@ -158,13 +158,10 @@ export function readName(message: Buffer, start: number): { name: string; end: n
     if ((length & POINTER_BITS) !== 0 || bytes >= MOST_NAME_BYTES || at + 1 + length > message.length) {
       throw new RangeError('a name is too long')
     }
-    labels.push(labelText(message.toString('latin1', at + 1, at + 1 + length)))
+    const label = message.toString('latin1', at + 1, at + 1 + length)
+    // All but letters, digits, hyphens and underscores.
+    labels.push(label.replace(/[^A-Za-z0-9_-]/g, (byte) => `\\${String(byte.charCodeAt(0)).padStart(3, '0')}`))
     at += length + 1
   }
   return { name: labels.join('.').toLowerCase(), end: end ?? at + 1 }
-}
-
-function labelText(label: string): string {
-  // All but letters, digits, hyphens and underscores.
-  return label.replace(/[^A-Za-z0-9_-]/g, (byte) => `\\${String(byte.charCodeAt(0)).padStart(3, '0')}`)
 }

@@ -102,7 +102,7 @@ export function createGuardedRequest(options: GuardedRequestOptions) {
     async check(url: string): Promise<string | undefined> {
       const problem = urlProblem(url, options.allowHttp)
       if (problem !== undefined || options.allowPrivateAddresses) return problem
-      const addresses = await addressesWithin(hostOf(url), lookup, CHECK_LOOKUP_TIMEOUT)
+      const addresses = await addressesWithin(withoutBrackets(new URL(url).hostname), lookup, CHECK_LOOKUP_TIMEOUT)
       return addresses.every(isAllowed) ? undefined : `must not lead to our network: ${REFUSED_ADDRESS}`
     },
     /** Ends all connections, also those in use. */
@@ -236,10 +236,6 @@ async function addressesWithin(
   } finally {
     limit.abort()
   }
-}
-
-function hostOf(url: string): string {
-  return withoutBrackets(new URL(url).hostname)
 }
 
 /** URLs write IPv6 addresses in brackets. */

@@ -78,14 +78,7 @@ function publicKeyOf(certificate: Buffer): Buffer | undefined {
   return element?.tag === SEQUENCE ? certificate.subarray(element.start, element.end) : undefined
 }
 
-interface Element {
-  tag: number
-  start: number
-  contentStart: number
-  end: number
-}
-
-function elementAt(bytes: Buffer, start: number): Element | undefined {
+function elementAt(bytes: Buffer, start: number) {
   const tag = bytes[start]
   const first = bytes[start + 1]
   if (tag === undefined || first === undefined) return undefined

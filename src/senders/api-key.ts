@@ -218,7 +218,8 @@ function checkKey(request: CreateKeyRequest, now: number): CreateKeyRequest {
   const problems = nameProblems(name)
   if (request.scopes.length === 0) problems.push('scopes: at least one is needed')
   request.scopes.forEach((scope, index) => {
-    if (!isScope(scope)) problems.push(`scopes[${index}]: unknown; known are ${SCOPES.join(', ')}`)
+    if (!SCOPES.some((known) => known === scope))
+      problems.push(`scopes[${index}]: unknown; known are ${SCOPES.join(', ')}`)
   })
   const domains = request.domains.map((text, index) => {
     const reading = readDomainName(text)
@@ -242,8 +243,4 @@ function nameProblems(name: string): string[] {
   if (CONTROL.test(name)) problems.push('name: has a control character')
   if (!name.isWellFormed()) problems.push('name: has an unpaired surrogate')
   return problems
-}
-
-function isScope(text: string): text is Scope {
-  return SCOPES.some((scope) => scope === text)
 }

@@ -110,7 +110,7 @@ function createDomainCheck(parts: DomainParts): (domain: DomainRecord) => Promis
     const turn = ++counter
     begun.set(domain.name, turn)
     const earlierKeys = await store.earlierDkimKeys(domain.name)
-    const lookups = createCheckLookups({ resolver, clock: realClock, mostMilliseconds: MOST_CHECK_MILLISECONDS })
+    const lookups = createCheckLookups(resolver, realClock, MOST_CHECK_MILLISECONDS)
     const checkFacts = { ...facts, ips: ipsOf(domain), earlierKeys }
     const checks = await checkDomain(domain, lookups, checkFacts, clock.now()).finally(lookups.end)
     return inTurn(domain.name, async () => {

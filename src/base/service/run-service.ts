@@ -57,7 +57,12 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   manager.stopping()
   if (ending.kind === 'signal') logger.info({ signal: ending.signal }, 'stopping')
   else logger.error({ err: ending.reason }, 'fatal')
-  const cancel = ending.kind === 'fatal' ? clock.after(LONGEST_STOP_AFTER_FATAL, () => endAtOnce(logger)) : () => {}
+  // The next start finds the same as after a kill.
+  const endAtOnce = (): never => {
+    logger.error('not stopped in time')
+    process.exit(EXIT.failed)
+  }
+  const cancel = ending.kind === 'fatal' ? clock.after(LONGEST_STOP_AFTER_FATAL, endAtOnce) : () => {}
   await service.stop()
   cancel()
   logger.info('stopped')
@@ -72,12 +77,6 @@ function report(folder: string, { logger, clock }: Pick<RunServiceOptions, 'logg
   } catch (thrown) {
     logger.error({ err: thrown }, 'diagnostic report not written')
   }
-}
-
-/** The next start finds the same as after a kill. */
-function endAtOnce(logger: Logger): void {
-  logger.error('not stopped in time')
-  process.exit(EXIT.failed)
 }
 
 function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void } {
@@ -104,11 +103,9 @@ function writeDiagnosticReport(folder: string, now: number): string {
   // The types do not know of it.
   Object.assign(process.report, { excludeNetwork: true })
   const file = join(folder, `report-${new Date(now).toISOString().replaceAll(':', '-')}.json`)
+  // Each thread has its own; Node's own option leaves out that of the main thread alone.
+  const withoutEnvironment = (name: string, value: unknown): unknown =>
+    name === 'environmentVariables' ? undefined : value
   writeFileSync(file, JSON.stringify(process.report.getReport(), withoutEnvironment, 2))
   return file
-}
-
-/** Each thread has its own; Node's own option leaves out that of the main thread alone. */
-function withoutEnvironment(name: string, value: unknown): unknown {
-  return name === 'environmentVariables' ? undefined : value
 }

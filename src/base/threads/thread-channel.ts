@@ -21,14 +21,6 @@ interface Reply {
   error?: PlainError
 }
 
-interface PlainError {
-  name: string
-  message: string
-  stack: string | undefined
-  code: string | undefined
-  details: string | undefined
-}
-
 const MOST_BATCHES_UNDER_WAY = 4
 const NOTE = 0
 
@@ -150,7 +142,9 @@ export function answerThreadChannel(
   return (note) => send({ id: NOTE, value: note })
 }
 
-function toPlain(thrown: unknown): PlainError {
+type PlainError = ReturnType<typeof toPlain>
+
+function toPlain(thrown: unknown) {
   const error = thrown instanceof Error ? thrown : new Error(String(thrown))
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined
   const details = error instanceof ServiceError ? error.details : undefined

@@ -48,12 +48,6 @@ export function compilePattern(pattern: string): RegExp {
 // The start of a group with its kind, a class, an escape with or without braces, or a single character.
 const ATOM = /^(?:\((?:\?(?:[:=!]|<[=!]|<[^>]*>|[a-z-]+:))?|\[(?:\\.|[^\]\\])*\]|\\(?:[pPu]\{[^}]*\}|c?.)|[^])/
 
-interface Group {
-  repeats: boolean
-  /** There are several ways through it: `|`, or something that may be left out. */
-  isChoice: boolean
-}
-
 interface PatternShape {
   danger: string | undefined
   /** A choice, or something that may be left out, is repeated. */
@@ -64,9 +58,10 @@ interface PatternShape {
 
 /** Reads an expression that compiles, atom by atom. */
 function readShape(pattern: string): PatternShape {
-  const whole: Group = { repeats: false, isChoice: false }
+  // What repeats, and where there are several ways through: `|`, or something that may be left out.
+  const whole = { repeats: false, isChoice: false }
   // The groups that are open, with the whole expression around them.
-  const open: Group[] = [whole]
+  const open = [whole]
   const shape: PatternShape = { danger: undefined, repeatsChoice: false, repetitions: 0 }
   let position = 0
   while (position < pattern.length) {
@@ -93,13 +88,7 @@ function readShape(pattern: string): PatternShape {
   return shape
 }
 
-interface Quantifier {
-  length: number
-  repeats: boolean
-  isOptional: boolean
-}
-
-function quantifierAt(rest: string): Quantifier {
+function quantifierAt(rest: string) {
   // `*`, `+`, `?`, `{2}`, `{2,}` or `{2,5}`, and the mark of a lazy one.
   const match = /^(?:[*+?]|\{(\d+)(,(\d*))?\})\??/.exec(rest)
   if (match === null) return { length: 0, repeats: false, isOptional: false }

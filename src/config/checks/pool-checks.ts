@@ -30,7 +30,7 @@ const NOT_PUBLIC = [
   'ff00::/8', // multicast (RFC 5771 §3, RFC 4291 §2.7)
 ]
 
-export function poolChecks(settings: JudgedSettings, trees: Trees, conditions: CheckConditions): Finding[] {
+export function poolChecks(settings: JudgedSettings, trees: Trees, { isOffline }: { isOffline: boolean }): Finding[] {
   const root = trees.pools
   if (root === undefined) return []
   const { pools, server } = settings
@@ -40,7 +40,7 @@ export function poolChecks(settings: JudgedSettings, trees: Trees, conditions: C
     ...overflowCircles(root),
     ...(server?.delivery.allow_private_addresses === false ? privateIps(root) : []),
     ...(pools === undefined ? [] : [...weakPools(pools), ...sharedHostNames(pools), ...looseLimits(pools, settings)]),
-    ...(pools === undefined || conditions.isOffline ? [] : absentIps(pools)),
+    ...(pools === undefined || isOffline ? [] : absentIps(pools)),
   ]
 }
 
@@ -86,7 +86,8 @@ function unknownNames(root: SourceNode, trees: Trees): Finding[] {
     if (providers === undefined) continue
     for (const [provider] of entriesAt(root, ['pools', pool, 'limits'])) {
       const path = ['pools', pool, 'limits', provider]
-      findings.push(...unknownKey({ file: 'pools', path, kind: 'provider', known: [...providers, 'default'] }))
+      const found = unknownIn(provider, { file: 'pools', path, kind: 'provider', known: [...providers, 'default'] })
+      findings.push(...found.map((finding) => ({ ...finding, isAboutKey: true })))
     }
   }
   return findings
@@ -102,17 +103,13 @@ interface NameUse {
 
 export function unknownName({ root, ...use }: NameUse & { root: SourceNode }): Finding[] {
   const name = textAt(root, use.path)
-  return name === undefined ? [] : unknownOne(name, use, false)
+  return name === undefined ? [] : unknownIn(name, use)
 }
 
-function unknownKey(use: NameUse): Finding[] {
-  return unknownOne(String(use.path.at(-1)), use, true)
-}
-
-function unknownOne(name: string, { file, path, kind, known }: NameUse, isAboutKey: boolean): Finding[] {
+function unknownIn(name: string, { file, path, kind, known }: NameUse): Finding[] {
   if (known === undefined || known.includes(name)) return []
   const suggestion = nearestName(name, known)
-  return [{ ...errorAt(file, path, `no ${kind} "${name}"${didYouMean(suggestion)}`, suggestion), isAboutKey }]
+  return [errorAt(file, path, `no ${kind} "${name}"${didYouMean(suggestion)}`, suggestion)]
 }
 
 export function namesAt(root: SourceNode | undefined, path: SourcePath): string[] | undefined {
@@ -205,10 +202,4 @@ export interface JudgedSettings {
   pools: PoolSettings | undefined
   warmup: WarmupSettings | undefined
   providers: ProviderSettings | undefined
-}
-
-interface CheckConditions {
-  isOffline: boolean
-  /** Unix milliseconds. */
-  now: number
 }

@@ -11,22 +11,6 @@ import { ANY_PROVIDER } from '../settings/provider-settings.ts'
 import { itemsAt, nearestPosition, nodeAt, positionText, textAt } from '../source/at-path.ts'
 import { valueOf, type SourceNode, type SourcePath } from '../source/source-tree.ts'
 
-interface Rule {
-  path: SourcePath
-  id: string
-  provider: string
-  match: string
-  example: string
-  /** Empty: every stage. */
-  stages: unknown[]
-  /** First digit of the codes it looks at, or undefined. */
-  codeClass: unknown
-  isWeak: boolean
-  isAlso: boolean
-  /** Compiled, unless the expression is refused. */
-  expression: RegExp | undefined
-}
-
 const TOO_SLOW = 'takes more than 50 ms on hostile text; make it simpler'
 
 type Trial = ReturnType<typeof createTrial>
@@ -78,25 +62,32 @@ function checkRules({ file, list, root, known, trial }: RuleFile): Finding[] {
   return [...findings, ...shadowedRules(file, rules)]
 }
 
-function readRule(node: SourceNode, path: SourcePath): Rule {
+type Rule = ReturnType<typeof readRule>
+
+function readRule(node: SourceNode, path: SourcePath) {
   const text = (key: string): string => textAt(node, [key]) ?? ''
-  const value = (key: string): unknown => {
-    const found = nodeAt(node, [key])
-    return found === undefined ? undefined : valueOf(found)
-  }
+  const isSet = (key: string): boolean => valueAt(node, key) === true
   const match = text('match')
+  const isTaken = match !== '' && patternProblem(match) === undefined
   return {
     path,
     id: text('id'),
     provider: textAt(node, ['provider']) ?? ANY_PROVIDER,
     match,
     example: text('example'),
+    /** Empty: every stage. */
     stages: itemsAt(node, ['stage']).map(valueOf),
-    codeClass: value('class') ?? undefined,
-    isWeak: value('weak') === true,
-    isAlso: value('also') === true,
-    expression: match === '' || patternProblem(match) !== undefined ? undefined : compilePattern(match),
+    /** First digit of the codes it looks at; null: all. */
+    codeClass: valueAt(node, 'class') ?? null,
+    isWeak: isSet('weak'),
+    isAlso: isSet('also'),
+    expression: isTaken ? compilePattern(match) : undefined,
   }
+}
+
+function valueAt(node: SourceNode, key: string): unknown {
+  const found = nodeAt(node, [key])
+  return found && valueOf(found)
 }
 
 function expressionChecks(file: FileName, { path, match, example, expression }: Rule, trial: Trial): Finding[] {
@@ -113,11 +104,10 @@ function shadowedRules(file: FileName, rules: Rule[]): Finding[] {
   // Weak rules are tried after all others.
   const inOrder = [...rules.filter(({ isWeak }) => !isWeak), ...rules.filter(({ isWeak }) => isWeak)]
   return inOrder.flatMap((rule, index) => {
-    const catcher =
-      rule.isAlso || rule.example === '' ? undefined : inOrder.slice(0, index).find((earlier) => catches(earlier, rule))
-    if (catcher === undefined) return []
-    const text = `the rule "${catcher.id}" before it catches this example first`
-    return [warningAt(file, [...rule.path, 'example'], text)]
+    if (rule.isAlso || rule.example === '') return []
+    const catcher = inOrder.slice(0, index).find((earlier) => catches(earlier, rule))
+    const text = `the rule "${catcher?.id}" before it catches this example first`
+    return catcher === undefined ? [] : [warningAt(file, [...rule.path, 'example'], text)]
   })
 }
 
@@ -126,7 +116,7 @@ function catches(earlier: Rule, later: Rule): boolean {
   const coversStages =
     earlier.stages.length === 0 ||
     (later.stages.length > 0 && later.stages.every((stage) => earlier.stages.includes(stage)))
-  const coversClass = earlier.codeClass === undefined || later.example.startsWith(String(earlier.codeClass))
+  const coversClass = earlier.codeClass === null || later.example.startsWith(String(earlier.codeClass))
   return isSameProvider && coversStages && coversClass && earlier.expression?.test(later.example) === true
 }
 
@@ -150,8 +140,7 @@ function actionChecks(root: SourceNode): Finding[] {
 function machineChecks(root: SourceNode, trial: Trial): Finding[] {
   return itemsAt(root, ['machines']).flatMap((node, index) => {
     const pattern = node.kind === 'scalar' ? String(node.value) : ''
-    const slowness = (): string | undefined => (trial(pattern, '') ? undefined : TOO_SLOW)
-    const problem = patternProblem(pattern) ?? slowness()
+    const problem = patternProblem(pattern) ?? (trial(pattern, '') ? undefined : TOO_SLOW)
     return problem === undefined ? [] : [errorAt('providers', ['machines', index], problem)]
   })
 }

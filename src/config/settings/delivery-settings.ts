@@ -23,24 +23,9 @@ export const TLS_CHOICES = [
 
 const MOST_THREADS = 16
 /** A waiting message tries 16 times within three days, quickly at first (delivery/README.md "Retries"). */
-const DEFAULT_RETRY = [
-  MINUTE,
-  5 * MINUTE,
-  15 * MINUTE,
-  30 * MINUTE,
-  HOUR,
-  2 * HOUR,
-  4 * HOUR,
-  4 * HOUR,
-  4 * HOUR,
-  6 * HOUR,
-  6 * HOUR,
-  6 * HOUR,
-  8 * HOUR,
-  8 * HOUR,
-  8 * HOUR,
-  8 * HOUR,
-]
+const DEFAULT_RETRY = [1, 5, 15, 30, 60, 120, 240, 240, 240, 360, 360, 360, 480, 480, 480, 480].map(
+  (minutes) => minutes * MINUTE,
+)
 
 const stream = section({ lifetime: duration({ min: 5 * MINUTE, max: 7 * DAY }).default(72 * HOUR) }).prefault({})
 

@@ -3,6 +3,26 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { nearestName } from './nearest-name.ts'
 import { accepted, field, refused, shown, written, type Reading } from './reading.ts'
 
+/** Least and most of each of the five fields; Sunday is 0 or 7. */
+const FIELDS = [
+  { name: 'minute', min: 0, max: 59 },
+  { name: 'hour', min: 0, max: 23 },
+  { name: 'day of the month', min: 1, max: 31 },
+  { name: 'month', min: 1, max: 12 },
+  { name: 'day of the week', min: 0, max: 7 },
+]
+
+export const cronExpression = field((value): Reading<string> => {
+  // Spaces between the fields.
+  const parts = typeof value === 'string' ? value.trim().split(/ +/) : []
+  if (parts.length !== FIELDS.length) return refused(`${shown(value)} is not a cron schedule of five fields`)
+  for (const [index, { name, min, max }] of FIELDS.entries()) {
+    const isField = (parts[index] ?? '').split(',').every((part) => isRange(part, min, max))
+    if (!isField) return refused(`${shown(value)}: ${shown(parts[index])} is not a ${name} (${min} to ${max})`)
+  }
+  return accepted(parts.join(' '))
+})
+
 /** So many in so long; a bucket or a counter makes its own use of it. */
 export interface Rate {
   count: number
@@ -10,10 +30,14 @@ export interface Rate {
 }
 
 const DURATION_UNITS: Record<string, number> = { ms: 1, s: SECOND, m: MINUTE, h: HOUR, d: DAY }
+
 const SIZE_UNITS: Record<string, number> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 }
+
 const RATE_UNITS: Record<string, number> = { second: SECOND, minute: MINUTE, hour: HOUR, day: DAY }
+
 /** Ten years: anything longer is a slip of the hand. */
 const LONGEST_DURATION = 3_650 * DAY
+
 const RATE_TITLE = 'rate, such as 100/second 6000/minute 20000/hour'
 
 export const boolean = field(
@@ -181,4 +205,13 @@ export function share({ max = 1 }: { max?: number } = {}) {
     },
     { title: 'share, such as 0.05 or 5%' },
   )
+}
+
+function isRange(part: string, min: number, max: number): boolean {
+  // A star or a number or two numbers with a hyphen, and a step.
+  const match = /^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:\/(\d{1,2}))?$/.exec(part)
+  if (match === null || Number(match[3] ?? 1) === 0) return false
+  const first = Number(match[1] ?? min)
+  const last = Number(match[2] ?? match[1] ?? max)
+  return min <= first && first <= last && last <= max
 }

@@ -5,7 +5,7 @@
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
-import { cronExpression } from './cron-field.ts'
+import { cronExpression } from './field-types.ts'
 import { deliverySection } from './delivery-settings.ts'
 import { boolean, choice, count, duration, integer, rate, rateOrUnlimited, size } from './field-types.ts'
 import { field, readName, section } from './reading.ts'

@@ -14,12 +14,6 @@ const MOST_STAGES = 120
 const LARGEST_STAGE = 864_000_000
 const MINUTES_OF_A_DAY = 1_440
 
-/** The hours of a UTC day over which its allowance is spread, as minutes since midnight. */
-interface ActiveWindow {
-  from_minute: number
-  to_minute: number
-}
-
 /** What holds for every curve unless the curve says otherwise. */
 const settings = {
   target_daily_volume: count.default(100_000),
@@ -144,7 +138,8 @@ function underlay(value: unknown, inherited: [string, unknown][]): unknown {
   return whole
 }
 
-function readActiveWindow(value: unknown): Reading<ActiveWindow> {
+/** The hours of a UTC day over which its allowance is spread, as minutes since midnight. */
+function readActiveWindow(value: unknown): Reading<{ from_minute: number; to_minute: number }> {
   // Two times of a day with a hyphen; 24:00 is midnight at the end.
   const match = /^(\d\d):([0-5]\d)-(\d\d):([0-5]\d)$/.exec(typeof value === 'string' ? value : '')
   const [, fromHour, fromMinute, toHour, toMinute] = (match ?? []).map(Number)

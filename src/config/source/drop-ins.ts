@@ -16,13 +16,6 @@ interface NamedList {
   newItemsComeFirst: boolean
 }
 
-/** One item of a drop-in: a change, a new thing, or null for a removal. */
-interface ItemChange {
-  name: string | undefined
-  node: SourceNode
-  isRemoval: boolean
-}
-
 export function mergeDropIns(base: SourceNode, dropIns: SourceNode[]): SourceNode {
   const added = new Set<SourceNode>()
   return dropIns.reduce((tree, dropIn) => merge(tree, dropIn, { path: [], added }), base)
@@ -79,8 +72,8 @@ function mergeItem(below: SourceNode, change: SourceNode, place: Place): SourceN
   return merged
 }
 
-/** The items of a list, or of a map from name to change. */
-function itemChanges(change: SourceNode, nameKey: string): ItemChange[] {
+/** The items of a list, or of a map from name to change; null removes. */
+function itemChanges(change: SourceNode, nameKey: string) {
   if (change.kind === 'list') {
     return change.items.map((node) => ({ name: nameOf(node, nameKey), node, isRemoval: false }))
   }

@@ -21,7 +21,8 @@ export function mistakesOf(issues: readonly z.core.$ZodIssue[], root: SourceNode
     if (issue.code === 'unrecognized_keys') return unknownKeys(issue, root)
     if (issue.code === 'invalid_key') return wrongName(issue, root)
     if (nodeAt(root, issue.path) === undefined) return issue.input === undefined ? missingKey(issue.path, root) : []
-    const suggestion = issue.code === 'custom' ? suggestionOf(issue.params) : null
+    const meant: unknown = issue.code === 'custom' ? issue.params?.['suggestion'] : null
+    const suggestion = typeof meant === 'string' ? meant : null
     return [wrongAt(nearestPosition(root, issue.path), issue.path, problemOf(issue), suggestion)]
   })
 }
@@ -67,10 +68,6 @@ function problemOf(issue: z.core.$ZodIssue): string {
     default:
       return issue.message
   }
-}
-
-function suggestionOf(params: Record<string, unknown> | undefined): string | null {
-  return typeof params?.['suggestion'] === 'string' ? params['suggestion'] : null
 }
 
 export function didYouMean(suggestion: string | null): string {

@@ -16,7 +16,8 @@ const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pool
 
 /** `names`: the files that are wanted; the others have no tree. */
 export function readFolder(folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES) {
-  if (!isFolder(folder)) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
+  const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
+  if (!isFolder) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
   const mistakes: Mistake[] = []
   const trees: Trees = {}
   for (const name of names) {
@@ -26,10 +27,6 @@ export function readFolder(folder: string, shippedFolder: string, names: readonl
     if (errorsIn(mistakes) === countBefore) trees[name] = mergeDropIns(base, dropIns)
   }
   return { trees, mistakes }
-}
-
-function isFolder(folder: string): boolean {
-  return statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
 }
 
 function chooseFile(name: FileName, place: { folder: string; shippedFolder: string; mistakes: Mistake[] }): string {

@@ -105,11 +105,9 @@ export function shownSettings(tree: SourceNode, docs: readonly SettingDoc[]): Sh
   const defaults = docs.flatMap(({ path, shipped, value }): ShownSetting[] =>
     shipped === null || isWritten(path) ? [] : [{ path, value, text: shipped, origin: null }],
   )
-  return [...written, ...defaults].toSorted(byPath)
-}
-
-function byPath(left: ShownSetting, right: ShownSetting): number {
-  return left.path.localeCompare(right.path, 'en', { numeric: true })
+  return [...written, ...defaults].toSorted((left, right) =>
+    left.path.localeCompare(right.path, 'en', { numeric: true }),
+  )
 }
 
 /** Maps are opened, and lists of maps; any other list is one value. */

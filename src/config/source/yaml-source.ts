@@ -5,7 +5,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments, visit } from 'yaml'
-import type { Document, YAMLError } from 'yaml'
+import type { Document } from 'yaml'
 import type { Mistake } from '../../base/errors.ts'
 import { emptyMap, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
 
@@ -48,7 +48,11 @@ function readDocuments(document: Document.Parsed, others: Document.Parsed[], sou
   const { locate } = source
   const errors = [document, ...others].flatMap((each) => each.errors)
   const syntaxError = errors.find(({ code }) => code !== 'DUPLICATE_KEY')
-  if (syntaxError !== undefined) return refusal(locate(syntaxError.pos[0]), syntaxProblem(syntaxError))
+  if (syntaxError !== undefined) {
+    const isTab = syntaxError.code === 'TAB_AS_INDENT'
+    const problem = isTab ? 'a tab cannot indent YAML; use spaces' : `syntax error: ${syntaxError.message}`
+    return refusal(locate(syntaxError.pos[0]), problem)
+  }
   const mistakes = errors.map((error) => mistakeAt(locate(error.pos[0]), 'this key is here twice; keep one of the two'))
   mistakes.push(...refusedNodes(document, source))
   if (document.directives.yaml.explicit === true) mistakes.push(mistakeAt(locate(0), 'a %YAML line is not taken'))
@@ -61,11 +65,6 @@ function readDocuments(document: Document.Parsed, others: Document.Parsed[], sou
   if (isScalar(contents) && contents.value === null) return { kind: 'read', tree: emptyMap(locate(0)) }
   if (!isMap(contents)) return refusal(locate(0), 'the file must hold a map of keys and values')
   return { kind: 'read', tree: treeOfNode(contents, source) }
-}
-
-function syntaxProblem(error: YAMLError): string {
-  if (error.code === 'TAB_AS_INDENT') return 'a tab cannot indent YAML; use spaces'
-  return `syntax error: ${error.message}`
 }
 
 function refusedNodes(document: Document.Parsed, { text, locate }: Source): Mistake[] {

@@ -5,20 +5,9 @@
 import { type DNSResolver, dkimVerify } from 'mailauth'
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { withFront } from '../../network/resolver.ts'
-import type { DnsAnswer, Front, MxRecord, QuestionType, RecordTypes, Resolver } from '../../network/resolver.ts'
+import type { DnsAnswer, Front, QuestionType, RecordTypes, Resolver } from '../../network/resolver.ts'
 
-interface CheckLookups extends Resolver {
-  /** Ends the check: gives its timer back. */
-  end(): void
-}
-
-interface CheckLookupsOptions {
-  resolver: Resolver
-  clock: Clock
-  mostMilliseconds: number
-}
-
-export function createCheckLookups({ resolver, clock, mostMilliseconds }: CheckLookupsOptions): CheckLookups {
+export function createCheckLookups(resolver: Resolver, clock: Clock, mostMilliseconds: number) {
   const noAnswer: DnsAnswer<never> = { kind: 'no-answer', reason: `no answer within ${mostMilliseconds / SECOND} s` }
   const over = Promise.withResolvers<DnsAnswer<never>>()
   let isOver = false
@@ -44,6 +33,7 @@ export function createCheckLookups({ resolver, clock, mostMilliseconds }: CheckL
     answers.set(name, answer)
     return answer
   }
+  /** `end` ends the check: it gives its timer back. */
   return { ...withFront(resolver, once), end }
 }
 
@@ -58,7 +48,11 @@ export function asMailauthResolver(lookups: Resolver): DNSResolver {
       case 'AAAA':
         return recordsOf(await lookups.addresses(name, 6))
       case 'MX':
-        return recordsOf(await lookups.mx(name)).map(mxForMailauth)
+        return (
+          recordsOf(await lookups.mx(name))
+            // mailauth reads `priority` and `exchange`, while its types want lists of strings: this is both.
+            .map((record) => Object.assign([record.exchange], record))
+        )
       case 'CNAME':
         return recordsOf(await lookups.cname(name))
       default:
@@ -83,11 +77,6 @@ function recordsOf<Item>(answer: DnsAnswer<Item>): Item[] {
 
 function dnsError(code: string, message: string): Error {
   return Object.assign(new Error(message), { code })
-}
-
-/** mailauth reads `priority` and `exchange`, while its types want lists of strings: this is both. */
-function mxForMailauth(record: MxRecord): string[] & MxRecord {
-  return Object.assign([record.exchange], record)
 }
 
 /** The verdict on the first DKIM signature of a mail (RFC 6376 §6, RFC 8601 §2.7.1); `none` when it has none. */
