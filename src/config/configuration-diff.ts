@@ -160,8 +160,8 @@ function valueChanges(path: string, before: unknown, after: unknown): Configurat
     return before.flatMap((value, index) => valueChanges(`${path}[${index}]`, value, after[index]))
   }
   if (!isMap(before) || !isMap(after)) {
-    const key = path.split(/[ .]/).at(-1) ?? ''
-    return [{ ...change('changed', path), from: shownValue(before, key), to: shownValue(after, key) }]
+    const isDuration = DURATIONS.includes(path.split(/[ .]/).at(-1) ?? '') || /^retention\.(?!budget)/.test(path)
+    return [{ ...change('changed', path), from: shownValue(before, isDuration), to: shownValue(after, isDuration) }]
   }
   const [old, now] = [new Map(Object.entries(before)), new Map(Object.entries(after))]
   return [...new Set([...old.keys(), ...now.keys()])].flatMap((key) => {
@@ -198,7 +198,7 @@ function byId(list: unknown): Record<string, unknown> | undefined {
   return known.length < list.length ? undefined : Object.fromEntries(known)
 }
 
-/** Keys that a running server follows, whose numbers are milliseconds. */
+/** Keys that a running server follows, whose numbers are milliseconds; so are those of `retention`. */
 const DURATIONS = [
   'max_defer',
   'for',
@@ -213,25 +213,17 @@ const DURATIONS = [
   'interval',
   'backup_max_age',
   'dead_letter_retention',
-  'content',
-  'messages',
-  'transcripts',
-  'link_targets',
-  'webhook_deliveries',
-  'inbound_unmatched',
-  'statistics',
-  'audit',
 ]
 /** Longer lists say nothing on a line. */
 const LONGEST_SHOWN = 60
 
-function shownValue(value: unknown, key: string): string {
+function shownValue(value: unknown, isDuration: boolean): string {
   if (value instanceof Uint8Array) return '(secret)'
   if (value === null || value === undefined) return 'none'
   if (isRate(value)) return rateText(value)
-  if (typeof value === 'number' && DURATIONS.includes(key)) return durationText(value)
-  if (Array.isArray(value) && DURATIONS.includes(key)) {
-    return shownValue(value.map((item: unknown) => shownValue(item, key)).join(', '), '')
+  if (typeof value === 'number' && isDuration) return durationText(value)
+  if (Array.isArray(value) && isDuration) {
+    return shownValue(value.map((item: unknown) => shownValue(item, true)).join(', '), false)
   }
   const text = typeof value === 'string' ? value : JSON.stringify(value)
   return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}…`

@@ -79,10 +79,10 @@ function namesOf(parsed: ParsedServerSettings) {
 
 /** The text of a secret without the white space around it. */
 function readSecret(reference: SecretReference, credentialsFolder: string | undefined): Reading<string> {
-  const file = fileOf(reference, credentialsFolder)
-  if (file === undefined) {
+  if ('credential' in reference && credentialsFolder === undefined) {
     return refused('a credential is only there in the service: systemd hands it over in $CREDENTIALS_DIRECTORY')
   }
+  const file = 'file' in reference ? reference.file : join(credentialsFolder ?? '', reference.credential)
   try {
     const { mode, size } = statSync(file)
     if ((mode & OTHERS_MASK) !== 0) return refused(`others can use ${file}; run chmod o= ${file}`, `chmod o= ${file}`)
@@ -104,9 +104,4 @@ function readMasterKey(reference: SecretReference, credentialsFolder: string | u
   const isBase64 = /^[A-Za-z0-9+/]{43}=?$/.test(reading.value)
   if (isBase64 && key.length === MASTER_KEY_BYTES) return accepted(key)
   return refused(`the master key must be ${MASTER_KEY_BYTES} bytes in base64; make one with: openssl rand -base64 32`)
-}
-
-function fileOf(reference: SecretReference, credentialsFolder: string | undefined): string | undefined {
-  if ('file' in reference) return reference.file
-  return credentialsFolder === undefined ? undefined : join(credentialsFolder, reference.credential)
 }

@@ -120,12 +120,8 @@ function shuffledWithinPreference(targets: readonly MxRecord[], random: () => nu
     .map(({ target }) => target)
 }
 
-interface FoundAddresses extends FoundHost {
-  isBogus: boolean
-}
-
 /** An address as MX target is against RFC 5321 §5.1, and accepted as most servers do; so is a CNAME. */
-async function addressesOf(name: string, resolver: Resolver): Promise<FoundAddresses> {
+async function addressesOf(name: string, resolver: Resolver): Promise<FoundHost & { isBogus: boolean }> {
   const literal = canonicalIp(name)
   if (literal !== undefined) {
     return { name, addresses: [literal], canonicalName: name, isSecure: false, failure: null, isBogus: false }

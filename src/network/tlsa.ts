@@ -1,7 +1,6 @@
 /**
- * TLSA records: which certificate or key a host says it has (RFC 6698 §2.1, RFC 7671, RFC 7672 §3.1).
- *
- * Pure. `matches` never throws; a certificate that cannot be read matches nothing.
+ * TLSA records: which certificate or key a host says it has (RFC 6698 §2.1, RFC 7671, RFC 7672 §3.1). Pure. `matches`
+ * never throws; a certificate that cannot be read matches nothing.
  */
 import { hash } from 'node:crypto'
 

@@ -26,19 +26,16 @@ interface PortPlace {
 export async function openPort(server: Server, port: Port, { setting, passed }: PortPlace): Promise<number> {
   const socket = passed?.take(port.address, port.port)
   if (socket === undefined && passed?.isOpenToAll(port.port) === true) throw tooWide(port, setting)
+  // Without a host Node takes `::` for both families, or 0.0.0.0 on a machine without IPv6.
+  const own = port.address === '*' ? { port: port.port } : { port: port.port, host: port.address }
   try {
-    await listen(server, socket?.handle ?? listenOptions(port))
+    await listen(server, socket?.handle ?? own)
     socket?.handOver(server)
   } catch (thrown) {
     throw explain(thrown, port, setting)
   }
   const bound = server.address()
   return typeof bound === 'object' && bound !== null ? bound.port : port.port
-}
-
-function listenOptions({ address, port }: Port): ListenOptions {
-  // Without a host Node takes `::` for both families, or 0.0.0.0 on a machine without IPv6.
-  return address === '*' ? { port } : { port, host: address }
 }
 
 /** Rejects with the system's error. */

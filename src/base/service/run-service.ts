@@ -41,7 +41,7 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
     clock,
     onError: (thrown) => logger.warn({ err: thrown }, 'service manager was not told'),
   })
-  process.on('SIGQUIT', () => report(reportFolder, { logger, clock }))
+  process.on('SIGQUIT', () => writeDiagnosticReport({ reportFolder, logger, clock }))
   manager.starting()
   // What keeps the process alive must not outlive a start that failed.
   const service = await start(onFatal, manager).finally(() => manager.stop())
@@ -71,14 +71,6 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   }
 }
 
-function report(folder: string, { logger, clock }: Pick<RunServiceOptions, 'logger' | 'clock'>): void {
-  try {
-    logger.info({ file: writeDiagnosticReport(folder, clock.now()) }, 'diagnostic report written')
-  } catch (thrown) {
-    logger.error({ err: thrown }, 'diagnostic report not written')
-  }
-}
-
 function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void } {
   const { promise: ended, resolve } = Promise.withResolvers<Ending>()
   let interrupts = 0
@@ -97,15 +89,18 @@ function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void }
 
 /**
  * Stacks, memory, handles and threads of the process (Node.js, "Diagnostic report"), without the environment, which may
- * name secrets. Returns the path of the new file; throws the system's error.
+ * name secrets: each thread has its own, and Node's own option leaves out that of the main thread alone.
  */
-function writeDiagnosticReport(folder: string, now: number): string {
-  // The types do not know of it.
-  Object.assign(process.report, { excludeNetwork: true })
-  const file = join(folder, `report-${new Date(now).toISOString().replaceAll(':', '-')}.json`)
-  // Each thread has its own; Node's own option leaves out that of the main thread alone.
+function writeDiagnosticReport({ reportFolder, logger, clock }: Omit<RunServiceOptions, 'start'>): void {
   const withoutEnvironment = (name: string, value: unknown): unknown =>
     name === 'environmentVariables' ? undefined : value
-  writeFileSync(file, JSON.stringify(process.report.getReport(), withoutEnvironment, 2))
-  return file
+  // The types do not know of it.
+  Object.assign(process.report, { excludeNetwork: true })
+  const file = join(reportFolder, `report-${new Date(clock.now()).toISOString().replaceAll(':', '-')}.json`)
+  try {
+    writeFileSync(file, JSON.stringify(process.report.getReport(), withoutEnvironment, 2))
+    logger.info({ file }, 'diagnostic report written')
+  } catch (thrown) {
+    logger.error({ err: thrown }, 'diagnostic report not written')
+  }
 }

@@ -4,7 +4,6 @@
  */
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
-import { unreachable } from '../../base/errors.ts'
 import type {
   DkimKeyRecord,
   DomainRecord,
@@ -23,10 +22,7 @@ export interface StateSettings {
 }
 
 /** The part of a domain that a check may change, its keys and records apart. */
-export type DomainStanding = Pick<
-  DomainRecord,
-  'state' | 'verifiedAt' | 'failingSince' | 'failedChecks' | 'degradedAt' | 'nextCheckAt'
->
+export type DomainStanding = ReturnType<typeof standingAfterCheck>
 
 const MOST_FAILED_CHECKS = 3
 const FAILING_FOR = 6 * HOUR
@@ -40,7 +36,7 @@ export function standingAfterCheck(
   checks: readonly RecordCheck[],
   settings: StateSettings,
   now: number,
-): DomainStanding {
+) {
   const after = stateAfterCheck(domain, verdict(domain, checks), settings.degraded_grace, now)
   const { state, verifiedAt, failingSince, failedChecks, degradedAt } = after
   return { state, verifiedAt, failingSince, failedChecks, degradedAt, nextCheckAt: nextCheckAt(after, settings, now) }
@@ -76,21 +72,10 @@ function stateAfterCheck(domain: DomainRecord, found: Verdict, grace: number, no
   const failingSince = domain.failingSince ?? now
   const failedChecks = domain.failedChecks + 1
   const failing = { ...domain, failingSince, failedChecks }
-  switch (domain.state) {
-    case 'pending':
-    case 'failed':
-      return failing
-    case 'verified': {
-      const isDegraded = failedChecks >= MOST_FAILED_CHECKS && now - failingSince >= FAILING_FOR
-      return isDegraded ? { ...failing, state: 'degraded', degradedAt: now } : failing
-    }
-    case 'degraded': {
-      const isOver = now - (domain.degradedAt ?? now) >= grace
-      return isOver ? { ...failing, state: 'failed' } : failing
-    }
-    default:
-      return unreachable(domain.state)
-  }
+  const isDegraded = failedChecks >= MOST_FAILED_CHECKS && now - failingSince >= FAILING_FOR
+  if (domain.state === 'verified' && isDegraded) return { ...failing, state: 'degraded', degradedAt: now }
+  const isOver = domain.state === 'degraded' && now - (domain.degradedAt ?? now) >= grace
+  return isOver ? { ...failing, state: 'failed' } : failing
 }
 
 /** The earliest of what the state and the keys ask for. */

@@ -100,9 +100,6 @@ export function applianceZone(hostname: string, records: readonly ApplianceRecor
 }
 
 function dataOf(type: ApplianceRecord['type'], value: string): string {
-  if (type === 'TXT')
-    return chunksOf(value)
-      .map((text) => `"${text}"`)
-      .join(' ')
+  if (type === 'TXT') return `"${chunksOf(value).join('" "')}"`
   return type === 'CNAME' || type === 'MX' ? `${value}.` : value
 }

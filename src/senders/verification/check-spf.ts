@@ -42,7 +42,7 @@ export async function checkSpf(domain: DomainRecord, lookups: Resolver, facts: S
   const hasNoAnswer = wrong.some(({ result }) => result === 'temperror')
   if (hasNoAnswer) return { status: 'temporary_failure', found, error, evaluated }
   const texts = recordsIn(answer)
-  const hint = found.length === 0 ? await missingHint(domain, texts, lookups) : wrongHint({ name, found, wrong, facts })
+  const hint = found.length === 0 ? await missingHint(domain, texts, lookups) : wrongHint(name, found, wrong, facts)
   const explained = { error, evaluated, ...hinted(hint) }
   const isMissing = found.length === 0 && hint !== QUOTED_HINT
   return isMissing ? { status: 'missing', found, ...explained } : { status: 'failed', found: texts, ...explained }
@@ -63,14 +63,7 @@ async function missingHint(domain: DomainRecord, texts: string[], lookups: Resol
   return doubledNameHint({ domain: domain.name, name: domain.returnPath, isWanted: isSpf, ask: lookups.txt })
 }
 
-interface WrongSpf {
-  name: string
-  found: string[]
-  wrong: Evaluation[]
-  facts: SpfFacts
-}
-
-function wrongHint({ name, found, wrong, facts }: WrongSpf): string {
+function wrongHint(name: string, found: string[], wrong: Evaluation[], facts: SpfFacts): string {
   const include = `include:${facts.targets.spf}`
   if (found.length > 1) {
     return `${found.length} SPF records at ${name}: receivers accept none then; keep one, with ${include}`

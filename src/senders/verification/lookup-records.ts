@@ -62,17 +62,11 @@ export function asMailauthResolver(lookups: Resolver): DNSResolver {
   }
 }
 
+const CODES = { 'no-record': 'ENODATA', 'no-name': 'ENOTFOUND', 'no-answer': 'ETIMEOUT' }
+
 function recordsOf<Item>(answer: DnsAnswer<Item>): Item[] {
-  switch (answer.kind) {
-    case 'found':
-      return answer.records
-    case 'no-record':
-      throw dnsError('ENODATA', 'no such record')
-    case 'no-name':
-      throw dnsError('ENOTFOUND', 'no such name')
-    case 'no-answer':
-      throw dnsError('ETIMEOUT', answer.reason)
-  }
+  if (answer.kind === 'found') return answer.records
+  throw dnsError(CODES[answer.kind], answer.kind === 'no-answer' ? answer.reason : answer.kind)
 }
 
 function dnsError(code: string, message: string): Error {
