@@ -160,6 +160,7 @@ function valueChanges(path: string, before: unknown, after: unknown): Configurat
     return before.flatMap((value, index) => valueChanges(`${path}[${index}]`, value, after[index]))
   }
   if (!isMap(before) || !isMap(after)) {
+    // Any key of `retention` but its budget.
     const isDuration = DURATIONS.includes(path.split(/[ .]/).at(-1) ?? '') || /^retention\.(?!budget)/.test(path)
     return [{ ...change('changed', path), from: shownValue(before, isDuration), to: shownValue(after, isDuration) }]
   }

@@ -69,23 +69,22 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
   }
 }
 
+const resolveCname: Ask<string> = async (resolver, name) => (await resolver.resolveCname(name)).map(normaliseDnsName)
+const resolvePtr: Ask<string> = async (resolver, name) => (await resolver.resolvePtr(name)).map(normaliseDnsName)
+const resolveTxt: Ask<string> = async (resolver, name) => (await resolver.resolveTxt(name)).map((text) => text.join(''))
 const resolveMx: Ask<MxRecord> = async (resolver, name) =>
   (await resolver.resolveMx(name)).map(({ priority, exchange }) => ({ priority, exchange: normaliseDnsName(exchange) }))
-const resolveTxt: Ask<string> = async (resolver, name) =>
-  (await resolver.resolveTxt(name)).map((strings) => strings.join(''))
-const resolvePtr: Ask<string> = async (resolver, name) => (await resolver.resolvePtr(name)).map(normaliseDnsName)
-const resolveCname: Ask<string> = async (resolver, name) => (await resolver.resolveCname(name)).map(normaliseDnsName)
 
 async function askServer<Item>(
   server: string,
   name: string,
   ask: Ask<Item>,
-  timeoutMilliseconds: number,
+  timeout: number,
 ): Promise<ServerAnswer<Item>> {
-  const resolver = new promises.Resolver({ timeout: timeoutMilliseconds, tries: 1 })
+  const resolver = new promises.Resolver({ timeout, tries: 1 })
   resolver.setServers([server])
   // Node looks at the time limit of c-ares once a second at most, and as rarely as the limit is long: too late.
-  const giveUp = setTimeout(() => resolver.cancel(), timeoutMilliseconds)
+  const giveUp = setTimeout(() => resolver.cancel(), timeout)
   try {
     const records = await ask(resolver, name)
     // c-ares gives no record and no error for an answer that holds an alias and nothing of the type asked for.

@@ -2,6 +2,7 @@
  * Makes a server listen, on a socket that the service manager passed on, else on one of its own. Failures are
  * ProcessExit with one line that names the setting: 75 for a port that is taken, 78 for one that cannot be used at all.
  */
+import { once } from 'node:events'
 import type { ListenOptions, Server } from 'node:net'
 import { errorCode, errorText, EXIT, ProcessExit } from '../errors.ts'
 import type { PassedSockets } from './passed-sockets.ts'
@@ -39,14 +40,9 @@ export async function openPort(server: Server, port: Port, { setting, passed }: 
 }
 
 /** Rejects with the system's error. */
-export function listen(server: Server, options: ListenOptions | Server): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(options, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
+export async function listen(server: Server, options: ListenOptions | Server): Promise<void> {
+  server.listen(options)
+  await once(server, 'listening')
 }
 
 /** Taking it would open to everybody what is meant for one address. */

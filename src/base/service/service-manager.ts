@@ -4,8 +4,10 @@
  * RELOADING. Without a service manager nothing is run. A notice that fails is reported to `onError`.
  */
 import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import { HOUR, MINUTE, SECOND, type Clock } from '../clock.ts'
 
+const run = promisify(execFile)
 const NOTIFY_TIMEOUT = 5 * SECOND
 const MICROSECONDS_PER_MILLISECOND = 1_000
 /** A third of the watchdog's time leaves two more tries before it bites. */
@@ -36,10 +38,11 @@ export function createServiceManager({ environment, clock, onError }: ServiceMan
   const watchdogMilliseconds = Number(environment['WATCHDOG_USEC'] ?? 0) / MICROSECONDS_PER_MILLISECOND
   const startedAt = clock.now()
   const cancels = new Map<string, () => void>()
-  let last: Promise<void> = Promise.resolve()
+  let last: Promise<unknown> = Promise.resolve()
 
   const notify = (...states: string[]): void => {
-    if (isManaged) last = last.then(() => send(states)).catch(onError)
+    // Without --no-block the command lives until systemd has read the notice, which NotifyAccess needs.
+    if (isManaged) last = last.then(() => run('systemd-notify', states, { timeout: NOTIFY_TIMEOUT })).catch(onError)
   }
   const repeat = (name: string, delayMilliseconds: number, action: () => void): void => {
     action()
@@ -84,14 +87,4 @@ export function createServiceManager({ environment, clock, onError }: ServiceMan
       for (const name of cancels.keys()) end(name)
     },
   }
-}
-
-/** Without --no-block the command lives until systemd has read the notice, which NotifyAccess needs. */
-function send(states: readonly string[]): Promise<void> {
-  return new Promise((resolve, reject) => {
-    execFile('systemd-notify', states, { timeout: NOTIFY_TIMEOUT }, (error) => {
-      if (error === null) resolve()
-      else reject(error)
-    })
-  })
 }
