@@ -5,7 +5,7 @@
  */
 import { EXIT } from './base/errors.ts'
 import { packageVersion } from './base/package-version.ts'
-import { printProblem } from './base/print-problem.ts'
+import { printProblem } from './base/logger.ts'
 import { runCommandLine } from './commands/command-line.ts'
 import { starters } from './starters.ts'
 

@@ -25,7 +25,7 @@ import { openKeptClock } from './sandbox/kept-clock.ts'
 import { sandboxBaseUrl, sandboxOverrides } from './sandbox/sandbox-settings.ts'
 import { createSandbox, type Sandbox } from './sandbox/sandbox.ts'
 import type { Domains } from './senders/domains.ts'
-import { verifySignature } from './senders/verification/verify-signature.ts'
+import { verifySignature } from './senders/verification/lookup-records.ts'
 
 const STARTS_TRIED = 3
 

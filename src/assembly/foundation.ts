@@ -18,8 +18,8 @@ import { createClassifier, type ClassifyReply } from '../mail/reply/classify-rep
 import { createDnsResolver } from '../network/dns-resolver.ts'
 import { createGuardedLookup } from '../network/guarded-lookup.ts'
 import { createGuardedRequest, type GuardedRequest, type GuardedRequestOptions } from '../network/guarded-request.ts'
-import { createMeasuredResolver, type DnsNotes } from '../network/measured-resolver.ts'
-import type { Resolver, ValidatingResolver } from '../network/resolver.ts'
+import { measuredBy, type DnsNotes } from '../network/measured-resolver.ts'
+import { withFront, type Resolver, type ValidatingResolver } from '../network/resolver.ts'
 import { createValidatingResolver } from '../network/validating-resolver.ts'
 import type { ScheduleOptions } from '../operations/schedule.ts'
 import { openStore } from '../store/open/open-store.ts'
@@ -113,7 +113,7 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const found = { recovered_messages: recovered, uncertain_messages: uncertain }
   logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
   const keyRing = createKeyRing(configuration.server.secrets.master_key)
-  const resolver = createMeasuredResolver(outside?.resolver ?? dnsResolver(configuration), dnsNotes(metrics))
+  const resolver = withFront(outside?.resolver ?? dnsResolver(configuration), measuredBy(dnsNotes(metrics)))
   return {
     ...options,
     live,

@@ -12,11 +12,11 @@ import {
 import { createTlsPolicies } from '../delivery/route/tls/tls-policy.ts'
 import { createTlsReports, type TlsReports } from '../delivery/route/tls/tls-reports.ts'
 import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
-import { createCachedResolver, createCachedValidatingResolver } from '../network/cached-resolver.ts'
+import { createDnsCache } from '../network/cached-resolver.ts'
 import { createMailHosts } from '../network/mail-hosts.ts'
-import { createMeasuredValidatingResolver } from '../network/measured-resolver.ts'
+import { measuredBy } from '../network/measured-resolver.ts'
 import { createMtaSts, type MtaSts } from '../network/mta-sts.ts'
-import type { Resolver, ValidatingResolver } from '../network/resolver.ts'
+import { withFront, type Front, type Resolver, type ValidatingResolver } from '../network/resolver.ts'
 import { dnsNotes, ownAddresses, startGuardedRequest, validatingResolver, type Foundation } from './foundation.ts'
 
 export interface OutboundTls {
@@ -31,12 +31,11 @@ export interface OutboundTls {
 const NO_STS: Pick<MtaSts, 'policyFor' | 'refresh'> = { policyFor: async () => null, refresh: async () => {} }
 
 export async function startOutboundTls(foundation: Foundation): Promise<OutboundTls> {
-  const { live, store, clock, realClock, metrics, stops, outside } = foundation
-  const { delivery, dns } = foundation.configuration.server
+  const { live, store, clock, realClock, stops, outside } = foundation
+  const { delivery } = foundation.configuration.server
   const logger = foundation.logger.child({ part: 'tls' })
   const validating = cachedValidatingResolver(foundation)
-  const cache = { cache: dns.cache, clock, onHit: () => metrics.dnsCacheHits.inc() }
-  const resolver: Resolver = validating ?? createCachedResolver({ resolver: foundation.resolver, ...cache })
+  const resolver: Resolver = validating ?? withFront(foundation.resolver, dnsCache(foundation))
   // Of policies and reports: where mail may go inwards, they may too.
   const request = startGuardedRequest(foundation, {
     allowPrivateAddresses: delivery.allow_private_addresses,
@@ -106,13 +105,14 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
 const PLAIN = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 
-function cachedValidatingResolver({ configuration, clock, metrics, outside }: Foundation): ValidatingResolver | null {
+function cachedValidatingResolver(foundation: Foundation): ValidatingResolver | null {
+  const { configuration, metrics, outside } = foundation
   const { dns } = configuration.server
   if (dns.validating_resolver === null || outside !== undefined) return null
-  return createCachedValidatingResolver({
-    resolver: createMeasuredValidatingResolver(validatingResolver(dns.validating_resolver, dns), dnsNotes(metrics)),
-    cache: dns.cache,
-    clock,
-    onHit: () => metrics.dnsCacheHits.inc(),
-  })
+  const resolver = validatingResolver(dns.validating_resolver, dns)
+  return withFront(withFront(resolver, measuredBy(dnsNotes(metrics))), dnsCache(foundation))
+}
+
+function dnsCache({ configuration, clock, metrics }: Foundation): Front {
+  return createDnsCache({ cache: configuration.server.dns.cache, clock, onHit: () => metrics.dnsCacheHits.inc() })
 }

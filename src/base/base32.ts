@@ -1,14 +1,8 @@
 /**
- * base32 with a given alphabet of 32 characters: five bits a character, most significant first.
- *
- * Where the bits do not fill the characters, the first character starts with zero bits (so texts sort as the bytes do);
- * a text that has ones there, or a character that is not in the alphabet, is none of ours and decodes to undefined.
+ * base32, five bits a character, most significant first. Where the bits do not fill the characters, the first one
+ * starts with zero bits, so texts sort as the bytes do; a text with ones there, or a character of no alphabet, decodes
+ * to undefined.
  */
-
-/** Crockford's, in lower case: no i, l, o, u. */
-export const CROCKFORD = '0123456789abcdefghjkmnpqrstvwxyz'
-/** RFC 4648 §6, in lower case. */
-export const RFC_4648 = 'abcdefghijklmnopqrstuvwxyz234567'
 
 const BITS_PER_CHARACTER = 5
 const HIGHEST_VALUE = 31
@@ -17,8 +11,22 @@ const BITS_PER_BYTE = 8
 const NONE = 255
 const CHARACTERS_IN_TABLE = 128
 
-export function encodeBase32(bytes: Uint8Array, alphabet: string): string {
-  const characters = codesOf(alphabet)
+/** Crockford's, in lower case: no i, l, o, u. */
+export const CROCKFORD = base32('0123456789abcdefghjkmnpqrstvwxyz')
+/** RFC 4648 §6, in lower case. */
+export const RFC_4648 = base32('abcdefghijklmnopqrstuvwxyz234567')
+
+function base32(alphabet: string) {
+  const codes = Buffer.from(alphabet, 'latin1')
+  const values = new Uint8Array(CHARACTERS_IN_TABLE).fill(NONE)
+  for (const [value, code] of codes.entries()) values[code] = value
+  return {
+    encode: (bytes: Uint8Array): string => encode(bytes, codes),
+    decode: (text: string): Buffer | undefined => decode(text, values),
+  }
+}
+
+function encode(bytes: Uint8Array, characters: Uint8Array): string {
   const text = Buffer.allocUnsafe(Math.ceil((bytes.length * BITS_PER_BYTE) / BITS_PER_CHARACTER))
   let buffer = 0
   const spare = (bytes.length * BITS_PER_BYTE) % BITS_PER_CHARACTER
@@ -35,8 +43,7 @@ export function encodeBase32(bytes: Uint8Array, alphabet: string): string {
   return text.toString('latin1')
 }
 
-export function decodeBase32(text: string, alphabet: string): Buffer | undefined {
-  const values = valuesOf(alphabet)
+function decode(text: string, values: Uint8Array): Buffer | undefined {
   const spare = (text.length * BITS_PER_CHARACTER) % BITS_PER_BYTE
   const bytes = Buffer.allocUnsafe((text.length * BITS_PER_CHARACTER - spare) / BITS_PER_BYTE)
   let buffer = 0
@@ -56,27 +63,4 @@ export function decodeBase32(text: string, alphabet: string): Buffer | undefined
     buffer &= (1 << bits) - 1
   }
   return bytes
-}
-
-const codes = new Map<string, Uint8Array>()
-
-/** The code of each character by its value. */
-function codesOf(alphabet: string): Uint8Array {
-  const known = codes.get(alphabet)
-  if (known !== undefined) return known
-  const made = Uint8Array.from(alphabet, (character) => character.charCodeAt(0))
-  codes.set(alphabet, made)
-  return made
-}
-
-const tables = new Map<string, Uint8Array>()
-
-/** The value of each character by its code. */
-function valuesOf(alphabet: string): Uint8Array {
-  const known = tables.get(alphabet)
-  if (known !== undefined) return known
-  const values = new Uint8Array(CHARACTERS_IN_TABLE).fill(NONE)
-  for (let value = 0; value < alphabet.length; value += 1) values[alphabet.charCodeAt(value)] = value
-  tables.set(alphabet, values)
-  return values
 }

@@ -5,14 +5,7 @@
 import { MINUTE, SECOND, type Clock } from './clock.ts'
 import type { Logger } from './logger.ts'
 
-interface ClockWatch {
-  start(): void
-  isSteady(): boolean
-  stop(): void
-}
-
 interface ClockWatchOptions {
-  /** The wall clock. */
   clock: Clock
   /** Milliseconds of a clock that no one can set. */
   monotonic: () => number
@@ -24,7 +17,7 @@ const JUMP = 5 * SECOND
 const LARGE_JUMP = 5 * MINUTE
 const STEADY_AFTER = 10 * MINUTE
 
-export function createClockWatch({ clock, monotonic, logger }: ClockWatchOptions): ClockWatch {
+export function createClockWatch({ clock, monotonic, logger }: ClockWatchOptions) {
   let last = { wall: 0, monotonic: 0 }
   let unsteadyUntil = -Infinity
   let cancel = (): void => {}
@@ -39,11 +32,11 @@ export function createClockWatch({ clock, monotonic, logger }: ClockWatchOptions
   }
 
   return {
-    start() {
+    start(): void {
       last = { wall: clock.now(), monotonic: monotonic() }
       cancel = clock.after(LOOK_EVERY, look)
     },
-    isSteady: () => monotonic() >= unsteadyUntil,
-    stop: () => cancel(),
+    isSteady: (): boolean => monotonic() >= unsteadyUntil,
+    stop: (): void => cancel(),
   }
 }

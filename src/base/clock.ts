@@ -1,8 +1,6 @@
 /**
  * Time as an argument: every schedule (retry, expiry, lease, webhook delay, upkeep) reads the clock it was given.
- *
- * Production passes `systemClock`; tests pass one that is moved by hand. Socket timeouts do not use it: they run in
- * real time. Never throws.
+ * Socket timeouts do not use it: they run in real time. Never throws.
  */
 export const SECOND = 1_000
 export const MINUTE = 60 * SECOND

@@ -8,21 +8,9 @@ import { SECOND, type Clock } from './clock.ts'
 import { errorText } from './errors.ts'
 import type { Logger } from './logger.ts'
 
-export interface DiskGuard {
-  /** Looks for the first time, and from then on every second; `onDeliver`: deliveries may start again. */
-  start(onDeliver: () => void): Promise<void>
-  /** A clause; null: new mail may be accepted. */
-  acceptProblem(): string | null
-  mayDeliver(): boolean
-  /** Soon nothing new will be accepted: what can be left out is. */
-  isShort(): boolean
-  /** Bytes that are free for us, as last seen. */
-  freeBytes(): number
-  stop(): void
-}
+export type DiskGuard = ReturnType<typeof createDiskGuard>
 
 export interface DiskGuardOptions {
-  /** On the disk that is looked at. */
   folder: string
   /** A clause; null: the files are there. Nothing is accepted or delivered without them. */
   fileProblem: () => string | null
@@ -31,7 +19,6 @@ export interface DiskGuardOptions {
   /** Of real time. */
   clock: Clock
   logger: Logger
-  /** It has become short. */
   onShort?: () => void
 }
 
@@ -41,7 +28,7 @@ const SHORT_FACTOR = 2
 /** So far above a mark it counts as passed again: space at the mark comes and goes. */
 const PASSED_AGAIN = 1.1
 
-export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
+export function createDiskGuard(options: DiskGuardOptions) {
   const { folder, fileProblem, minFreeAccept, minFreeDeliver, clock, logger, onShort } = options
   let freeBytes = Infinity
   let missing: string | null = null
@@ -91,12 +78,16 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
   }
 
   return {
+    /** Looks for the first time, and from then on every second; `onDeliver`: deliveries may start again. */
     start: look,
-    acceptProblem: () => missing ?? (accepting.isPassed() ? null : 'the disk is nearly full'),
-    mayDeliver: () => missing === null && delivering.isPassed(),
-    isShort: () => !room.isPassed(),
-    freeBytes: () => freeBytes,
-    stop() {
+    /** A clause; null: new mail may be accepted. */
+    acceptProblem: (): string | null => missing ?? (accepting.isPassed() ? null : 'the disk is nearly full'),
+    mayDeliver: (): boolean => missing === null && delivering.isPassed(),
+    /** Soon nothing new will be accepted: what can be left out is. */
+    isShort: (): boolean => !room.isPassed(),
+    /** Bytes that are free for us, as last seen. */
+    freeBytes: (): number => freeBytes,
+    stop(): void {
       isStopped = true
       cancel()
     },
@@ -105,19 +96,14 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
 
 type Change = 'fallen' | 'passed' | 'none'
 
-interface Mark {
-  look(freeBytes: number): Change
-  isPassed(): boolean
-  /** Milliseconds that the space was below it the last time. */
-  lasted(): number
-}
+type Mark = ReturnType<typeof createMark>
 
-function createMark(bytes: number, clock: Clock): Mark {
+function createMark(bytes: number, clock: Clock) {
   let isPassed = true
   let fallenAt = 0
   let lasted = 0
   return {
-    look(freeBytes) {
+    look(freeBytes: number): Change {
       const before = isPassed
       isPassed = freeBytes >= (isPassed ? bytes : Math.min(bytes * PASSED_AGAIN, Number.MAX_SAFE_INTEGER))
       if (before === isPassed) return 'none'
@@ -125,7 +111,8 @@ function createMark(bytes: number, clock: Clock): Mark {
       else fallenAt = clock.now()
       return isPassed ? 'passed' : 'fallen'
     },
-    isPassed: () => isPassed,
-    lasted: () => lasted,
+    isPassed: (): boolean => isPassed,
+    /** Milliseconds that the space was below it the last time. */
+    lasted: (): number => lasted,
   }
 }

@@ -1,9 +1,5 @@
 /**
- * The errors that cross the parts of Sternpost.
- *
- * ServiceError is an answer to a caller of the service: one of a closed set of codes (http/README.md "Errors"), turned
- * into the JSON envelope in one place by `http`. ConfigurationError holds every mistake found in the files. ProcessExit
- * ends the process with a sentence and a documented exit code (commands/README.md "Exit codes").
+ * The errors that cross the parts of Sternpost: base/README.md "Errors" says who turns which of them into an answer.
  */
 
 /** The six codes of the specification, then the decided extensions. */
@@ -103,7 +99,6 @@ export function unreachable(value: never): never {
   throw new Error(`unexpected value: ${JSON.stringify(value)}`)
 }
 
-/** The text of anything that was thrown. */
 export function errorText(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)
 }

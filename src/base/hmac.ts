@@ -1,8 +1,6 @@
 /**
- * HMAC-SHA-256 (RFC 2104), for tokens and signatures of which every message has several.
- *
- * Made of two one-shot hashes: Node's Hmac objects take nearly three times as long for a few bytes, and are garbage
- * that is slow to collect. The key in both its paddings is kept as long as the key is.
+ * HMAC-SHA-256 (RFC 2104), of which every message has several. Made of two one-shot hashes: Node's Hmac objects take
+ * nearly three times as long for a few bytes. The key in both its paddings is kept as long as the key is.
  */
 import { hash, type KeyObject } from 'node:crypto'
 

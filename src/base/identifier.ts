@@ -1,16 +1,12 @@
 /**
- * Sortable identifiers: a prefix and 26 characters of lower-case Crockford base32 (48 bits of time, 80 random bits).
- *
- * Lower case, because an identifier may pass through systems that fold case (http/README.md "Conventions"). The store
- * keeps the 16 bytes without the prefix. Reading an identifier that is not one returns undefined; nothing here throws
- * for input.
+ * Sortable identifiers (base/README.md "Identifiers"): a prefix and 26 characters of Crockford's base32, 48 bits of
+ * time and 80 random bits. Lower case, because they may pass through systems that fold case. Nothing here throws for
+ * input.
  */
 import { randomFillSync } from 'node:crypto'
-import { CROCKFORD, decodeBase32, encodeBase32 } from './base32.ts'
+import { CROCKFORD } from './base32.ts'
 
-/** What each prefix names. */
-const IDENTIFIER_PREFIXES = ['msg', 'bat', 'evt', 'wh', 'whd', 'sup', 'key', 'req'] as const
-export type IdentifierPrefix = (typeof IDENTIFIER_PREFIXES)[number]
+export type IdentifierPrefix = 'msg' | 'bat' | 'evt' | 'wh' | 'whd' | 'sup' | 'key' | 'req'
 
 const BYTE_LENGTH = 16
 const TEXT_LENGTH = 26
@@ -31,24 +27,24 @@ export function newIdentifierBytes(now: number): Buffer {
 
 /** The text form of 16 stored bytes. */
 export function identifierFromBytes(prefix: IdentifierPrefix, bytes: Uint8Array): string {
-  return `${prefix}_${encodeBase32(bytes, CROCKFORD)}`
+  return `${prefix}_${CROCKFORD.encode(bytes)}`
 }
 
 /** The 16 bytes of an identifier with this prefix, or undefined when the text is not one. */
 export function identifierToBytes(prefix: IdentifierPrefix, text: string): Buffer | undefined {
   const body = text.slice(prefix.length + 1)
   if (!text.startsWith(`${prefix}_`) || body.length !== TEXT_LENGTH) return undefined
-  return decodeBase32(body, CROCKFORD)
+  return CROCKFORD.decode(body)
 }
 
 /** Random bytes drawn in advance: a call for ten of them costs the process about as much as one for thousands. */
 const randomness = createRandomness()
 
-function createRandomness(): { copyInto(target: Buffer, offset: number): void } {
+function createRandomness() {
   const bytes = Buffer.alloc(RANDOMNESS_BYTES)
   let used = RANDOMNESS_BYTES
   return {
-    copyInto(target, offset) {
+    copyInto(target: Buffer, offset: number): void {
       const count = target.length - offset
       if (used + count > RANDOMNESS_BYTES) {
         randomFillSync(bytes)

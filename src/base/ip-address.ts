@@ -1,8 +1,6 @@
 /**
- * IP addresses: parse, canonical text, class, and CIDR membership.
- *
- * The judgement "may be connected to" is "global unicast after unmapping" (network/README.md "Addresses never connected
- * to"), never a list of strings. Text that is no address gives undefined or false; nothing here throws.
+ * IP addresses: parse, canonical text, class, and CIDR membership. "May be connected to" is "global unicast after
+ * unmapping" (network/README.md "Addresses never connected to"). Text that is no address gives undefined or false.
  */
 import ipaddr from 'ipaddr.js'
 

@@ -1,9 +1,6 @@
 /**
- * Purpose-separated keys from the one master key, and sealing of secrets at rest (senders/README.md "Secrets").
- *
- * Each purpose has its own key by HKDF-SHA-256 (RFC 5869), so a token of one purpose is worth nothing for another.
- * Sealing is AES-256-GCM with a random nonce; the associated data ties a sealed secret to its row, so that it cannot be
- * moved to another one. `open` throws when key, row or bytes do not fit.
+ * Purpose-separated keys from the one master key, and sealing of secrets at rest (base/README.md "Keys"). `open` throws
+ * when key, row or bytes do not fit.
  */
 import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, randomBytes, type KeyObject } from 'node:crypto'
 
@@ -17,15 +14,9 @@ export const MASTER_KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-export interface KeyRing {
-  /** 32 bytes for this purpose, the same object each time: a MAC with bytes costs four times as much. */
-  key(purpose: KeyPurpose): KeyObject
-  /** nonce ‖ ciphertext ‖ tag. */
-  seal(secret: string, associatedData: string): Buffer
-  open(sealed: Uint8Array, associatedData: string): string
-}
+export type KeyRing = ReturnType<typeof createKeyRing>
 
-export function createKeyRing(masterKey: Uint8Array): KeyRing {
+export function createKeyRing(masterKey: Uint8Array) {
   if (masterKey.length !== MASTER_KEY_BYTES) throw new Error(`the master key must have ${MASTER_KEY_BYTES} bytes`)
   const keys = new Map<KeyPurpose, KeyObject>()
   const key = (purpose: KeyPurpose): KeyObject => {
@@ -37,14 +28,16 @@ export function createKeyRing(masterKey: Uint8Array): KeyRing {
     return derived
   }
   return {
+    /** 32 bytes for this purpose, the same object each time: a MAC with bytes costs four times as much. */
     key,
-    seal(secret, associatedData) {
+    /** nonce ‖ ciphertext ‖ tag. */
+    seal(secret: string, associatedData: string): Buffer {
       const nonce = randomBytes(NONCE_BYTES)
       const cipher = createCipheriv('aes-256-gcm', key('storage'), nonce)
       cipher.setAAD(Buffer.from(associatedData))
       return Buffer.concat([nonce, cipher.update(secret, 'utf8'), cipher.final(), cipher.getAuthTag()])
     },
-    open(sealed, associatedData) {
+    open(sealed: Uint8Array, associatedData: string): string {
       const bytes = Buffer.from(sealed)
       const decipher = createDecipheriv('aes-256-gcm', key('storage'), bytes.subarray(0, NONCE_BYTES))
       decipher.setAAD(Buffer.from(associatedData))

@@ -2,24 +2,17 @@
  * At most N things at once for each key, e.g. webhook posts per endpoint. Never waits and never throws: the caller asks
  * how many are free, takes them, and gives each one back.
  */
-interface KeyedLimit {
-  free(key: string): number
-  take(key: string): void
-  release(key: string): void
-  /** How many are taken, for the keys that have any. */
-  counts(): Record<string, number>
-}
-
-export function createKeyedLimit(limit: number): KeyedLimit {
+export function createKeyedLimit(limit: number) {
   const inUse = new Map<string, number>()
   return {
-    free: (key) => limit - (inUse.get(key) ?? 0),
-    take: (key) => void inUse.set(key, (inUse.get(key) ?? 0) + 1),
-    release(key) {
+    free: (key: string): number => limit - (inUse.get(key) ?? 0),
+    take: (key: string): void => void inUse.set(key, (inUse.get(key) ?? 0) + 1),
+    release(key: string): void {
       const left = (inUse.get(key) ?? 0) - 1
       if (left > 0) inUse.set(key, left)
       else inUse.delete(key)
     },
-    counts: () => Object.fromEntries(inUse),
+    /** How many are taken, for the keys that have any. */
+    counts: (): Record<string, number> => Object.fromEntries(inUse),
   }
 }

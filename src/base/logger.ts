@@ -1,18 +1,17 @@
 /**
- * The log: one JSON line per fact on standard output (base/README.md "Logging"). `log-redaction.ts` is the second fence
- * against secrets. Lines of a moment are one write; what is gathered is written when the process exits, also after an
- * uncaught error. A kill loses it, and so does an exit while the pipe is full.
+ * The log: one JSON line per fact on standard output (base/README.md "Logging"). Lines of a moment are one write; what
+ * is gathered is written when the process exits, also after an uncaught error. A kill loses it, and so does an exit
+ * while the pipe is full.
  */
 import { fstatSync } from 'node:fs'
 import { pino, type Logger } from 'pino'
 import { errorCode } from './errors.ts'
-import { errorFields, redactFields } from './log-redaction.ts'
 
 export type { Logger } from 'pino'
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
 /** syslog priorities that journald reads from a `<N>` in front of the line. */
-export const PRIORITY = { debug: 7, info: 6, warn: 4, error: 3, fatal: 2 } as const
+const PRIORITY = { debug: 7, info: 6, warn: 4, error: 3, fatal: 2 } as const
 /** Milliseconds: a line is seen so much later at the most, unless the thread is busy. */
 const LONGEST_GATHERED = 10
 /** Bytes. */
@@ -27,24 +26,19 @@ interface LoggerOptions {
   write?: (line: string) => void
 }
 
-/** A logger whose level can change while it and its children are in use. */
-interface AdjustableLogger {
-  logger: Logger
-  setLevel(level: LogLevel): void
-}
-
 export function createLogger(options: LoggerOptions): Logger {
   return createAdjustableLogger(options).logger
 }
 
-export function createAdjustableLogger(options: LoggerOptions): AdjustableLogger {
+/** A logger whose level can change while it and its children are in use. */
+export function createAdjustableLogger(options: LoggerOptions) {
   // A child copies the level that its parent has when it is made.
   const all: Logger[] = []
   const logger = createPino(options, (child) => void all.push(child))
   all.push(logger)
   return {
     logger,
-    setLevel(level) {
+    setLevel(level: LogLevel): void {
       for (const each of all) each.level = level
     },
   }
@@ -141,4 +135,86 @@ function gatherLines(write: (bytes: Buffer) => void): (line: string) => void {
     end += gathered.write(line, end)
     timer ??= setTimeout(flush, LONGEST_GATHERED)
   }
+}
+
+/*
+ * The second fence against secrets: fields with such names are not written, at whatever depth, and of an error only what
+ * says what went wrong; errors of libraries carry requests, headers and bodies with them. Costs a look at each field
+ * name; only a line that has something to hide, or to look into, is copied.
+ */
+
+const SECRET_NAMES = new Set([
+  'key',
+  'secret',
+  'secrets',
+  'password',
+  'token',
+  'authorization',
+  'Authorization',
+  'cookie',
+  'private_key',
+  'privateKey',
+  'master_key',
+  'masterKey',
+  'apiKey',
+  'sealedSecret',
+  'body',
+  'html',
+  'text',
+  'variables',
+])
+const CENSORED = '[redacted]'
+/** What lies deeper is no field of a log line. */
+const DEEPEST = 4
+
+function redactFields(fields: Record<string, unknown>): Record<string, unknown> {
+  for (const name in fields) {
+    if (SECRET_NAMES.has(name) || isMap(fields[name])) return redactedCopy(fields, 1)
+  }
+  return fields
+}
+
+function redactedCopy(fields: Record<string, unknown>, depth: number): Record<string, unknown> {
+  const copy: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(fields)) {
+    if (SECRET_NAMES.has(name)) copy[name] = CENSORED
+    else copy[name] = redactedValue(value, depth)
+  }
+  return copy
+}
+
+function redactedValue(value: unknown, depth: number): unknown {
+  if (Array.isArray(value)) return value.map((item) => redactedValue(item, depth))
+  if (!isMap(value)) return value
+  return depth < DEEPEST ? redactedCopy(value, depth + 1) : CENSORED
+}
+
+/** An error has its own serializer; dates and the like write themselves. */
+function isMap(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return Array.isArray(value) || prototype === Object.prototype || prototype === null
+}
+
+function errorFields(thrown: unknown, depth = 1): unknown {
+  if (!(thrown instanceof Error)) return typeof thrown === 'object' ? CENSORED : thrown
+  const code = errorCode(thrown)
+  const hasCause = thrown.cause !== undefined && depth < DEEPEST
+  const cause = hasCause ? { cause: errorFields(thrown.cause, depth + 1) } : {}
+  return { type: thrown.name, message: thrown.message, ...(code === '' ? {} : { code }), ...cause, stack: thrown.stack }
+}
+
+const STANDARD_ERROR = 2
+
+/**
+ * Why a process ends, on standard error; `text` ends with a line end. In the journal each line has the priority of an
+ * error, so that `journalctl -p err` shows what ended a server.
+ */
+export function printProblem(text: string): void {
+  process.stderr.write(problemText(text, isJournal(process.env['JOURNAL_STREAM'], STANDARD_ERROR)))
+}
+
+export function problemText(text: string, isForJournal: boolean): string {
+  // At the start of each line that holds something.
+  return isForJournal ? text.replace(/^(?=.)/gm, `<${PRIORITY.error}>`) : text
 }

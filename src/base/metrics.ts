@@ -28,6 +28,9 @@ export function createMetrics() {
   const buildInfo = make.gauge('build_info', 'Always 1: which version runs, on what', ['version', 'node', 'cores'])
   buildInfo.set({ version: packageVersion(), node: process.version, cores: String(availableParallelism()) }, 1)
   const { watchThread, measureThreads } = createThreadWatch(make)
+  const queue = queueMetrics(make)
+  // An alert on an increase needs to see the 0 before it.
+  for (const kind of ['message', 'webhook']) queue.orphans.inc({ kind }, 0)
   return {
     registry,
     /** A worker thread of this process, under a name that its successor takes over. */
@@ -44,7 +47,7 @@ export function createMetrics() {
     },
     ...acceptanceMetrics(make),
     ...deliveryMetrics(make),
-    ...queueMetrics(make),
+    ...queue,
     ...dnsMetrics(make),
     ...reputationMetrics(make),
     ...webhookMetrics(make),
@@ -63,19 +66,8 @@ async function inTime(answers: Promise<unknown>): Promise<void> {
   clearTimeout(timer)
 }
 
-/** An alert on an increase needs to see the 0 before it. */
-function countersFromZero<Label extends string>(
-  counter: Counter<Label>,
-  label: Label,
-  values: readonly string[],
-): Counter<Label> {
-  for (const value of values) counter.inc({ [label]: value } as Partial<Record<Label, string>>, 0)
-  return counter
-}
-
 type Make = ReturnType<typeof makersIn>
 
-/** Each name gets the prefix of the product. */
 function makersIn(registry: Registry) {
   const registers = [registry]
   const named = <Label extends string>(name: string, help: string, labelNames: readonly Label[]) => ({
@@ -94,170 +86,129 @@ function makersIn(registry: Registry) {
   }
 }
 
-function acceptanceMetrics({ counter, histogram }: Make) {
-  return {
-    messagesAccepted: counter('messages_accepted_total', 'Messages committed to the queue', ['source']),
-    messagesRejected: counter('messages_rejected_total', 'Requests refused, by error code', ['code']),
-    submissionSessions: counter('smtp_submission_sessions_total', 'Logins by SMTP: accepted, refused, or limited', [
-      'result',
-    ]),
-    httpRequestSeconds: histogram('http_request_seconds', 'Time to answer a request', SHORT_BUCKETS, [
-      'route',
-      'method',
-      'status',
-    ]),
-    opens: counter('opens_total', 'Fetches of pixels, by people or machines', ['machine']),
-    clicks: counter('clicks_total', 'Followed links, by people or machines', ['machine']),
-    engagementDropped: counter('engagement_dropped_total', 'Opens and clicks that were not kept: too many waited'),
-  }
-}
+const acceptanceMetrics = ({ counter, histogram }: Make) => ({
+  messagesAccepted: counter('messages_accepted_total', 'Messages committed to the queue', ['source']),
+  messagesRejected: counter('messages_rejected_total', 'Requests refused, by error code', ['code']),
+  submissionSessions: counter('smtp_submission_sessions_total', 'Logins by SMTP: accepted, refused, or limited', [
+    'result',
+  ]),
+  httpRequestSeconds: histogram('http_request_seconds', 'Time to answer a request', SHORT_BUCKETS, [
+    'route',
+    'method',
+    'status',
+  ]),
+  opens: counter('opens_total', 'Fetches of pixels, by people or machines', ['machine']),
+  clicks: counter('clicks_total', 'Followed links, by people or machines', ['machine']),
+  engagementDropped: counter('engagement_dropped_total', 'Opens and clicks that were not kept: too many waited'),
+})
 
-function deliveryMetrics({ counter, gauge, histogram }: Make) {
-  return {
-    deliveries: counter('deliveries_total', 'Outcomes of delivery attempts', ['result', 'pool', 'ip', 'provider']),
-    deliveryAttemptSeconds: histogram('delivery_attempt_seconds', 'Time of one attempt on the wire', REMOTE_BUCKETS, [
-      'provider',
-    ]),
-    deliveryLatencySeconds: histogram(
-      'delivery_latency_seconds',
-      'Time from acceptance, or from the planned time, to delivery',
-      LATENCY_BUCKETS,
-      ['pool'],
-    ),
-    smtpReplies: counter('smtp_replies_total', 'What hosts answered, by first digit and stage', [
-      'class',
-      'stage',
-      'provider',
-    ]),
-    smtpConnections: gauge('smtp_connections', 'Open connections to mail hosts', ['ip', 'provider']),
-    smtpTls: counter('smtp_tls_total', 'What connections said about TLS (result types of RFC 8460)', [
-      'policy',
-      'result',
-    ]),
-    uncertainDeliveries: counter(
-      'uncertain_deliveries_total',
-      'Final dots whose answer was lost: sent again, perhaps twice',
-    ),
-  }
-}
+const deliveryMetrics = ({ counter, gauge, histogram }: Make) => ({
+  deliveries: counter('deliveries_total', 'Outcomes of delivery attempts', ['result', 'pool', 'ip', 'provider']),
+  deliveryAttemptSeconds: histogram('delivery_attempt_seconds', 'Time of one attempt on the wire', REMOTE_BUCKETS, [
+    'provider',
+  ]),
+  deliveryLatencySeconds: histogram(
+    'delivery_latency_seconds',
+    'Time from acceptance, or from the planned time, to delivery',
+    LATENCY_BUCKETS,
+    ['pool'],
+  ),
+  smtpReplies: counter('smtp_replies_total', 'What hosts answered, by first digit and stage', [
+    'class',
+    'stage',
+    'provider',
+  ]),
+  smtpConnections: gauge('smtp_connections', 'Open connections to mail hosts', ['ip', 'provider']),
+  smtpTls: counter('smtp_tls_total', 'What connections said about TLS (result types of RFC 8460)', [
+    'policy',
+    'result',
+  ]),
+  uncertainDeliveries: counter(
+    'uncertain_deliveries_total',
+    'Final dots whose answer was lost: sent again, perhaps twice',
+  ),
+})
 
-function queueMetrics({ counter, gauge }: Make) {
-  return {
-    leasesRecovered: counter('leases_recovered_total', 'Messages taken back from a process or thread that died'),
-    orphans: countersFromZero(
-      counter(
-        'orphans_total',
-        "Messages and webhook deliveries that were in nobody's hand and were given back; 0 in health",
-        ['kind'],
-      ),
-      'kind',
-      ['message', 'webhook'],
-    ),
-    queueMessages: gauge('queue_messages', 'Messages that are not final', ['state', 'pool']),
-    queueOldest: gauge('queue_oldest_seconds', 'How long the message waits that has been due the longest', ['pool']),
-    queueWaiting: gauge('queue_waiting_messages', 'Messages that are held back, by what holds them', ['reason']),
-  }
-}
+const queueMetrics = ({ counter, gauge }: Make) => ({
+  leasesRecovered: counter('leases_recovered_total', 'Messages taken back from a process or thread that died'),
+  orphans: counter(
+    'orphans_total',
+    "Messages and webhook deliveries that were in nobody's hand and were given back; 0 in health",
+    ['kind'],
+  ),
+  queueMessages: gauge('queue_messages', 'Messages that are not final', ['state', 'pool']),
+  queueOldest: gauge('queue_oldest_seconds', 'How long the message waits that has been due the longest', ['pool']),
+  queueWaiting: gauge('queue_waiting_messages', 'Messages that are held back, by what holds them', ['reason']),
+})
 
-function dnsMetrics({ counter, histogram }: Make) {
-  return {
-    dnsLookupSeconds: histogram('dns_lookup_seconds', 'Time of one question to the name servers', SHORT_BUCKETS, [
-      'type',
-    ]),
-    dnsFailures: counter('dns_failures_total', 'Questions without an answer', ['kind']),
-    dnsCacheHits: counter('dns_cache_hits_total', 'Questions that were answered from memory'),
-  }
-}
+const dnsMetrics = ({ counter, histogram }: Make) => ({
+  dnsLookupSeconds: histogram('dns_lookup_seconds', 'Time of one question to the name servers', SHORT_BUCKETS, [
+    'type',
+  ]),
+  dnsFailures: counter('dns_failures_total', 'Questions without an answer', ['kind']),
+  dnsCacheHits: counter('dns_cache_hits_total', 'Questions that were answered from memory'),
+})
 
-function reputationMetrics({ counter, gauge }: Make) {
-  return {
-    inboundMessages: counter('inbound_messages_total', 'Mails that came in for us, by what they are', ['kind']),
-    reportsIgnored: counter('reports_ignored_total', 'Reports that changed nothing, and why', ['why']),
-    bounces: counter('bounces_total', 'Messages that ended without delivery, or bounced after it', [
-      'type',
-      'provider',
-    ]),
-    complaints: counter('complaints_total', 'Messages that were reported as spam', ['provider']),
-    suppressions: counter(
-      'suppressions_total',
-      'Addresses that nothing is sent to any more, by what brought it about',
-      ['reason'],
-    ),
-    ipWarmupLimit: gauge('ip_warmup_limit', 'Messages a warming IP may send in this UTC day', ['ip']),
-    ipWarmupUsed: gauge('ip_warmup_used', 'Messages of this UTC day that took warmup allowance', ['ip']),
-    ipWarmupStage: gauge('ip_warmup_stage', 'Stage of the warmup curve', ['ip']),
-    ipState: gauge('ip_state', '1 for the state an IP is in', ['ip', 'state']),
-    ipListed: gauge('ip_listed', '1: the blocklist has the IP; 0: it does not; no value: it did not say', [
-      'ip',
-      'list',
-    ]),
-  }
-}
+const reputationMetrics = ({ counter, gauge }: Make) => ({
+  inboundMessages: counter('inbound_messages_total', 'Mails that came in for us, by what they are', ['kind']),
+  reportsIgnored: counter('reports_ignored_total', 'Reports that changed nothing, and why', ['why']),
+  bounces: counter('bounces_total', 'Messages that ended without delivery, or bounced after it', ['type', 'provider']),
+  complaints: counter('complaints_total', 'Messages that were reported as spam', ['provider']),
+  suppressions: counter('suppressions_total', 'Addresses that nothing is sent to any more, by what brought it about', [
+    'reason',
+  ]),
+  ipWarmupLimit: gauge('ip_warmup_limit', 'Messages a warming IP may send in this UTC day', ['ip']),
+  ipWarmupUsed: gauge('ip_warmup_used', 'Messages of this UTC day that took warmup allowance', ['ip']),
+  ipWarmupStage: gauge('ip_warmup_stage', 'Stage of the warmup curve', ['ip']),
+  ipState: gauge('ip_state', '1 for the state an IP is in', ['ip', 'state']),
+  ipListed: gauge('ip_listed', '1: the blocklist has the IP; 0: it does not; no value: it did not say', ['ip', 'list']),
+})
 
-function webhookMetrics({ counter, gauge, histogram }: Make) {
-  return {
-    webhookDeliveries: counter('webhook_deliveries_total', 'Webhook attempts by result', ['result']),
-    webhookAttemptSeconds: histogram('webhook_attempt_seconds', 'Time an endpoint took to answer', REMOTE_BUCKETS),
-    webhookQueue: gauge('webhook_queue', 'Events on their way to endpoints'),
-    webhookOldest: gauge('webhook_oldest_seconds', 'Age of the oldest event that an enabled endpoint has not taken'),
-    webhookDeadLetters: gauge('webhook_dead_letters', 'Events that were given up, and are kept'),
-  }
-}
+const webhookMetrics = ({ counter, gauge, histogram }: Make) => ({
+  webhookDeliveries: counter('webhook_deliveries_total', 'Webhook attempts by result', ['result']),
+  webhookAttemptSeconds: histogram('webhook_attempt_seconds', 'Time an endpoint took to answer', REMOTE_BUCKETS),
+  webhookQueue: gauge('webhook_queue', 'Events on their way to endpoints'),
+  webhookOldest: gauge('webhook_oldest_seconds', 'Age of the oldest event that an enabled endpoint has not taken'),
+  webhookDeadLetters: gauge('webhook_dead_letters', 'Events that were given up, and are kept'),
+})
 
-function storeMetrics({ gauge, histogram }: Make) {
-  return {
-    storeCommitSeconds: histogram('store_commit_seconds', 'Time of one group commit', SHORT_BUCKETS),
-    storeBatchSize: histogram('store_batch_size', 'Verbs that shared one commit', BATCH_BUCKETS),
-    storeMessagesPerCommit: histogram(
-      'store_messages_per_commit',
-      'Accepted messages that shared one commit',
-      BATCH_BUCKETS,
-    ),
-    walBytes: gauge('sqlite_wal_bytes', 'Size of the write-ahead log'),
-    walMaxBytes: gauge('sqlite_wal_max_bytes', 'storage.wal_max: above it a checkpoint is forced'),
-    databaseBytes: gauge('database_bytes', 'Size of the database file'),
-    diskFreeBytes: gauge('disk_free_bytes', 'Space on the disk of the database that is free for us'),
-    diskMinFreeBytes: gauge('disk_min_free_bytes', 'storage.min_free_accept: below it nothing new is accepted'),
-    backupLastSuccess: gauge('backup_last_success_timestamp_seconds', 'When the newest whole backup was made'),
-  }
-}
+const storeMetrics = ({ gauge, histogram }: Make) => ({
+  storeCommitSeconds: histogram('store_commit_seconds', 'Time of one group commit', SHORT_BUCKETS),
+  storeBatchSize: histogram('store_batch_size', 'Verbs that shared one commit', BATCH_BUCKETS),
+  storeMessagesPerCommit: histogram(
+    'store_messages_per_commit',
+    'Accepted messages that shared one commit',
+    BATCH_BUCKETS,
+  ),
+  walBytes: gauge('sqlite_wal_bytes', 'Size of the write-ahead log'),
+  walMaxBytes: gauge('sqlite_wal_max_bytes', 'storage.wal_max: above it a checkpoint is forced'),
+  databaseBytes: gauge('database_bytes', 'Size of the database file'),
+  diskFreeBytes: gauge('disk_free_bytes', 'Space on the disk of the database that is free for us'),
+  diskMinFreeBytes: gauge('disk_min_free_bytes', 'storage.min_free_accept: below it nothing new is accepted'),
+  backupLastSuccess: gauge('backup_last_success_timestamp_seconds', 'When the newest whole backup was made'),
+})
 
-function hostMetrics({ gauge }: Make) {
-  return {
-    configurationReloads: gauge(
-      'config_last_reload_success',
-      '1: the last reload took the files over; 0: it refused them',
-    ),
-    healthCheckStatus: gauge('health_check_status', 'The worst result of a check: 0 ok, 1 warning, 2 failure', [
-      'check',
-    ]),
-    certificateExpiry: gauge('tls_certificate_expiry_timestamp_seconds', 'When a certificate of our listeners ends', [
-      'certificate',
-    ]),
-  }
-}
-
-interface ThreadWatch {
-  watchThread(name: string, worker: Worker): void
-  measureThreads(): void
-}
-
-interface Watched {
-  worker: Worker
-  /** At the last reading. */
-  before: EventLoopUtilization
-}
+const hostMetrics = ({ gauge }: Make) => ({
+  configurationReloads: gauge(
+    'config_last_reload_success',
+    '1: the last reload took the files over; 0: it refused them',
+  ),
+  healthCheckStatus: gauge('health_check_status', 'The worst result of a check: 0 ok, 1 warning, 2 failure', ['check']),
+  certificateExpiry: gauge('tls_certificate_expiry_timestamp_seconds', 'When a certificate of our listeners ends', [
+    'certificate',
+  ]),
+})
 
 /**
  * What worker threads use: prom-client's own metrics know the main thread alone. A thread that takes the place of
  * another takes its name over; one that has ended is left out.
  */
-function createThreadWatch({ gauge }: Make): ThreadWatch {
+function createThreadWatch({ gauge }: Make) {
   const help = 'Share of the time since the last reading that a thread worked'
   const utilization = gauge('thread_event_loop_utilization', help, ['thread'])
-  const watched = new Map<string, Watched>()
+  const watched = new Map<string, { worker: Worker; before: EventLoopUtilization }>()
   return {
-    watchThread(name, worker) {
+    watchThread(name: string, worker: Worker): void {
       watched.set(name, { worker, before: worker.performance.eventLoopUtilization() })
       worker.once('exit', () => {
         if (watched.get(name)?.worker !== worker) return
@@ -265,7 +216,7 @@ function createThreadWatch({ gauge }: Make): ThreadWatch {
         utilization.remove({ thread: name })
       })
     },
-    measureThreads() {
+    measureThreads(): void {
       for (const [name, thread] of watched) {
         const now = thread.worker.performance.eventLoopUtilization()
         // Between two readings in the same instant nothing was measured; the clocks of two threads differ a little.

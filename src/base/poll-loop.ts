@@ -1,19 +1,9 @@
 /**
- * The one background loop: do a round of work, wait until the next is due or somebody wakes it, drain at the end.
- *
- * `round` returns the time (Unix milliseconds) at which work is due again, or null when only a wake-up can bring some.
- * A wake-up during a round makes another round at once, so none is lost. A round that throws is reported to `onError`
- * and tried again after one second: a loop never dies silently.
+ * The one background loop: a round of work, then a wait until the time that `round` returned, or for a wake-up alone
+ * (null). A wake-up during a round makes another round at once, so none is lost. A round that throws is reported to
+ * `onError` and tried again after one second: a loop never dies silently.
  */
 import { SECOND, type Clock } from './clock.ts'
-
-interface PollLoop {
-  start(): void
-  /** There may be new work. Saves waiting; carries no data. */
-  wake(): void
-  /** No new round starts; resolves when the running one has ended. */
-  stop(): Promise<void>
-}
 
 interface PollLoopOptions {
   clock: Clock
@@ -23,8 +13,7 @@ interface PollLoopOptions {
 
 const PAUSE_AFTER_ERROR = SECOND
 
-export function createPollLoop(options: PollLoopOptions): PollLoop {
-  const { clock, round, onError } = options
+export function createPollLoop({ clock, round, onError }: PollLoopOptions) {
   let state: 'idle' | 'running' | 'stopped' = 'stopped'
   let wakeAgain = false
   let cancelTimer = (): void => {}
@@ -55,12 +44,14 @@ export function createPollLoop(options: PollLoopOptions): PollLoop {
   }
 
   return {
-    start() {
+    start(): void {
       state = 'idle'
       wake()
     },
+    /** There may be new work. Saves waiting; carries no data. */
     wake,
-    async stop() {
+    /** No new round starts; resolves when the running one has ended. */
+    async stop(): Promise<void> {
       state = 'stopped'
       cancelTimer()
       await running

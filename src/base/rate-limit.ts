@@ -11,23 +11,11 @@ interface RateLimitOptions {
   count: number
   /** … during so many milliseconds. */
   perMilliseconds: number
-  /** What a full bucket holds. */
   burst: number
   mostKeys?: number
 }
 
-interface BucketState {
-  /** Whole tokens that are left; never negative. */
-  remaining: number
-  millisecondsUntilFull: number
-}
-
-export interface RateLimit {
-  /** 0: taken. Else nothing was taken, and so many milliseconds later it could be. */
-  take(key: string, tokens?: number): number
-  giveBack(key: string, tokens: number): void
-  state(key: string): BucketState
-}
+export type RateLimit = ReturnType<typeof createRateLimit>
 
 interface Bucket {
   /** Below 0 after a take larger than the bucket. */
@@ -37,7 +25,7 @@ interface Bucket {
 
 const MOST_KEYS = 10_000
 
-export function createRateLimit(options: RateLimitOptions): RateLimit {
+export function createRateLimit(options: RateLimitOptions) {
   const { clock, count, perMilliseconds, burst, mostKeys = MOST_KEYS } = options
   // The one used longest ago comes first.
   const buckets = new Map<string, Bucket>()
@@ -60,7 +48,8 @@ export function createRateLimit(options: RateLimitOptions): RateLimit {
   const millisecondsFor = (tokens: number): number => Math.ceil((Math.max(0, tokens) * perMilliseconds) / count)
 
   return {
-    take(key, tokens = 1) {
+    /** 0: taken. Else nothing was taken, and so many milliseconds later it could be. */
+    take(key: string, tokens = 1): number {
       const bucket = refilled(key)
       const missing = Math.min(tokens, burst) - bucket.tokens
       // Fractions of a token are sums of many refills, which never come out exactly even.
@@ -68,11 +57,12 @@ export function createRateLimit(options: RateLimitOptions): RateLimit {
       remember(key, isRefused ? bucket : { ...bucket, tokens: bucket.tokens - tokens })
       return isRefused ? Math.max(1, millisecondsFor(missing)) : 0
     },
-    giveBack(key, tokens) {
+    giveBack(key: string, tokens: number): void {
       const bucket = refilled(key)
       remember(key, { ...bucket, tokens: Math.min(burst, bucket.tokens + tokens) })
     },
-    state(key) {
+    /** Whole tokens that are left, never below 0, and the time until the bucket is full. */
+    state(key: string) {
       const { tokens } = refilled(key)
       const remaining = Math.max(0, Math.floor(tokens + ROUNDING))
       return { remaining, millisecondsUntilFull: millisecondsFor(burst - tokens) }

@@ -3,19 +3,6 @@
  * throws; every step takes at most the logarithm of how many there are.
  */
 
-interface TimeHeap<Item> {
-  /** Takes it in; the time of one that is in changes. */
-  set(item: Item, at: number): void
-  /** Nothing happens when it is not in. */
-  remove(item: Item): void
-  /** Undefined: it is not in. */
-  timeOf(item: Item): number | undefined
-  /** The earliest one, or undefined when it is empty. */
-  peek(): { at: number; item: Item } | undefined
-  pop(): { at: number; item: Item } | undefined
-  size(): number
-}
-
 interface Node<Item> {
   at: number
   item: Item
@@ -23,7 +10,7 @@ interface Node<Item> {
   index: number
 }
 
-export function createTimeHeap<Item>(): TimeHeap<Item> {
+export function createTimeHeap<Item>() {
   const nodes: Node<Item>[] = []
   const places = new Map<Item, Node<Item>>()
   const timeOf = (index: number): number => nodes[index]?.at ?? Infinity
@@ -73,7 +60,8 @@ export function createTimeHeap<Item>(): TimeHeap<Item> {
   }
 
   return {
-    set(item, at) {
+    /** Takes it in; the time of one that is in changes. */
+    set(item: Item, at: number): void {
       const known = places.get(item)
       const node = known ?? { at, item, index: nodes.length }
       node.at = at
@@ -83,10 +71,13 @@ export function createTimeHeap<Item>(): TimeHeap<Item> {
       }
       settle(node)
     },
+    /** Nothing happens when it is not in. */
     remove,
-    timeOf: (item) => places.get(item)?.at,
-    peek: () => nodes[0],
-    pop() {
+    /** Undefined: it is not in. */
+    timeOf: (item: Item): number | undefined => places.get(item)?.at,
+    /** The earliest one, or undefined when it is empty. */
+    peek: (): { at: number; item: Item } | undefined => nodes[0],
+    pop(): { at: number; item: Item } | undefined {
       const [first] = nodes
       if (first !== undefined) remove(first.item)
       return first

@@ -7,7 +7,7 @@
  */
 import { Command, CommanderError } from 'commander'
 import { ConfigurationError, errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
-import { printProblem } from '../base/print-problem.ts'
+import { printProblem } from '../base/logger.ts'
 import { explainMistakes } from '../config/source/explain-mistake.ts'
 import { addBackupCommands } from './server/backup.ts'
 import { addBounceCommands } from './mail/bounce.ts'

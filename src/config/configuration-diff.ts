@@ -7,10 +7,9 @@
  * Of sternpost.yaml only some keys are followed by a running server; `withLiveKeys` gives the configuration that is in
  * force after a reload: the new one, with the old values of all the others. Secrets are never shown. Pure.
  */
-import { deepFreeze } from './deep-freeze.ts'
 import { durationText, rateText, type Rate } from './settings/field-types.ts'
 import type { FileName } from './source/finding.ts'
-import type { Configuration } from './load-configuration.ts'
+import { deepFreeze, type Configuration } from './load-configuration.ts'
 import type { EgressIpSettings, PoolSettings } from './settings/pool-settings.ts'
 import type { ServerSettings } from './settings/server-settings.ts'
 
@@ -21,13 +20,12 @@ export interface ConfigurationChange {
   /** Values as text; null: nothing to show. */
   from: string | null
   to: string | null
-  /** In which pool an IP is, or null. */
   pool: string | null
 }
 
 /** Sections of sternpost.yaml, and keys of them, that are read at each use. */
-const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
-  backup: ['dir', 'schedule', 'keep'],
+const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] | 'all' } = {
+  backup: 'all',
   delivery: [
     'retry',
     'retry_jitter',
@@ -41,37 +39,32 @@ const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
     'remember_plain',
     'tls_reports',
   ],
-  health: ['interval', 'blocklists', 'blocklist_servers', 'backup_max_age'],
+  health: 'all',
   http: ['acme_webroot'],
-  log: ['level', 'recipients'],
-  retention: [
-    'content',
-    'messages',
-    'transcripts',
-    'link_targets',
-    'webhook_deliveries',
-    'inbound_unmatched',
-    'statistics',
-    'audit',
-    'budget',
-  ],
+  log: 'all',
+  retention: 'all',
   tls: ['certificates'],
   webhooks: ['dead_letter_retention'],
 }
 
+const liveKeys = new Map(Object.entries(LIVE_KEYS))
+
 /** Whether a running server takes a change of this key over; else it takes effect at the next start. */
 export function followsReload(file: FileName, path: string): boolean {
-  if (file !== 'sternpost') return path.split('.')[0] !== 'machines'
   const [section = '', key] = path.split('.')
-  const live = new Map(Object.entries(LIVE_KEYS)).get(section)
-  return live !== undefined && (key === undefined || live.includes(key))
+  if (file !== 'sternpost') return section !== 'machines'
+  const live = liveKeys.get(section)
+  return live !== undefined && (live === 'all' || key === undefined || live.includes(key))
 }
 
 export function configurationDiff(before: Configuration, after: Configuration): ConfigurationChange[] {
   return [
     ...poolChanges(before.pools, after.pools),
     ...valueChanges('warmup', before.warmup, after.warmup),
-    ...valueChanges('providers', before.providers, after.providers).map(machinesAfterRestart),
+    ...valueChanges('providers', before.providers, after.providers).map((found) =>
+      // Who fetches links is read once.
+      found.what === 'providers.machines' ? afterRestart(found) : found,
+    ),
     ...valueChanges('bounces', before.bounces, after.bounces),
     ...serverChanges(before.server, after.server),
   ]
@@ -79,9 +72,9 @@ export function configurationDiff(before: Configuration, after: Configuration): 
 
 /** `next`, but with the keys of `before` that a running server does not follow. */
 export function withLiveKeys(before: Configuration, next: Configuration): Configuration {
-  const live = Object.entries(LIVE_KEYS).map(([section, keys]) => {
-    const values = new Map(Object.entries(sectionOf(next.server, section)))
-    const followed = (keys ?? []).map((key): [string, unknown] => [key, values.get(key)])
+  const live = [...liveKeys.keys()].map((section) => {
+    const values = Object.entries(sectionOf(next.server, section))
+    const followed = values.filter(([key]) => followsReload('sternpost', `${section}.${key}`))
     return [section, { ...sectionOf(before.server, section), ...Object.fromEntries(followed) }]
   })
   return deepFreeze({ ...next, server: { ...before.server, ...Object.fromEntries(live) } })
@@ -110,11 +103,6 @@ export function changeLine({ kind, what, from, to, pool }: ConfigurationChange):
 function noteOf(what: string): string {
   const address = /^ip (\S+) warmed$/.exec(what)?.[1]
   return address === undefined ? '' : ` (no effect on a known IP; use: sternpost ip warmup complete|restart ${address})`
-}
-
-/** Who fetches links is read once. */
-function machinesAfterRestart(found: ConfigurationChange): ConfigurationChange {
-  return found.what === 'providers.machines' ? { ...found, kind: 'restart', from: null, to: null } : found
 }
 
 function poolChanges(before: PoolSettings, after: PoolSettings): ConfigurationChange[] {
@@ -152,10 +140,8 @@ function ipChanges(before: Map<string, PlacedIp>, after: Map<string, PlacedIp>):
 
 function serverChanges(before: ServerSettings, after: ServerSettings): ConfigurationChange[] {
   return valueChanges('', before, after).map((found): ConfigurationChange => {
-    const [section = '', key = ''] = found.what.split('.')
-    const keys = new Map<string, readonly string[] | undefined>(Object.entries(LIVE_KEYS)).get(section)
-    if (keys?.includes(key) === true) return found
-    return { ...found, kind: 'restart', from: null, to: null }
+    const isFollowed = found.what.includes('.') && followsReload('sternpost', found.what)
+    return isFollowed ? found : afterRestart(found)
   })
 }
 
@@ -174,8 +160,9 @@ function valueChanges(path: string, before: unknown, after: unknown): Configurat
     return before.flatMap((value, index) => valueChanges(`${path}[${index}]`, value, after[index]))
   }
   if (!isMap(before) || !isMap(after)) {
-    const key = path.split(/[ .]/).at(-1) ?? ''
-    return [{ ...change('changed', path), from: shownValue(before, key), to: shownValue(after, key) }]
+    // Any key of `retention` but its budget.
+    const isDuration = DURATIONS.includes(path.split(/[ .]/).at(-1) ?? '') || /^retention\.(?!budget)/.test(path)
+    return [{ ...change('changed', path), from: shownValue(before, isDuration), to: shownValue(after, isDuration) }]
   }
   const [old, now] = [new Map(Object.entries(before)), new Map(Object.entries(after))]
   return [...new Set([...old.keys(), ...now.keys()])].flatMap((key) => {
@@ -184,6 +171,10 @@ function valueChanges(path: string, before: unknown, after: unknown): Configurat
     if (!now.has(key)) return [change('removed', below)]
     return old.has(key) ? valueChanges(below, old.get(key), now.get(key)) : [change('added', below)]
   })
+}
+
+function afterRestart(found: ConfigurationChange): ConfigurationChange {
+  return { ...found, kind: 'restart', from: null, to: null }
 }
 
 function change(kind: ConfigurationChange['kind'], what: string): ConfigurationChange {
@@ -202,14 +193,13 @@ function isRate(value: unknown): value is Rate {
 /** Undefined: it is no list of things with an id. */
 function byId(list: unknown): Record<string, unknown> | undefined {
   if (!Array.isArray(list)) return undefined
-  const entries = list.map((item: unknown): [string, unknown] | undefined =>
-    isMap(item) && 'id' in item && typeof item.id === 'string' ? [item.id, item] : undefined,
+  const known = list.flatMap((item: unknown): [string, unknown][] =>
+    isMap(item) && 'id' in item && typeof item.id === 'string' ? [[item.id, item]] : [],
   )
-  const known = entries.filter((entry) => entry !== undefined)
   return known.length < list.length ? undefined : Object.fromEntries(known)
 }
 
-/** Keys that a running server follows, whose numbers are milliseconds. */
+/** Keys that a running server follows, whose numbers are milliseconds; so are those of `retention`. */
 const DURATIONS = [
   'max_defer',
   'for',
@@ -224,26 +214,17 @@ const DURATIONS = [
   'interval',
   'backup_max_age',
   'dead_letter_retention',
-  'content',
-  'messages',
-  'transcripts',
-  'link_targets',
-  'webhook_deliveries',
-  'inbound_unmatched',
-  'statistics',
-  'audit',
 ]
 /** Longer lists say nothing on a line. */
 const LONGEST_SHOWN = 60
 
-/** As the files write it. */
-function shownValue(value: unknown, key: string): string {
+function shownValue(value: unknown, isDuration: boolean): string {
   if (value instanceof Uint8Array) return '(secret)'
   if (value === null || value === undefined) return 'none'
   if (isRate(value)) return rateText(value)
-  if (typeof value === 'number' && DURATIONS.includes(key)) return durationText(value)
-  if (Array.isArray(value) && DURATIONS.includes(key)) {
-    return shownValue(value.map((item: unknown) => shownValue(item, key)).join(', '), '')
+  if (typeof value === 'number' && isDuration) return durationText(value)
+  if (Array.isArray(value) && isDuration) {
+    return shownValue(value.map((item: unknown) => shownValue(item, true)).join(', '), false)
   }
   const text = typeof value === 'string' ? value : JSON.stringify(value)
   return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}…`

@@ -6,24 +6,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { bouncesSchema } from './settings/bounce-rule-settings.ts'
+import { isPlainObject } from '../base/plain-object.ts'
+import { SCHEMAS } from './judge-file.ts'
 import { FILE_NAMES, type FileName } from './source/finding.ts'
-import { poolsSchema } from './settings/pool-settings.ts'
-import { providersSchema } from './settings/provider-settings.ts'
-import { serverSchema } from './settings/server-settings.ts'
 import { settingDocs, type SettingDoc } from './source/setting-docs.ts'
-import { warmupSchema } from './settings/warmup-settings.ts'
 import { readYamlSource } from './source/yaml-source.ts'
 
 type JsonSchema = Record<string, unknown>
-
-const SCHEMAS: Readonly<Record<FileName, z.ZodType>> = {
-  sternpost: serverSchema,
-  pools: poolsSchema,
-  warmup: warmupSchema,
-  providers: providersSchema,
-  bounces: bouncesSchema,
-}
 
 /** By file; `shippedFolder` holds the files with the texts. Throws when one of them cannot be read. */
 export function configurationSchemas(shippedFolder: string): Record<FileName, JsonSchema> {
@@ -45,14 +34,14 @@ export function shippedDocs(shippedFolder: string, name: FileName): SettingDoc[]
 /** What kind of value a key takes, in words; empty: a map, or nothing is known. */
 export function typeText(name: FileName, path: string): string {
   const found = path.split('.').reduce<unknown>((schema, key) => below(schema, key), toJsonSchema(name))
-  return isMap(found) ? wordsFor(found) : ''
+  return isPlainObject(found) ? wordsFor(found) : ''
 }
 
 function schemaOf(name: FileName, docs: readonly SettingDoc[]): JsonSchema {
   const schema = toJsonSchema(name)
   for (const { path, text } of docs) {
     const property = path.split('.').reduce<unknown>((around, key) => below(around, key), schema)
-    if (isMap(property) && text !== '') property['description'] = text
+    if (isPlainObject(property) && text !== '') property['description'] = text
   }
   return { ...schema, title: `${name}.yaml of Sternpost` }
 }
@@ -63,24 +52,15 @@ function toJsonSchema(name: FileName): JsonSchema {
 
 /** The property itself, not what the names of a map have in common: those are the administrator's. */
 function below(schema: unknown, key: string): unknown {
-  const properties = isMap(schema) ? schema['properties'] : undefined
-  return isMap(properties) ? properties[key] : undefined
+  const properties = isPlainObject(schema) ? schema['properties'] : undefined
+  return isPlainObject(properties) ? properties[key] : undefined
 }
 
 function wordsFor(schema: JsonSchema): string {
   const { title, type, anyOf, enum: words, items } = schema
   if (typeof title === 'string') return title
   if (Array.isArray(words)) return words.join(' | ')
-  if (Array.isArray(anyOf))
-    return anyOf
-      .filter(isMap)
-      .map(wordsFor)
-      .filter((word) => word !== '')
-      .join(', or ')
-  if (type === 'array' && isMap(items)) return `list of ${wordsFor(items) || 'maps'}`
+  if (Array.isArray(anyOf)) return anyOf.filter(isPlainObject).map(wordsFor).filter(Boolean).join(', or ')
+  if (type === 'array' && isPlainObject(items)) return `list of ${wordsFor(items) || 'maps'}`
   return type === 'object' ? '' : String(type ?? '')
-}
-
-function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

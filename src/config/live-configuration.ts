@@ -1,24 +1,14 @@
 /**
- * The configuration that is in force: parts that follow a reload read it at each use, and are told when it changes.
- *
- * A change is all or nothing: when one of the listeners cannot take the new one over, every listener is told once more
- * with the old one in force, and `replace` rejects with its reason. Changes come one after the other.
+ * The configuration in force: parts that follow a reload read it at each use. A change is all or nothing: when a
+ * listener cannot take the new one over, all are told once more with the old one in force, and `replace` rejects with
+ * its reason.
  */
 import type { Configuration } from './load-configuration.ts'
 
-export interface LiveConfiguration {
-  current(): Configuration
-  /** Called, in the order of registration, when `current` gives another one. */
-  onChange(listener: () => void | Promise<void>): void
-}
+export type ReplaceableConfiguration = ReturnType<typeof createLiveConfiguration>
+export type LiveConfiguration = Pick<ReplaceableConfiguration, 'current' | 'onChange'>
 
-export interface ReplaceableConfiguration extends LiveConfiguration {
-  replace(next: Configuration): Promise<void>
-  /** Starts at 1, one more for each change. */
-  revision(): number
-}
-
-export function createLiveConfiguration(first: Configuration): ReplaceableConfiguration {
+export function createLiveConfiguration(first: Configuration) {
   const listeners: (() => void | Promise<void>)[] = []
   let current = first
   let revision = 1
@@ -28,12 +18,14 @@ export function createLiveConfiguration(first: Configuration): ReplaceableConfig
   }
 
   return {
-    current: () => current,
-    onChange(listener) {
+    current: (): Configuration => current,
+    /** Called, in the order of registration, when `current` gives another one. */
+    onChange(listener: () => void | Promise<void>): void {
       listeners.push(listener)
     },
-    revision: () => revision,
-    async replace(next) {
+    /** Starts at 1, one more for each change. */
+    revision: (): number => revision,
+    async replace(next: Configuration): Promise<void> {
       const before = current
       current = next
       try {

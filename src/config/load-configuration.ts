@@ -4,39 +4,24 @@
  * 1. Read each file with its drop-ins into a tree that knows where each value stands (`read-folder.ts`).
  * 2. Put the overrides of the caller over the tree of sternpost.yaml.
  * 3. Judge each tree by its schema; resolve what derives from other keys; read the secrets.
- * 4. Check what spans several keys or files, and the rules.
+ * 4. Check what spans several keys or files, and the rules (config/README.md "Checks across files").
  * Throws ConfigurationError with all mistakes when one of them is an error; otherwise they are `warnings`.
  */
-import type { z } from 'zod'
 import { ConfigurationError, type Mistake } from '../base/errors.ts'
-import { bouncesSchema, resolveBounceRuleSettings, type BounceRuleSettings } from './settings/bounce-rule-settings.ts'
-import { crossChecks } from './checks/cross-checks.ts'
-import { deepFreeze } from './deep-freeze.ts'
-import { mistakesOf, sortMistakes } from './source/explain-mistake.ts'
-import type { FileName, Finding, Trees } from './source/finding.ts'
-import { poolsSchema, resolvePoolSettings, type PoolSettings } from './settings/pool-settings.ts'
-import { providersSchema, resolveProviderSettings, type ProviderSettings } from './settings/provider-settings.ts'
-import { readFolder } from './source/read-folder.ts'
+import { judge, mistakeOf } from './judge-file.ts'
 import { resolveServerSettings, type NeededSecrets } from './resolve-server-settings.ts'
-import { serverSchema, type ServerSettings } from './settings/server-settings.ts'
-import {
-  emptyMap,
-  keyPositionAt,
-  nearestPosition,
-  nodeAt,
-  pathText,
-  treeOf,
-  valueOf,
-  type MapEntry,
-  type Position,
-  type SourceNode,
-} from './source/source-tree.ts'
-import {
-  inheritWarmupDefaults,
-  resolveWarmupSettings,
-  warmupSchema,
-  type WarmupSettings,
-} from './settings/warmup-settings.ts'
+import type { BounceRuleSettings } from './settings/bounce-rule-settings.ts'
+import type { PoolSettings } from './settings/pool-settings.ts'
+import type { ProviderSettings } from './settings/provider-settings.ts'
+import type { ServerSettings } from './settings/server-settings.ts'
+import type { WarmupSettings } from './settings/warmup-settings.ts'
+import { sortMistakes } from './source/explain-mistake.ts'
+import { readFolder } from './source/read-folder.ts'
+import { emptyMap, treeOf, type MapEntry, type Position, type SourceNode } from './source/source-tree.ts'
+import { poolChecks } from './checks/pool-checks.ts'
+import { ruleChecks } from './checks/rule-checks.ts'
+import { serverChecks } from './checks/server-checks.ts'
+import { warmupChecks } from './checks/warmup-checks.ts'
 
 /** Where a mistake in an override stands. */
 const OVERRIDE_FILE = '<override>'
@@ -74,48 +59,42 @@ export interface LoadOptions {
 export function loadConfiguration(options: LoadOptions): Configuration {
   const { trees, mistakes } = readFolder(options.folder, options.shippedFolder)
   if (trees.sternpost !== undefined) trees.sternpost = withOverrides(trees.sternpost, options.overrides ?? {})
-  const judged = judge(trees, mistakes)
-  const server =
-    judged.server === undefined
-      ? undefined
-      : resolveServerSettings(judged.server, {
-          credentialsFolder: options.credentialsFolder ?? process.env['CREDENTIALS_DIRECTORY'],
-          neededSecrets: options.neededSecrets ?? 'all',
-        })
-  const conditions = { isOffline: options.offline ?? false, now: options.now ?? Date.now() }
+  const pools = judge.pools(trees.pools, mistakes)
+  const warmup = judge.warmup(trees.warmup, mistakes)
+  const providers = judge.providers(trees.providers, mistakes)
+  const bounces = judge.bounces(trees.bounces, mistakes)
+  const parsed = judge.sternpost(trees.sternpost, mistakes)
+  const resolved =
+    parsed &&
+    resolveServerSettings(parsed, {
+      credentialsFolder: options.credentialsFolder ?? process.env['CREDENTIALS_DIRECTORY'],
+      neededSecrets: options.neededSecrets ?? 'all',
+    })
+  const server = resolved?.settings
+  const settings = { server, pools, warmup, providers }
+  // Names are checked on the trees, so that a mistake elsewhere in a file does not hide them.
   const findings = [
-    ...(server?.findings ?? []),
-    ...crossChecks({ ...judged, server: server?.settings }, trees, conditions),
+    ...(resolved?.findings ?? []),
+    ...(server === undefined ? [] : serverChecks(server, options.now ?? Date.now())),
+    ...poolChecks(settings, trees, { isOffline: options.offline ?? false }),
+    ...warmupChecks(settings, trees),
+    ...ruleChecks(trees),
   ]
   mistakes.push(...findings.map((finding) => mistakeOf(finding, trees)))
   const sorted = sortMistakes(mistakes)
   const isComplete = sorted.every(({ severity }) => severity === 'warning')
-  const { pools, warmup, providers, bounces } = judged
   if (!isComplete || !server || !pools || !warmup || !providers || !bounces) throw new ConfigurationError(sorted)
-  return deepFreeze({ server: server.settings, pools, warmup, providers, bounces, warnings: sorted })
+  return deepFreeze({ server, pools, warmup, providers, bounces, warnings: sorted })
 }
 
-/** Each file by its schema; undefined, and its mistakes told, where something in it is wrong. */
-function judge(trees: Trees, mistakes: Mistake[]) {
-  const parse = <Schema extends z.ZodType>(schema: Schema, root: Trees[FileName]): z.infer<Schema> | undefined => {
-    if (root === undefined) return undefined
-    const value = root === trees.warmup ? inheritWarmupDefaults(valueOf(root)) : valueOf(root)
-    const result = schema.safeParse(value, { reportInput: true })
-    if (result.success) return result.data
-    mistakes.push(...mistakesOf(result.error.issues, root))
-    return undefined
-  }
-  const pools = parse(poolsSchema, trees.pools)
-  const warmup = parse(warmupSchema, trees.warmup)
-  const providers = parse(providersSchema, trees.providers)
-  const bounces = parse(bouncesSchema, trees.bounces)
-  return {
-    server: parse(serverSchema, trees.sternpost),
-    pools: pools && resolvePoolSettings(pools),
-    warmup: warmup && resolveWarmupSettings(warmup),
-    providers: providers && resolveProviderSettings(providers),
-    bounces: bounces && resolveBounceRuleSettings(bounces),
-  }
+/**
+ * Freezes a value and all it holds, so that no part of the program changes the configuration of another. Bytes stay as
+ * they are: JavaScript cannot freeze them.
+ */
+export function deepFreeze<Value>(value: Value): Value {
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) return value
+  for (const part of Object.values(value)) deepFreeze(part)
+  return Object.freeze(value)
 }
 
 /** Each override replaces what stands at its path, and is told apart by its position. */
@@ -135,12 +114,4 @@ function withValue(root: SourceNode, path: string[], value: SourceNode): SourceN
   const below = base.entries.get(key)?.value ?? emptyMap(position)
   const entry: MapEntry = { keyPosition: position, value: withValue(below, rest, value) }
   return { ...base, entries: new Map([...base.entries, [key, entry]]) }
-}
-
-/** A finding about a name, or about a whole map, points at the key, any other at the value. */
-function mistakeOf({ file, path, severity, message, suggestion, isAboutKey }: Finding, trees: Trees): Mistake {
-  const root = trees[file] ?? emptyMap({ file, line: 1, column: 1 })
-  const pointsAtKey = isAboutKey === true || nodeAt(root, path)?.kind === 'map'
-  const position = (pointsAtKey ? keyPositionAt(root, path) : undefined) ?? nearestPosition(root, path)
-  return { ...position, path: pathText(path), severity, message, suggestion }
 }

@@ -1,15 +1,19 @@
 /**
- * The last step of `sternpost.yaml`: names that derive from others, and secrets read.
- *
- * A secret that cannot be read is a finding at its key: an error, or a warning where it is not needed, and then it is
- * left empty. The credentials of a service are visible to nobody else, so a check from outside cannot need them.
+ * The last step of `sternpost.yaml`: names that derive from others, and secrets read. One that cannot be read is left
+ * empty and is a finding at its key: an error, or a warning where it is not needed. The credentials of a service are
+ * visible to nobody else, so a check from outside cannot need them.
  */
 import { join } from 'node:path'
+import { statSync } from 'node:fs'
 import type { Finding } from './source/finding.ts'
-import type { Reading } from './settings/field-types.ts'
-import type { SecretReference } from './settings/network-field-types.ts'
-import { readMasterKey, readSecret } from './settings/secrets.ts'
+import { type Reading, accepted, refused } from './settings/reading.ts'
+import { OTHERS_MASK, type SecretReference } from './settings/network-field-types.ts'
 import type { ParsedServerSettings, ServerSettings } from './settings/server-settings.ts'
+import { errorCode, errorText } from '../base/errors.ts'
+import { readRegularFile } from '../base/regular-file.ts'
+import { MASTER_KEY_BYTES } from '../base/key-ring.ts'
+
+const MOST_SECRET_BYTES = 64 * 2 ** 10
 
 /** all: to run. files: to check, also outside the service. none: for commands that only look. */
 export type NeededSecrets = 'all' | 'files' | 'none'
@@ -24,38 +28,30 @@ export function resolveServerSettings(
   source: SecretSource,
 ): { settings: ServerSettings; findings: Finding[] } {
   const findings: Finding[] = []
-  const read = <Value>(path: string[], reference: SecretReference, how: ReadHow<Value>): Value => {
-    const reading = how.read(reference, source.credentialsFolder)
+  /** `empty`: in place of a secret that could not be read. */
+  function read<Value>(path: string[], reference: SecretReference, how: ReadSecret<Value>, empty: Value): Value {
+    const reading = how(reference, source.credentialsFolder)
     if (reading.ok) return reading.value
     const { problem, suggestion = null } = reading
     findings.push({ file: 'sternpost', path, severity: severityOf(reference, source), message: problem, suggestion })
-    return how.empty
+    return empty
   }
-  const asText: ReadHow<string> = { read: readSecret, empty: '' }
-  const { master_key } = parsed.secrets
   const { postgres } = parsed.storage
-  const postgresUrl = ['storage', 'postgres', 'url']
   const { token } = parsed.metrics
   const settings: ServerSettings = {
     ...parsed,
     ...namesOf(parsed),
-    secrets: {
-      master_key: read(['secrets', 'master_key'], master_key, { read: readMasterKey, empty: Buffer.alloc(0) }),
-    },
+    secrets: { master_key: read(['secrets', 'master_key'], parsed.secrets.master_key, readMasterKey, Buffer.alloc(0)) },
     storage: {
       ...parsed.storage,
-      postgres: postgres === null ? null : { ...postgres, url: read(postgresUrl, postgres.url, asText) },
+      postgres: postgres && { ...postgres, url: read(['storage', 'postgres', 'url'], postgres.url, readSecret, '') },
     },
-    metrics: { token: token === null ? null : read(['metrics', 'token'], token, asText) },
+    metrics: { token: token && read(['metrics', 'token'], token, readSecret, '') },
   }
   return { settings, findings }
 }
 
-interface ReadHow<Value> {
-  read(reference: SecretReference, credentialsFolder: string | undefined): Reading<Value>
-  /** In place of a secret that could not be read. */
-  empty: Value
-}
+type ReadSecret<Value> = (reference: SecretReference, credentialsFolder: string | undefined) => Reading<Value>
 
 function severityOf(reference: SecretReference, source: SecretSource): Finding['severity'] {
   const { neededSecrets, credentialsFolder } = source
@@ -64,10 +60,8 @@ function severityOf(reference: SecretReference, source: SecretSource): Finding['
   return isNeeded ? 'error' : 'warning'
 }
 
-type Names = 'node_id' | 'public_url' | 'inbound' | 'domains' | 'tracking' | 'backup'
-
 /** What null stands for (config/README.md "sternpost.yaml"). */
-function namesOf(parsed: ParsedServerSettings): Pick<ServerSettings, Names> {
+function namesOf(parsed: ParsedServerSettings) {
   const { hostname, domains, inbound, tracking, backup } = parsed
   const targets = {
     return_path: domains.targets.return_path ?? `rp.${hostname}`,
@@ -82,4 +76,33 @@ function namesOf(parsed: ParsedServerSettings): Pick<ServerSettings, Names> {
     tracking: { ...tracking, host: tracking.host ?? targets.tracking },
     backup: { ...backup, dir: backup.dir ?? join(parsed.data_dir, 'backups') },
   }
+}
+
+/** The text of a secret without the white space around it. */
+function readSecret(reference: SecretReference, credentialsFolder: string | undefined): Reading<string> {
+  if ('credential' in reference && credentialsFolder === undefined) {
+    return refused('a credential is only there in the service: systemd hands it over in $CREDENTIALS_DIRECTORY')
+  }
+  const file = 'file' in reference ? reference.file : join(credentialsFolder ?? '', reference.credential)
+  try {
+    const { mode, size } = statSync(file)
+    if ((mode & OTHERS_MASK) !== 0) return refused(`others can use ${file}; run chmod o= ${file}`, `chmod o= ${file}`)
+    if (size > MOST_SECRET_BYTES) return refused(`${file} is too large for a secret`)
+    const text = readRegularFile(file).toString('utf8').trim()
+    return text === '' ? refused(`${file} is empty`) : accepted(text)
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return refused(`there is no file ${file}`)
+    return refused(`cannot read ${file}: ${errorText(thrown)}`)
+  }
+}
+
+/** The master key: 32 bytes, base64. */
+function readMasterKey(reference: SecretReference, credentialsFolder: string | undefined): Reading<Buffer> {
+  const reading = readSecret(reference, credentialsFolder)
+  if (!reading.ok) return reading
+  const key = Buffer.from(reading.value, 'base64')
+  // Base64 of 32 bytes: 43 characters and one for padding.
+  const isBase64 = /^[A-Za-z0-9+/]{43}=?$/.test(reading.value)
+  if (isBase64 && key.length === MASTER_KEY_BYTES) return accepted(key)
+  return refused(`the master key must be ${MASTER_KEY_BYTES} bytes in base64; make one with: openssl rand -base64 32`)
 }

@@ -6,7 +6,7 @@
  * is read as undefined; capitals are lowered, since servers change the case of local parts. RFC 4648 §6, RFC 2104.
  */
 import { timingSafeEqual, type KeyObject } from 'node:crypto'
-import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'
+import { RFC_4648 } from '../base/base32.ts'
 import { hmacSha256 } from '../base/hmac.ts'
 import { identifierFromBytes, identifierToBytes } from '../base/identifier.ts'
 
@@ -44,7 +44,7 @@ export function makeToken(
   bytes.set(id, 1)
   if (form.hasNumber) bytes.writeUInt16BE(number, 1 + MESSAGE_ID_BYTES)
   bytes.write(hmacSha256(key, purpose, bytes.subarray(0, signedBytes)), signedBytes, form.macBytes, 'hex')
-  return encodeBase32(bytes, RFC_4648)
+  return RFC_4648.encode(bytes)
 }
 
 export function readToken(
@@ -56,7 +56,7 @@ export function readToken(
   const signedBytes = signedBytesOf(form)
   const length = ((signedBytes + form.macBytes) * 8) / BITS_PER_CHARACTER
   // Before any work: what somebody sends may be long.
-  const bytes = text.length === length ? decodeBase32(text.toLowerCase(), RFC_4648) : undefined
+  const bytes = text.length === length ? RFC_4648.decode(text.toLowerCase()) : undefined
   if (bytes === undefined) return undefined
   const signed = bytes.subarray(0, signedBytes)
   const mac = Buffer.from(hmacSha256(key, purpose, signed), 'hex').subarray(0, form.macBytes)

@@ -1,12 +1,11 @@
 /**
- * DNS messages as bytes: one question out, one answer in (RFC 1035 §4, RFC 6891, RFC 4035 §3.2).
- *
- * Pure. `readAnswer` gives undefined for what is no well-formed message; it reads every byte inside the message's own
- * bounds, follows compression backwards alone, and never more than a message of 64 KiB can hold.
+ * DNS messages as bytes: one question out, one answer in (RFC 1035 §4, RFC 6891, RFC 4035 §3.2). `readAnswer` reads
+ * every byte inside the message's own bounds and follows compression backwards alone; what is no well-formed message
+ * gives undefined.
  */
+import type { QuestionType } from './resolver.ts'
 
 export const TYPES = { A: 1, CNAME: 5, SOA: 6, PTR: 12, MX: 15, TXT: 16, AAAA: 28, OPT: 41, TLSA: 52 } as const
-export type QuestionType = 'A' | 'AAAA' | 'CNAME' | 'MX' | 'PTR' | 'TXT' | 'TLSA'
 
 export const RESPONSE_CODES = { NOERROR: 0, SERVFAIL: 2, NXDOMAIN: 3, REFUSED: 5 } as const
 
@@ -24,12 +23,13 @@ export interface ResourceRecord {
   name: string
   type: number
   ttlSeconds: number
-  /** Where its data lie inside the message. */
+  /** Where its data begin in the message: names in them may point to others. */
   start: number
-  end: number
+  data: Buffer
 }
 
 export interface DnsMessage {
+  bytes: Buffer
   id: number
   isTruncated: boolean
   /** AD: the resolver validated every record. */
@@ -58,20 +58,21 @@ const MOST_NAME_BYTES = 255
 const POINTER_BITS = 0xc0
 
 export function writeQuestion({ id, name, type, isCheckingDisabled }: Question): Buffer {
-  const header = Buffer.alloc(HEADER_BYTES)
-  header.writeUInt16BE(id, 0)
   const flags = FLAG_RECURSION_DESIRED | FLAG_AUTHENTIC | (isCheckingDisabled ? FLAG_CHECKING_DISABLED : 0)
-  header.writeUInt16BE(flags, 2)
-  header.writeUInt16BE(1, 4) // one question
-  header.writeUInt16BE(1, 10) // one additional record: OPT
-  const asked = Buffer.alloc(4)
-  asked.writeUInt16BE(TYPES[type], 0)
-  asked.writeUInt16BE(INTERNET, 2)
-  const option = Buffer.alloc(11)
-  option.writeUInt16BE(TYPES.OPT, 1)
-  option.writeUInt16BE(UDP_BYTES, 3)
-  option.writeUInt16BE(FLAG_DNSSEC_OK, 7)
-  return Buffer.concat([header, writeName(name), asked, option])
+  return Buffer.concat([
+    numbers(id, flags, 1, 0, 0, 1), // one question, and one additional record
+    writeName(name),
+    numbers(TYPES[type], INTERNET),
+    Buffer.alloc(1), // the root, as name of the additional record
+    numbers(TYPES.OPT, UDP_BYTES, 0, FLAG_DNSSEC_OK, 0),
+  ])
+}
+
+/** Each in two bytes. */
+function numbers(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(2 * values.length)
+  for (const [index, value] of values.entries()) bytes.writeUInt16BE(value, 2 * index)
+  return bytes
 }
 
 function writeName(name: string): Buffer {
@@ -85,6 +86,7 @@ export function readAnswer(message: Buffer): DnsMessage | undefined {
   const flags = message.readUInt16BE(2)
   if ((flags & FLAG_RESPONSE) === 0) return undefined
   const facts = {
+    bytes: message,
     id: message.readUInt16BE(0),
     isTruncated: (flags & FLAG_TRUNCATED) !== 0,
     isAuthentic: (flags & FLAG_AUTHENTIC) !== 0,
@@ -121,7 +123,13 @@ function readRecords(message: Buffer, start: number, count: number): { records: 
     if (message.readUInt16BE(end + 2) === INTERNET) {
       // RFC 2181 §8: with the highest bit set it is 0.
       const ttlSeconds = Math.max(ttl, 0)
-      records.push({ name, type: message.readUInt16BE(end), ttlSeconds, start: end + 10, end: dataEnd })
+      records.push({
+        name,
+        type: message.readUInt16BE(end),
+        ttlSeconds,
+        start: end + 10,
+        data: message.subarray(end + 10, dataEnd),
+      })
     }
     at = dataEnd
   }
@@ -150,13 +158,10 @@ export function readName(message: Buffer, start: number): { name: string; end: n
     if ((length & POINTER_BITS) !== 0 || bytes >= MOST_NAME_BYTES || at + 1 + length > message.length) {
       throw new RangeError('a name is too long')
     }
-    labels.push(labelText(message.toString('latin1', at + 1, at + 1 + length)))
+    const label = message.toString('latin1', at + 1, at + 1 + length)
+    // All but letters, digits, hyphens and underscores.
+    labels.push(label.replace(/[^A-Za-z0-9_-]/g, (byte) => `\\${String(byte.charCodeAt(0)).padStart(3, '0')}`))
     at += length + 1
   }
   return { name: labels.join('.').toLowerCase(), end: end ?? at + 1 }
-}
-
-function labelText(label: string): string {
-  // All but letters, digits, hyphens and underscores.
-  return label.replace(/[^A-Za-z0-9_-]/g, (byte) => `\\${String(byte.charCodeAt(0)).padStart(3, '0')}`)
 }

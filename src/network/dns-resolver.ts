@@ -1,10 +1,7 @@
 /**
- * DNS questions through Node's resolver, without any cache: a fresh question sees a changed zone.
- *
- * A lookup ends after `timeoutMilliseconds * tries` at the latest, however many servers there are. Each try has a
- * resolver of its own: a new source port, the present /etc/resolv.conf, and no answers kept between questions. Never
- * throws for an answer of the DNS, nor for text that is no host name, which is `no-name`. network/README.md "Answers of
- * the DNS".
+ * DNS questions through Node's resolver, without any cache (network/README.md "Answers of the DNS"). A lookup ends
+ * after `timeoutMilliseconds * tries` at the latest, however many servers there are. Each try has a resolver of its
+ * own: a new source port, the present /etc/resolv.conf, and no answers kept between questions. Never throws.
  */
 import { promises } from 'node:dns'
 import { LRUCache } from 'lru-cache'
@@ -32,7 +29,7 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
     let left = options.tries
     for (let [server, ...others] = servers; server !== undefined && left > 0; [server, ...others] = servers) {
       const answer = await askServer(server, name, ask, options.timeoutMilliseconds)
-      if (answer.kind === 'alias-alone') return followAlias(type, name, ask, aliases)
+      if (answer.kind === 'alias-alone') return followAlias([type, name], ask, aliases)
       if (answer.kind === 'no-name') order.noteDenied(name, server)
       if (answer.kind !== 'failed') return answer
       reason = reasonOf(answer.code)
@@ -48,11 +45,11 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
 
   /** A server with zones of its own alone leaves it to us to go on at the alias' target (RFC 1034 §5.3.3, 4.c). */
   async function followAlias<Item>(
-    type: string,
-    name: string,
+    question: [type: string, name: string],
     ask: Ask<Item>,
     aliases: number,
   ): Promise<DnsAnswer<Item>> {
+    const [type, name] = question
     if (aliases === MOST_ALIASES) return { kind: 'no-answer', reason: `${type} ${name}: too many aliases in a row` }
     const alias = await look('CNAME', name, resolveCname)
     const target = alias.kind === 'found' ? alias.records[0] : undefined
@@ -72,23 +69,22 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
   }
 }
 
+const resolveCname: Ask<string> = async (resolver, name) => (await resolver.resolveCname(name)).map(normaliseDnsName)
+const resolvePtr: Ask<string> = async (resolver, name) => (await resolver.resolvePtr(name)).map(normaliseDnsName)
+const resolveTxt: Ask<string> = async (resolver, name) => (await resolver.resolveTxt(name)).map((text) => text.join(''))
 const resolveMx: Ask<MxRecord> = async (resolver, name) =>
   (await resolver.resolveMx(name)).map(({ priority, exchange }) => ({ priority, exchange: normaliseDnsName(exchange) }))
-const resolveTxt: Ask<string> = async (resolver, name) =>
-  (await resolver.resolveTxt(name)).map((strings) => strings.join(''))
-const resolvePtr: Ask<string> = async (resolver, name) => (await resolver.resolvePtr(name)).map(normaliseDnsName)
-const resolveCname: Ask<string> = async (resolver, name) => (await resolver.resolveCname(name)).map(normaliseDnsName)
 
 async function askServer<Item>(
   server: string,
   name: string,
   ask: Ask<Item>,
-  timeoutMilliseconds: number,
+  timeout: number,
 ): Promise<ServerAnswer<Item>> {
-  const resolver = new promises.Resolver({ timeout: timeoutMilliseconds, tries: 1 })
+  const resolver = new promises.Resolver({ timeout, tries: 1 })
   resolver.setServers([server])
   // Node looks at the time limit of c-ares once a second at most, and as rarely as the limit is long: too late.
-  const giveUp = setTimeout(() => resolver.cancel(), timeoutMilliseconds)
+  const giveUp = setTimeout(() => resolver.cancel(), timeout)
   try {
     const records = await ask(resolver, name)
     // c-ares gives no record and no error for an answer that holds an alias and nothing of the type asked for.
@@ -102,31 +98,22 @@ async function askServer<Item>(
   }
 }
 
-interface ServerOrder {
-  serversFor(name: string): string[]
-  /** It let a try run out: it is asked last from now on. */
-  noteSilent(server: string): void
-  /** It is asked last when this name is asked for again. */
-  noteDenied(name: string, server: string): void
-}
-
-function createServerOrder(configured: readonly string[]): ServerOrder {
+function createServerOrder(configured: readonly string[]) {
   /** With the number of the silence: the latest is asked last. */
   const silentAt = new Map<string, number>()
   let silences = 0
   const deniedBy = new LRUCache<string, string>({ max: MOST_DENIED })
   return {
-    serversFor(name) {
+    serversFor(name: string): string[] {
       const servers = configured.length > 0 ? configured : new promises.Resolver().getServers()
       const denier = deniedBy.get(name)
       const rank = (server: string): number => (server === denier ? Infinity : (silentAt.get(server) ?? 0))
       return servers.toSorted((left, right) => (rank(left) < rank(right) ? -1 : Number(rank(left) > rank(right))))
     },
-    noteSilent(server) {
-      silences += 1
-      silentAt.set(server, silences)
-    },
-    noteDenied: (name, server) => void deniedBy.set(name, server),
+    /** It let a try run out: it is asked last from now on. */
+    noteSilent: (server: string): void => void silentAt.set(server, ++silences),
+    /** It is asked last when this name is asked for again. */
+    noteDenied: (name: string, server: string): void => void deniedBy.set(name, server),
   }
 }
 

@@ -1,15 +1,12 @@
 /**
- * All addresses of a host name from our own resolver, for requests to URLs that others chose.
- *
- * The names of this machine itself (RFC 6761 §6.3) lead to it without a question to the DNS, and are judged like any
- * other address; its other local names (/etc/hosts) are not known here. Rejects as the system's lookup does: ENOTFOUND
- * for a name that has no address, EAI_AGAIN when no server answered.
+ * All addresses of a host name from our own resolver. The names of this machine itself (RFC 6761 §6.3) lead to it
+ * without a question, and are judged like any other; its other local names (/etc/hosts) are not known here. Rejects as
+ * the system's lookup does: ENOTFOUND for a name that has no address, EAI_AGAIN when no server answered.
  */
 import type { AddressLookup } from './guarded-request.ts'
 import { normaliseDnsName } from './dns-resolver.ts'
 import type { Resolver } from './resolver.ts'
 
-/** `localhost` and everything below it. */
 const OWN_NAME = /^(?:.+\.)?localhost$/
 const OWN_ADDRESSES = ['127.0.0.1', '::1']
 

@@ -1,10 +1,7 @@
 /**
  * HTTP requests to URLs that others chose, which never reach an address of our own network (network/README.md
- * "Addresses never connected to").
- *
- * `timeoutMilliseconds` runs from the start of the connect to the end of the answer; of the body at most 64 KiB are
- * read. A receiver that answered a POST and then does not end its body has answered. Never throws: a failure is a
- * result with a reason that names no address.
+ * "Addresses never connected to", also for times and sizes). Never throws: a failure is a result with a reason that
+ * names no address.
  */
 import { lookup as systemLookup } from 'node:dns/promises'
 import type { LookupFunction } from 'node:net'
@@ -22,7 +19,7 @@ import {
   MOST_BODY_BYTES,
   reasonOf,
   REFUSED_ADDRESS,
-  RefusedAddress,
+  OwnRefusal,
 } from './one-exchange.ts'
 
 /** All addresses of a host name; rejects, or gives none, when it does not resolve. */
@@ -53,24 +50,12 @@ export type GuardedAnswer =
   | { kind: 'answered'; status: number; answer: string } // any status; the first bytes of the body as one line
   | { kind: 'failed'; reason: string }
 
-interface GuardedGet {
-  url: string
-  timeoutMilliseconds: number
-}
-
 /** A document is all of it: one that is cut short, or longer than 64 KiB, has failed. */
 export type GuardedDocument =
   | { kind: 'document'; status: number; contentType: string; bytes: Buffer } // any status
   | { kind: 'failed'; reason: string; isCertificateProblem: boolean }
 
-export interface GuardedRequest {
-  post(request: GuardedPost): Promise<GuardedAnswer>
-  get(request: GuardedGet): Promise<GuardedDocument>
-  /** What is wrong with this URL, or undefined. A name that does not resolve now is accepted. */
-  check(url: string): Promise<string | undefined>
-  /** Ends all connections, also those in use. */
-  close(): Promise<void>
-}
+export type GuardedRequest = ReturnType<typeof createGuardedRequest>
 
 const DEFAULT_ANSWER_BYTES = 512
 /** The whole request has its own, longer limit. */
@@ -81,11 +66,11 @@ const MOST_HEADER_BYTES = 16_384
 const MOST_REMEMBERED = 1_000
 const MOST_URL_CHARACTERS = 2_048
 
-/** Where a URL leads, or what is wrong with it. */
-type Target = { origin: string; path: string }
-type ReadUrl = { target: Target; problem: undefined } | { target: undefined; problem: string }
+/** Where a URL leads; a text: what is wrong with it. */
+type ReadUrl = { origin: string; path: string } | string
+type Target = Exclude<ReadUrl, string>
 
-export function createGuardedRequest(options: GuardedRequestOptions): GuardedRequest {
+export function createGuardedRequest(options: GuardedRequestOptions) {
   const isAllowed = addressRule(options)
   const lookup = options.lookup ?? lookupBySystem
   const agent = new Agent({
@@ -96,44 +81,40 @@ export function createGuardedRequest(options: GuardedRequestOptions): GuardedReq
     headersTimeout: 0,
     bodyTimeout: 0,
   })
-  const read = createUrlReader(options.allowHttp)
+  /** The same few endpoints are posted to all the time: their URLs are read once. */
+  const urls = new LRUCache<string, ReadUrl>({
+    max: MOST_REMEMBERED,
+    memoMethod: (url) => readUrl(url, options.allowHttp),
+  })
   return {
-    post(asked) {
-      const { target, problem } = read(asked.url)
-      return target === undefined ? Promise.resolve({ kind: 'failed', reason: problem }) : postTo(agent, target, asked)
+    post(asked: GuardedPost): Promise<GuardedAnswer> {
+      const target = urls.memo(asked.url)
+      return typeof target === 'string'
+        ? Promise.resolve({ kind: 'failed', reason: target })
+        : postTo(agent, target, asked)
     },
-    async get(asked) {
-      const { target, problem } = read(asked.url)
-      if (target === undefined) return { kind: 'failed', reason: problem, isCertificateProblem: false }
-      return getFrom(agent, target, asked)
+    async get({ url, timeoutMilliseconds }: { url: string; timeoutMilliseconds: number }): Promise<GuardedDocument> {
+      const target = urls.memo(url)
+      if (typeof target === 'string') return { kind: 'failed', reason: target, isCertificateProblem: false }
+      return getFrom(agent, target, timeoutMilliseconds)
     },
-    async check(url) {
+    /** What is wrong with this URL, or undefined. A name that does not resolve now is accepted. */
+    async check(url: string): Promise<string | undefined> {
       const problem = urlProblem(url, options.allowHttp)
       if (problem !== undefined || options.allowPrivateAddresses) return problem
-      const addresses = await addressesWithin(hostOf(url), lookup, CHECK_LOOKUP_TIMEOUT)
+      const addresses = await addressesWithin(withoutBrackets(new URL(url).hostname), lookup, CHECK_LOOKUP_TIMEOUT)
       return addresses.every(isAllowed) ? undefined : `must not lead to our network: ${REFUSED_ADDRESS}`
     },
-    close: () => agent.destroy(),
-  }
-}
-
-/** The same few endpoints are posted to all the time: their URLs are read once. */
-function createUrlReader(allowHttp: boolean): (url: string) => ReadUrl {
-  const remembered = new LRUCache<string, ReadUrl>({ max: MOST_REMEMBERED })
-  return (url) => {
-    const known = remembered.get(url)
-    if (known !== undefined) return known
-    const read = readUrl(url, allowHttp)
-    remembered.set(url, read)
-    return read
+    /** Ends all connections, also those in use. */
+    close: (): Promise<void> => agent.destroy(),
   }
 }
 
 function readUrl(url: string, allowHttp: boolean): ReadUrl {
   const problem = urlProblem(url, allowHttp)
-  if (problem !== undefined) return { target: undefined, problem }
+  if (problem !== undefined) return problem
   const { origin, pathname, search } = new URL(url)
-  return { target: { origin, path: pathname + search }, problem: undefined }
+  return { origin, path: pathname + search }
 }
 
 /**
@@ -180,14 +161,14 @@ function guardedConnector(
   })
   return (target, callback) => {
     const literal = canonicalIp(withoutBrackets(target.hostname))
-    if (literal !== undefined && !isAllowed(literal)) return callback(new RefusedAddress(), null)
+    if (literal !== undefined && !isAllowed(literal)) return callback(new OwnRefusal(REFUSED_ADDRESS), null)
     connect(target, (...result) => {
       const [error, socket] = result
       if (error !== null) return callback(error, null)
       const peer = socket.remoteAddress
       if (peer !== undefined && isAllowed(peer)) return callback(null, socket)
       socket.destroy()
-      callback(peer === undefined ? systemError('ECONNRESET') : new RefusedAddress(), null)
+      callback(peer === undefined ? systemError('ECONNRESET') : new OwnRefusal(REFUSED_ADDRESS), null)
     })
   }
 }
@@ -200,7 +181,7 @@ function guardedLookup(isAllowed: (address: string) => boolean, lookup: AddressL
         const known = addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
         const [first] = known
         if (first === undefined) return callback(systemError('ENOTFOUND'), '')
-        if (!addresses.every(isAllowed)) return callback(new RefusedAddress(), '')
+        if (!addresses.every(isAllowed)) return callback(new OwnRefusal(REFUSED_ADDRESS), '')
         if (lookupOptions.all === true) callback(null, known)
         else callback(null, first.address, first.family)
       },
@@ -228,7 +209,7 @@ async function postTo(agent: Agent, target: Target, asked: GuardedPost): Promise
     : { kind: 'answered', status, answer: oneLine(bytes) }
 }
 
-async function getFrom(agent: Agent, target: Target, { timeoutMilliseconds }: GuardedGet): Promise<GuardedDocument> {
+async function getFrom(agent: Agent, target: Target, timeoutMilliseconds: number): Promise<GuardedDocument> {
   const limits = { timeoutMilliseconds, keptBytes: MOST_BODY_BYTES }
   const { status, contentType, bytes, failure } = await exchange(agent, { ...target, method: 'GET' }, limits)
   return status === null || failure !== null
@@ -256,10 +237,6 @@ async function addressesWithin(
   } finally {
     limit.abort()
   }
-}
-
-function hostOf(url: string): string {
-  return withoutBrackets(new URL(url).hostname)
 }
 
 /** URLs write IPv6 addresses in brackets. */

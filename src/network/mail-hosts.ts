@@ -1,8 +1,7 @@
 /**
- * Finds the hosts that take mail for a domain, best first (network/README.md "Mail hosts").
- *
- * Never throws for an answer of the DNS: each way to have no host is a result of its own, because the caller treats
- * them differently. What others publish never leads inwards. RFC 5321 §5.1, RFC 7505.
+ * Finds the hosts that take mail for a domain, best first (network/README.md "Mail hosts"; RFC 5321 §5.1, RFC 7505).
+ * Never throws for an answer of the DNS: each way to have no host is a result of its own. What others publish never
+ * leads inwards.
  */
 import { canonicalIp, ipFamily, isPublicUnicast } from '../base/ip-address.ts'
 import { unreachable } from '../base/errors.ts'
@@ -12,7 +11,6 @@ export interface FoundHost {
   name: string
   /** Both families in turns, IPv4 first. */
   addresses: string[]
-  /** Where aliases of the name lead to; the name itself without any. */
   canonicalName: string
   /** DNSSEC validated the addresses, both families. */
   isSecure: boolean
@@ -51,13 +49,11 @@ export interface MailHostsOptions {
   random?: () => number
 }
 
-export interface MailHostsFinder {
-  find(domain: string, filter?: HostFilter): Promise<MailHosts>
-}
+export type MailHostsFinder = ReturnType<typeof createMailHosts>
 
-export function createMailHosts(options: MailHostsOptions): MailHostsFinder {
+export function createMailHosts(options: MailHostsOptions) {
   return {
-    async find(domain, filter = () => true) {
+    async find(domain: string, filter: HostFilter = () => true): Promise<MailHosts> {
       const answer = await options.resolver.mx(domain)
       switch (answer.kind) {
         case 'no-answer':
@@ -124,12 +120,8 @@ function shuffledWithinPreference(targets: readonly MxRecord[], random: () => nu
     .map(({ target }) => target)
 }
 
-interface FoundAddresses extends FoundHost {
-  isBogus: boolean
-}
-
 /** An address as MX target is against RFC 5321 §5.1, and accepted as most servers do; so is a CNAME. */
-async function addressesOf(name: string, resolver: Resolver): Promise<FoundAddresses> {
+async function addressesOf(name: string, resolver: Resolver): Promise<FoundHost & { isBogus: boolean }> {
   const literal = canonicalIp(name)
   if (literal !== undefined) {
     return { name, addresses: [literal], canonicalName: name, isSecure: false, failure: null, isBogus: false }
@@ -156,6 +148,5 @@ function inTurns(first: readonly string[], second: readonly string[]): string[] 
 }
 
 function compareText(left: string, right: string): number {
-  if (left === right) return 0
-  return left < right ? -1 : 1
+  return left < right ? -1 : Number(left > right)
 }

@@ -8,7 +8,15 @@ import { validateMx } from 'mailauth/lib/mta-sts.js'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { GuardedRequest } from './guarded-request.ts'
 import type { Resolver } from './resolver.ts'
-import { readStsPolicy, readStsRecord, type StsMode, type StsTerms } from './sts-policy.ts'
+
+// The version, and what follows it up to the end of the field.
+const RECORD_START = /^v=STSv1[ \t]*(;|$)/
+const RECORD_ID = /^[A-Za-z0-9]{1,32}$/
+const MAX_AGE = /^\d{1,10}$/
+// An optional "*.", then labels of letters, digits and hyphens that begin and end with no hyphen.
+const MX_PATTERN = /^(?:\*\.)?[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*$/
+/** Of a policy of 64 KiB only so many hosts are kept; no MX set has more. */
+const MOST_HOSTS = 1_000
 
 export interface StsPolicy {
   /** The recipient domain: two domains never share a policy, whatever hosts they have. */
@@ -47,12 +55,7 @@ interface MtaStsOptions {
   onProblem: (domain: string, problem: StsProblem) => void
 }
 
-export interface MtaSts {
-  /** The policy in force, `enforce` or `testing`; null: none. */
-  policyFor(domain: string): Promise<StsPolicy | null>
-  /** In the background, daily: policies are fetched anew before they end. */
-  refresh(): Promise<void>
-}
+export type MtaSts = ReturnType<typeof createMtaSts>
 
 const HTTPS_PORT = 443
 /** RFC 8461 §3.3. */
@@ -74,7 +77,7 @@ export function acceptsHost(policy: StsPolicy, host: string): boolean {
   return validateMx(host, { version: 'STSv1', mode: policy.mode, mx: policy.mx, maxAge: 0 }).valid
 }
 
-export function createMtaSts(options: MtaStsOptions): MtaSts {
+export function createMtaSts(options: MtaStsOptions) {
   const { resolver, memory, clock, patienceMilliseconds = PATIENCE } = options
   /** The last known policy of a domain; false: none. */
   const known = new LRUCache<string, StsPolicy | false>({ max: MOST_DOMAINS })
@@ -113,11 +116,13 @@ export function createMtaSts(options: MtaStsOptions): MtaSts {
   }
 
   return {
-    async policyFor(domain) {
+    /** The policy in force, `enforce` or `testing`; null: none. */
+    async policyFor(domain: string): Promise<StsPolicy | null> {
       const policy = await look(domain)
       return policy === null || policy.mode === 'none' ? null : policy
     },
-    async refresh() {
+    /** In the background, daily: policies are fetched anew before they end. */
+    async refresh(): Promise<void> {
       const now = clock.now()
       const old = await memory.fetchedBefore(now - DAY, MOST_REFRESHED)
       const due = old.filter(
@@ -130,14 +135,7 @@ export function createMtaSts(options: MtaStsOptions): MtaSts {
   }
 }
 
-interface PolicyFetches {
-  /** One per domain is under way. Null: the policy could not be had. */
-  fetch(domain: string, id: string): Promise<StsPolicy | null>
-  /** This policy could not be had a moment ago. */
-  hasJustFailed(domain: string, id: string): boolean
-}
-
-function createPolicyFetches(options: MtaStsOptions, onFetched: (policy: StsPolicy) => void): PolicyFetches {
+function createPolicyFetches(options: MtaStsOptions, onFetched: (policy: StsPolicy) => void) {
   const { memory, clock } = options
   const underWay = new Map<string, Promise<StsPolicy | null>>()
   const failedAt = new LRUCache<string, { id: string; at: number }>({ max: MOST_DOMAINS })
@@ -159,12 +157,14 @@ function createPolicyFetches(options: MtaStsOptions, onFetched: (policy: StsPoli
   }
 
   return {
-    fetch(domain, id) {
+    /** One per domain is under way. Null: the policy could not be had. */
+    fetch(domain: string, id: string): Promise<StsPolicy | null> {
       const running = underWay.get(domain) ?? fetchPolicy(domain, id).finally(() => underWay.delete(domain))
       underWay.set(domain, running)
       return running
     },
-    hasJustFailed(domain, id) {
+    /** This policy could not be had a moment ago. */
+    hasJustFailed(domain: string, id: string): boolean {
       const failure = failedAt.get(domain)
       return failure?.id === id && clock.now() < failure.at + FETCH_AGAIN_AFTER
     },
@@ -190,4 +190,54 @@ async function fetchTerms(
   }
   const reading = readStsPolicy(bytes.toString('utf8'))
   return reading.ok ? reading.terms : { result: 'sts-policy-invalid', reason: reading.problem }
+}
+
+/* The two texts of MTA-STS (RFC 8461 §3.1, §3.2). Unknown fields are passed over, as the standard wants it. */
+
+type StsMode =
+  | 'enforce' // mail goes to the named hosts alone, and only over TLS that can be verified
+  | 'testing' // nothing is refused, but what `enforce` would have refused is reported
+  | 'none' // there is no policy any more
+
+/** What a domain asks of those who send to it. */
+interface StsTerms {
+  mode: StsMode
+  /** Host names, lower case; `*.` in front stands for exactly one label. */
+  mx: string[]
+  maxAgeSeconds: number
+}
+
+type StsTermsReading = { ok: true; terms: StsTerms } | { ok: false; problem: string }
+
+/** The id of the policy; undefined when there is none: no such record, several of them, or a wrong one. */
+export function readStsRecord(texts: readonly string[]): string | undefined {
+  const records = texts.filter((text) => RECORD_START.test(text))
+  const [record] = records
+  if (record === undefined || records.length > 1) return undefined
+  const fields = record.split(';').map((field) => field.trim())
+  const id = fields.find((field) => field.startsWith('id='))?.slice('id='.length)
+  return id !== undefined && RECORD_ID.test(id) ? id : undefined
+}
+
+export function readStsPolicy(text: string): StsTermsReading {
+  const fields = new Map<string, string>()
+  const mx = new Set<string>()
+  for (const line of text.split(/\r?\n/)) {
+    const colon = line.indexOf(':')
+    if (colon < 1) continue
+    const key = line.slice(0, colon).trim()
+    const value = line.slice(colon + 1).trim()
+    if (key === 'mx') mx.add(value.toLowerCase())
+    else if (!fields.has(key)) fields.set(key, value)
+  }
+  const mode = fields.get('mode')
+  const maxAge = fields.get('max_age') ?? ''
+  if (fields.get('version') !== 'STSv1') return { ok: false, problem: 'the version is not STSv1' }
+  if (mode !== 'enforce' && mode !== 'testing' && mode !== 'none') return { ok: false, problem: 'the mode is unknown' }
+  if (!MAX_AGE.test(maxAge)) return { ok: false, problem: 'max_age is no number of seconds' }
+  const hosts = [...mx]
+  if (!hosts.every((host) => MX_PATTERN.test(host))) return { ok: false, problem: 'an mx is no host name' }
+  if (hosts.length === 0 && mode !== 'none') return { ok: false, problem: 'it names no mx' }
+  if (hosts.length > MOST_HOSTS) return { ok: false, problem: `it names more than ${MOST_HOSTS} mx` }
+  return { ok: true, terms: { mode, mx: hosts, maxAgeSeconds: Number(maxAge) } }
 }

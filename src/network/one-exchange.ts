@@ -1,11 +1,8 @@
 /**
- * One HTTP request and what came back, within a time and a size: status, type and the first bytes of the body.
- *
- * The time runs from the start of the connect to the end of the body. Never rejects: `failure` says why there was no
- * answer (`status` is null then), or why the body is not whole. A body above `MOST_BODY_BYTES` is cut, and its
- * connection with it, as is one that takes too long; a body that was read to its end leaves the connection for others.
- * Bytes are taken as undici hands them out: a stream for each answer would cost more than all else of a short post.
- * What a failure is called names no address: error texts of the system hold some, and customers read the reasons.
+ * One HTTP request and what came back, within a time and a size. Never rejects: `failure` says why there was no answer
+ * (`status` is null then), or why the body is not whole. One that is too long or too late is cut, and its connection
+ * with it. Bytes are taken as undici hands them out: a stream for each answer would cost more than all else of a short
+ * post. No reason names an address: customers read them.
  */
 import { errors, type Dispatcher } from 'undici'
 import { SECOND } from '../base/clock.ts'
@@ -13,6 +10,7 @@ import { errorCode } from '../base/errors.ts'
 
 /** webhooks/README.md "Deliveries", http/README.md "Webhooks". */
 export const MOST_BODY_BYTES = 65_536
+const TOO_LONG = `the answer has more than ${MOST_BODY_BYTES} bytes`
 
 export interface Sent extends Pick<Dispatcher.DispatchOptions, 'method' | 'path'> {
   origin: string
@@ -34,20 +32,6 @@ interface ExchangeLimits {
   timeoutMilliseconds: number
   /** Of the body that are handed back. */
   keptBytes: number
-}
-
-class TimeIsUp extends Error {
-  constructor(milliseconds: number) {
-    super(`no answer within ${milliseconds / SECOND} s`)
-    this.name = 'TimeIsUp'
-  }
-}
-
-class BodyTooLong extends Error {
-  constructor() {
-    super(`the answer has more than ${MOST_BODY_BYTES} bytes`)
-    this.name = 'BodyTooLong'
-  }
 }
 
 export function exchange(dispatcher: Dispatcher, sent: Sent, limits: ExchangeLimits): Promise<HttpReply> {
@@ -73,7 +57,10 @@ class Exchange implements Dispatcher.DispatchHandler {
   constructor({ timeoutMilliseconds, keptBytes }: ExchangeLimits, resolve: (received: HttpReply) => void) {
     this.#keptBytes = keptBytes
     this.#resolve = resolve
-    this.#timer = setTimeout(() => this.#cut(new TimeIsUp(timeoutMilliseconds)), timeoutMilliseconds)
+    this.#timer = setTimeout(
+      () => this.#cut(new OwnRefusal(`no answer within ${timeoutMilliseconds / SECOND} s`)),
+      timeoutMilliseconds,
+    )
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -95,7 +82,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#size < this.#keptBytes) this.#kept.push(chunk)
     this.#size += chunk.length
-    if (this.#size > MOST_BODY_BYTES) this.#cut(new BodyTooLong())
+    if (this.#size > MOST_BODY_BYTES) this.#cut(new OwnRefusal(TOO_LONG))
   }
 
   onResponseEnd(): void {
@@ -122,13 +109,8 @@ class Exchange implements Dispatcher.DispatchHandler {
 
 export const REFUSED_ADDRESS = 'the address is private, local or reserved'
 
-/** Our own refusal, as opposed to a failure of the network. */
-export class RefusedAddress extends Error {
-  constructor() {
-    super(REFUSED_ADDRESS)
-    this.name = 'RefusedAddress'
-  }
-}
+/** Our own refusal, as opposed to a failure of the network: its text may be told. */
+export class OwnRefusal extends Error {}
 
 /** Codes of a certificate that cannot be believed (RFC 8460 §4.3.2.2, `sts-webpki-invalid`). */
 const CERTIFICATE_CODES: ReadonlySet<string> = new Set([
@@ -172,9 +154,7 @@ const REASONS: Record<string, string> = {
 
 /** A phrase that names no address. */
 export function reasonOf(thrown: unknown): string {
-  if (thrown instanceof RefusedAddress || thrown instanceof TimeIsUp || thrown instanceof BodyTooLong) {
-    return thrown.message
-  }
+  if (thrown instanceof OwnRefusal) return thrown.message
   const code = errorCode(thrown)
   if (thrown instanceof errors.HTTPParserError) return 'the answer is not HTTP'
   if (code.startsWith('ERR_SSL_') || code === 'EPROTO') return 'TLS failed'

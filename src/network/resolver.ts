@@ -28,7 +28,6 @@ export type DnsAnswer<Item> =
 
 export interface Resolver {
   mx(name: string): Promise<DnsAnswer<MxRecord>>
-  /** IPv4 (A) or IPv6 (AAAA) addresses. */
   addresses(name: string, family: 4 | 6): Promise<DnsAnswer<string>>
   /** One entry per record: its strings joined. */
   txt(name: string): Promise<DnsAnswer<string>>
@@ -40,4 +39,36 @@ export interface Resolver {
 /** Its answers carry facts, and those that say `isSecure` were validated. */
 export interface ValidatingResolver extends Resolver {
   tlsa(name: string): Promise<DnsAnswer<TlsaRecord>>
+}
+
+/** What a question of each type is answered with. */
+export interface RecordTypes {
+  MX: MxRecord
+  A: string
+  AAAA: string
+  TXT: string
+  CNAME: string
+  PTR: string
+  TLSA: TlsaRecord
+}
+export type QuestionType = keyof RecordTypes
+
+/** What stands in front of a resolver: it is led each question, and asks or answers by itself. */
+export type Front = <Type extends QuestionType>(
+  type: Type,
+  name: string,
+  ask: () => Promise<DnsAnswer<RecordTypes[Type]>>,
+) => Promise<DnsAnswer<RecordTypes[Type]>>
+
+export function withFront(resolver: ValidatingResolver, front: Front): ValidatingResolver
+export function withFront(resolver: Resolver, front: Front): Resolver
+export function withFront(resolver: Resolver | ValidatingResolver, front: Front): Resolver {
+  return {
+    mx: (name) => front('MX', name, () => resolver.mx(name)),
+    addresses: (name, family) => front(family === 4 ? 'A' : 'AAAA', name, () => resolver.addresses(name, family)),
+    txt: (name) => front('TXT', name, () => resolver.txt(name)),
+    cname: (name) => front('CNAME', name, () => resolver.cname(name)),
+    ptr: (name) => front('PTR', name, () => resolver.ptr(name)),
+    ...('tlsa' in resolver && { tlsa: (name: string) => front('TLSA', name, () => resolver.tlsa(name)) }),
+  }
 }

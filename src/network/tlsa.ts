@@ -1,7 +1,6 @@
 /**
- * TLSA records: which certificate or key a host says it has (RFC 6698 §2.1, RFC 7671, RFC 7672 §3.1).
- *
- * Pure. `matches` never throws; a certificate that cannot be read matches nothing.
+ * TLSA records: which certificate or key a host says it has (RFC 6698 §2.1, RFC 7671, RFC 7672 §3.1). Pure. `matches`
+ * never throws; a certificate that cannot be read matches nothing.
  */
 import { hash } from 'node:crypto'
 
@@ -78,14 +77,7 @@ function publicKeyOf(certificate: Buffer): Buffer | undefined {
   return element?.tag === SEQUENCE ? certificate.subarray(element.start, element.end) : undefined
 }
 
-interface Element {
-  tag: number
-  start: number
-  contentStart: number
-  end: number
-}
-
-function elementAt(bytes: Buffer, start: number): Element | undefined {
+function elementAt(bytes: Buffer, start: number) {
   const tag = bytes[start]
   const first = bytes[start + 1]
   if (tag === undefined || first === undefined) return undefined

@@ -1,29 +1,18 @@
 /**
  * DNS questions to a resolver on this machine that validates DNSSEC, whose AD bit is believed (network/README.md "Cache
- * and resolver").
- *
- * A lookup ends after `timeoutMilliseconds * tries` at the latest. Never throws for an answer of the DNS. RFC 1035
- * §4.2, RFC 4035 §4.6, RFC 5452 §9, RFC 6840 §5.8, RFC 7766.
+ * and resolver"). A lookup ends after `timeoutMilliseconds * tries` at the latest. Never throws for an answer of the
+ * DNS. RFC 1035 §4.2, RFC 4035 §4.6, RFC 5452 §9, RFC 6840 §5.8, RFC 7766.
  */
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { connect } from 'node:net'
 import { SECOND } from '../base/clock.ts'
-import { errorCode, errorText, unreachable } from '../base/errors.ts'
+import { errorCode, errorText } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'
-import {
-  readAnswer,
-  readName,
-  RESPONSE_CODES,
-  TYPES,
-  writeQuestion,
-  type DnsMessage,
-  type Question,
-  type QuestionType,
-  type ResourceRecord,
-} from './dns-message.ts'
+import { readAnswer, readName, RESPONSE_CODES, TYPES, writeQuestion } from './dns-message.ts'
+import type { DnsMessage, Question, ResourceRecord } from './dns-message.ts'
 import { isDnsName, MOST_ALIASES, normaliseDnsName } from './dns-resolver.ts'
-import type { AnswerFacts, DnsAnswer, ValidatingResolver } from './resolver.ts'
+import type { AnswerFacts, DnsAnswer, QuestionType, ValidatingResolver } from './resolver.ts'
 import { readTlsa } from './tlsa.ts'
 
 interface ValidatingResolverOptions {
@@ -34,7 +23,7 @@ interface ValidatingResolverOptions {
   tries: number
 }
 
-type ReadRecord<Item> = (message: Buffer, record: ResourceRecord) => Item | undefined
+type ReadRecord<Item> = (record: ResourceRecord, message: Buffer) => Item | undefined
 
 const DNS_PORT = 53
 const HIGHEST_ID = 0xffff
@@ -53,13 +42,13 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
   const { timeoutMilliseconds, tries } = options
   const server = readServer(options.server)
 
-  async function ask(name: string, type: QuestionType, isCheckingDisabled: boolean): Promise<DnsReply | string> {
+  async function ask(name: string, type: QuestionType, isCheckingDisabled: boolean): Promise<DnsMessage | string> {
     let reason = SILENCE
     for (let left = tries; left > 0; left--) {
       const question = { id: randomInt(HIGHEST_ID + 1), name, type, isCheckingDisabled }
       const limits = { server, question, timeoutMilliseconds }
       let received = await askByUdp(limits)
-      if (typeof received !== 'string' && received.answer.isTruncated) received = await askByTcp(limits)
+      if (typeof received !== 'string' && received.isTruncated) received = await askByTcp(limits)
       if (typeof received !== 'string') return received
       reason = received
     }
@@ -72,7 +61,7 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
     const received = await ask(name, type, false)
     const failure = (reason: string): DnsAnswer<Item> => ({ kind: 'no-answer', reason: `${type} ${name}: ${reason}` })
     if (typeof received === 'string') return failure(received)
-    const { code } = received.answer
+    const { code } = received
     if (code === RESPONSE_CODES.NOERROR || code === RESPONSE_CODES.NXDOMAIN) {
       return itemsOf(received, { name, type, read }) ?? failure('too many aliases in a row')
     }
@@ -80,25 +69,23 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
     const unchecked = await ask(name, type, true)
     const isThere =
       typeof unchecked !== 'string' &&
-      (unchecked.answer.code === RESPONSE_CODES.NOERROR || unchecked.answer.code === RESPONSE_CODES.NXDOMAIN)
+      (unchecked.code === RESPONSE_CODES.NOERROR || unchecked.code === RESPONSE_CODES.NXDOMAIN)
     if (!isThere) return failure('SERVFAIL')
     return { kind: 'no-answer', reason: `${type} ${name}: DNSSEC validation failed`, isBogus: true }
   }
 
   return {
     mx: (name) =>
-      look('MX', name, (message, { start, end }) => {
-        const exchange = end - start < SHORTEST_MX_BYTES ? undefined : nameIn(message, start + 2)
-        return exchange === undefined ? undefined : { priority: message.readUInt16BE(start), exchange }
+      look('MX', name, ({ start, data }, message) => {
+        const exchange = data.length < SHORTEST_MX_BYTES ? undefined : nameIn(message, start + 2)
+        return exchange === undefined ? undefined : { priority: data.readUInt16BE(0), exchange }
       }),
     addresses: (name, family) =>
-      look(family === 4 ? 'A' : 'AAAA', name, (message, { start, end }) =>
-        addressOf(message.subarray(start, end), family),
-      ),
-    txt: (name) => look('TXT', name, (message, { start, end }) => stringsOf(message.subarray(start, end))),
-    cname: (name) => look('CNAME', name, (message, { start }) => nameIn(message, start)),
-    ptr: (name) => look('PTR', name, (message, { start }) => nameIn(message, start)),
-    tlsa: (name) => look('TLSA', name, (message, { start, end }) => readTlsa(message.subarray(start, end))),
+      family === 4 ? look('A', name, ({ data }) => ipv4Of(data)) : look('AAAA', name, ({ data }) => ipv6Of(data)),
+    txt: (name) => look('TXT', name, ({ data }) => stringsOf(data)),
+    cname: (name) => look('CNAME', name, ({ start }, message) => nameIn(message, start)),
+    ptr: (name) => look('PTR', name, ({ start }, message) => nameIn(message, start)),
+    tlsa: (name) => look('TLSA', name, ({ data }) => readTlsa(data)),
   }
 }
 
@@ -109,12 +96,12 @@ interface Asked<Item> {
 }
 
 /** Undefined for a chain of aliases without end. Records of other names than the chain's are not looked at. */
-function itemsOf<Item>({ message, answer }: DnsReply, { name, type, read }: Asked<Item>): DnsAnswer<Item> | undefined {
+function itemsOf<Item>(answer: DnsMessage, { name, type, read }: Asked<Item>): DnsAnswer<Item> | undefined {
   let canonicalName = name
   let ttlSeconds = Infinity
   for (let aliases = 0; type !== 'CNAME'; aliases++) {
     const alias = answer.answers.find((record) => record.type === TYPES.CNAME && record.name === canonicalName)
-    const target = alias && nameIn(message, alias.start)
+    const target = alias && nameIn(answer.bytes, alias.start)
     if (alias === undefined || target === undefined) break
     if (aliases === MOST_ALIASES) return undefined
     canonicalName = target
@@ -123,7 +110,7 @@ function itemsOf<Item>({ message, answer }: DnsReply, { name, type, read }: Aske
   const records: Item[] = []
   for (const record of answer.answers.slice(0, MOST_RECORDS)) {
     if (record.type !== TYPES[type] || record.name !== canonicalName) continue
-    const item = read(message, record)
+    const item = read(record, answer.bytes)
     if (item === undefined) continue
     records.push(item)
     ttlSeconds = Math.min(ttlSeconds, record.ttlSeconds)
@@ -134,14 +121,14 @@ function itemsOf<Item>({ message, answer }: DnsReply, { name, type, read }: Aske
     canonicalName,
   })
   if (records.length > 0) return { kind: 'found', records, facts: factsFor(ttlSeconds) }
-  const facts = factsFor(Math.min(ttlSeconds, negativeSeconds(message, answer)))
+  const facts = factsFor(Math.min(ttlSeconds, negativeSeconds(answer)))
   return { kind: answer.code === RESPONSE_CODES.NXDOMAIN ? 'no-name' : 'no-record', facts }
 }
 
-function negativeSeconds(message: Buffer, { authorities }: DnsMessage): number {
+function negativeSeconds({ authorities }: DnsMessage): number {
   const zone = authorities.find(({ type }) => type === TYPES.SOA)
-  if (zone === undefined || zone.end - zone.start < NEGATIVE_TTL_BYTES) return DEFAULT_NEGATIVE_SECONDS
-  return Math.min(zone.ttlSeconds, message.readUInt32BE(zone.end - NEGATIVE_TTL_BYTES))
+  if (zone === undefined || zone.data.length < NEGATIVE_TTL_BYTES) return DEFAULT_NEGATIVE_SECONDS
+  return Math.min(zone.ttlSeconds, zone.data.readUInt32BE(zone.data.length - NEGATIVE_TTL_BYTES))
 }
 
 function nameIn(message: Buffer, start: number): string | undefined {
@@ -153,16 +140,13 @@ function nameIn(message: Buffer, start: number): string | undefined {
   }
 }
 
-function addressOf(data: Buffer, family: 4 | 6): string | undefined {
-  switch (family) {
-    case 4:
-      return data.length === 4 ? data.join('.') : undefined
-    case 6:
-      // Eight groups of four hexadecimal digits.
-      return data.length === 16 ? canonicalIp(data.toString('hex').replace(/(.{4})(?!$)/g, '$1:')) : undefined
-    default:
-      return unreachable(family)
-  }
+function ipv4Of(data: Buffer): string | undefined {
+  return data.length === 4 ? data.join('.') : undefined
+}
+
+function ipv6Of(data: Buffer): string | undefined {
+  // Eight groups of four hexadecimal digits.
+  return data.length === 16 ? canonicalIp(data.toString('hex').replace(/(.{4})(?!$)/g, '$1:')) : undefined
 }
 
 /** Strings with a byte of length each (RFC 1035 §3.3.14), joined. */
@@ -188,20 +172,15 @@ interface AskLimits {
   timeoutMilliseconds: number
 }
 
-interface DnsReply {
-  message: Buffer
-  answer: DnsMessage
-}
-
 /**
  * One question to one server, from a socket of its own. It is connected, so the kernel drops what comes from elsewhere;
  * other ids and other questions are passed over. Resolves with the reason when no answer came; never rejects.
  */
-function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): Promise<DnsReply | string> {
+function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): Promise<DnsMessage | string> {
   return new Promise((resolve) => {
     const socket = createSocket(server.address.includes(':') ? 'udp6' : 'udp4')
     let isOver = false
-    const end = (result: DnsReply | string): void => {
+    const end = (result: DnsMessage | string): void => {
       if (isOver) return
       isOver = true
       clearTimeout(timer)
@@ -212,7 +191,7 @@ function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): Promise
     socket.on('error', (error) => end(reasonOf(error)))
     socket.on('message', (message) => {
       const answer = answerTo(question, message)
-      if (answer !== undefined) end({ message, answer })
+      if (answer !== undefined) end(answer)
     })
     socket.connect(server.port, server.address, () => {
       if (!isOver) socket.send(writeQuestion(question))
@@ -221,12 +200,12 @@ function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): Promise
 }
 
 /** RFC 1035 §4.2.2: each message has its length in front. */
-function askByTcp({ server, question, timeoutMilliseconds }: AskLimits): Promise<DnsReply | string> {
+function askByTcp({ server, question, timeoutMilliseconds }: AskLimits): Promise<DnsMessage | string> {
   return new Promise((resolve) => {
     const socket = connect({ host: server.address, port: server.port })
     const chunks: Buffer[] = []
     let size = 0
-    const end = (result: DnsReply | string): void => {
+    const end = (result: DnsMessage | string): void => {
       clearTimeout(timer)
       socket.destroy()
       resolve(result)
@@ -251,7 +230,7 @@ function askByTcp({ server, question, timeoutMilliseconds }: AskLimits): Promise
       const message = whole.subarray(LENGTH_BYTES, messageEnd)
       const answer = answerTo(question, message)
       const isWhole = answer !== undefined && !answer.isTruncated
-      end(isWhole ? { message, answer } : 'the validating resolver gave no usable answer')
+      end(isWhole ? answer : 'the validating resolver gave no usable answer')
     })
   })
 }

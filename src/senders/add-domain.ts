@@ -1,11 +1,8 @@
 /**
- * A request to add a sending domain -> its record with new DKIM keys, or every problem of it (http/README.md
- * "Domains").
- *
- * Throws ServiceError `invalid_request` that lists all problems, and `conflict` when there are too many domains. Makes
- * no key for a domain that is there already.
+ * A request to add a sending domain -> its record with new DKIM keys (http/README.md "Domains"). Throws ServiceError
+ * `invalid_request` that lists all problems, and `conflict` when there are too many. Makes no key for a domain that is
+ * there already.
  */
-import type { KeyObject } from 'node:crypto'
 import { ServiceError } from '../base/errors.ts'
 import type { DkimKeyRecord, DomainRecord, DomainTracking } from '../store/records/sender-records.ts'
 import { createDkimKey, newSelector, readPrivateKey } from './records/dkim-keys.ts'
@@ -24,7 +21,6 @@ export interface AddDomainRequest {
   selector?: string | undefined
   /** RSA of 2048 to 4096 bits; left out: a new key. */
   privateKeyPem?: string | undefined
-  /** Left out: false. */
   allowSubdomains?: boolean | undefined
   /** Name of a pool; left out: the default pool. */
   ipPool?: string | undefined
@@ -37,6 +33,7 @@ export interface TrackingRequest {
 
 const DEFAULT_RETURN_PATH = 'bounces'
 const DEFAULT_TRACKING_DOMAIN = 't'
+const UNCHECKED = { verifiedAt: null, lastCheckedAt: null, failingSince: null, failedChecks: 0, degradedAt: null }
 const LABEL_RULE = 'is not one label of letters, digits and hyphens'
 
 export async function addDomain(
@@ -61,22 +58,19 @@ export async function addDomain(
     trackingDomain: `${trackingDomain}.${name}`,
     createdAt: now,
     nextCheckAt: now + settings.recheck_pending,
-    verifiedAt: null,
-    lastCheckedAt: null,
-    failingSince: null,
-    failedChecks: 0,
-    degradedAt: null,
+    ...UNCHECKED,
     checks: [],
   }
   return store.addDomain(domain, mostDomains)
 }
 
 /** The Ed25519 key waits as `next` until it is published: nobody has to. */
-async function newKeys(
-  read: ReadRequest,
-  { keyRing, clock, settings: { dkim } }: DomainParts,
-): Promise<DkimKeyRecord[]> {
-  const { name, selector, privateKey } = read
+function newKeys({ name, selector, privateKey }: ReadRequest, parts: DomainParts): Promise<DkimKeyRecord[]> {
+  const {
+    keyRing,
+    clock,
+    settings: { dkim },
+  } = parts
   const shared = { keyRing, domain: name, bits: dkim.bits, now: clock.now() }
   const keys = [createDkimKey({ ...shared, selector, algorithm: 'rsa-sha256', role: 'active', privateKey })]
   if (dkim.ed25519) {
@@ -86,18 +80,9 @@ async function newKeys(
   return Promise.all(keys)
 }
 
-interface ReadRequest {
-  name: string
-  returnPath: string
-  trackingDomain: string
-  tracking: DomainTracking
-  selector: string
-  privateKey: KeyObject | undefined
-  allowSubdomains: boolean
-  ipPool: string | null
-}
+type ReadRequest = ReturnType<typeof readRequest>
 
-function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainParts): ReadRequest {
+function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainParts) {
   const problems: string[] = []
   const reading = readDomainName(request.name)
   if (!reading.ok) problems.push(`domain: ${reading.problem}`)

@@ -6,37 +6,15 @@ import { hash, randomInt } from 'node:crypto'
 import { MINUTE, SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import { identifierToBytes, newIdentifier } from '../base/identifier.ts'
-import { isInNetwork } from '../base/ip-address.ts'
+import { isCidr, isInNetwork } from '../base/ip-address.ts'
 import type { Logger } from '../base/logger.ts'
-import type { ApiKeyChange, ApiKeyPage, ApiKeyRecord } from '../store/records/sender-records.ts'
+import type { ApiKeyChange, ApiKeyRecord } from '../store/records/sender-records.ts'
 import type { Store } from '../store/store.ts'
-import { checkKey, type CreateKeyRequest, type Scope } from './check-key.ts'
+import { readDomainName } from './domain-name.ts'
 
-export { SCOPES } from './check-key.ts'
-export type { CreateKeyRequest, Scope } from './check-key.ts'
 export type { ApiKeyChange, ApiKeyRecord } from '../store/records/sender-records.ts'
 
-export interface ApiKeys {
-  /**
-   * The only time that the key is seen. ServiceError `invalid_request` lists every problem, `conflict`: too many keys.
-   */
-  create(request: CreateKeyRequest): Promise<{ key: string; record: ApiKeyRecord }>
-  /** Newest first, revoked ones too. ServiceError `invalid_request` for a cursor that is none. */
-  list(limit: number, after: string | null): Promise<ApiKeyPage>
-  /** ServiceError `not_found`, here and below. */
-  find(id: string): Promise<ApiKeyRecord>
-  /** Neither unknown, revoked nor expired, for what goes on after it was authenticated. */
-  isValid(id: string): Promise<boolean>
-  /** Scopes and mode never change. ServiceError `invalid_request` lists every problem. */
-  change(id: string, change: ApiKeyChange): Promise<ApiKeyRecord>
-  /**
-   * Holds at once; a second time changes nothing. With `keepsAdmin`, ServiceError `conflict` when it is the last live
-   * key that may administer.
-   */
-  revoke(id: string, options: { keepsAdmin: boolean }): Promise<ApiKeyRecord>
-  /** ServiceError `unauthorized` says why, and shows the last four characters at most. */
-  authenticate(key: string, remoteAddress: string): Promise<ApiKeyRecord>
-}
+export type ApiKeys = ReturnType<typeof createApiKeys>
 
 const PREFIXES = { live: 'sk_live_', test: 'sk_test_' } as const
 const KEY_CHARACTERS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -61,8 +39,7 @@ interface ApiKeysOptions {
   logger: Logger
 }
 
-export function createApiKeys(options: ApiKeysOptions): ApiKeys {
-  const { store, clock, mostKeys } = options
+export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions) {
   const finder = createKeyFinder(store, clock)
 
   /** `record` is the remembered one: it knows at once, the store soon after. */
@@ -71,7 +48,7 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
     if (record.lastUsedAt !== null && at - record.lastUsedAt < NOTED_EVERY_MILLISECONDS) return
     record.lastUsedAt = at
     store.noteKeyUse([{ id: record.id, at }]).catch((thrown: unknown) => {
-      options.logger.warn({ key_id: record.id, error: errorText(thrown) }, 'use of a key not noted')
+      logger.warn({ key_id: record.id, error: errorText(thrown) }, 'use of a key not noted')
     })
   }
 
@@ -80,34 +57,28 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
   }
 
   return {
-    async create(request) {
-      const now = clock.now()
-      const checked = checkKey(request, now)
-      const prefix = PREFIXES[request.mode]
-      const key = prefix + randomCharacters()
-      const record: ApiKeyRecord = {
-        ...checked,
-        id: newIdentifier('key', now),
-        prefix,
-        last4: lastCharacters(key),
-        createdAt: now,
-        lastUsedAt: null,
-        revokedAt: null,
-      }
+    /**
+     * The only time that the key is seen. ServiceError `invalid_request` lists every problem, `conflict`: too many keys.
+     */
+    async create(request: CreateKeyRequest) {
+      const key = PREFIXES[request.mode] + randomCharacters()
+      const record = newRecord(request, key, clock.now())
       await store.addApiKey(record, Buffer.from(hashOf(key), 'base64'), mostKeys)
       return { key, record }
     },
 
-    list: (limit, after) => store.listApiKeys(limit, after),
+    /** Newest first, revoked ones too. ServiceError `invalid_request` for a cursor that is none. */
+    list: (limit: number, after: string | null) => store.listApiKeys(limit, after),
+    /** ServiceError `not_found`, here and below. */
     find: findById,
-    async isValid(id) {
+    /** Neither unknown, revoked nor expired, for what goes on after it was authenticated. */
+    async isValid(id: string) {
       const record = await store.findApiKeyById(id)
-      return (
-        record !== null && record.revokedAt === null && (record.expiresAt === null || record.expiresAt > clock.now())
-      )
+      return record !== null && record.revokedAt === null && (record.expiresAt ?? Infinity) > clock.now()
     },
 
-    async change(id, change) {
+    /** Scopes and mode never change. ServiceError `invalid_request` lists every problem. */
+    async change(id: string, change: ApiKeyChange) {
       const given = { ...(await findById(id)), ...change, expiresAt: change.expiresAt ?? null }
       const { name, domains, allowedIps } = checkKey(given, clock.now())
       // What was not given stays, also when somebody else changes it now.
@@ -120,14 +91,19 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
       return record
     },
 
-    async revoke(id, { keepsAdmin }) {
+    /**
+     * Holds at once; a second time changes nothing. With `keepsAdmin`, ServiceError `conflict` when it is the last live
+     * key that may administer.
+     */
+    async revoke(id: string, { keepsAdmin }: { keepsAdmin: boolean }) {
       if (!isKeyId(id)) throw unknownKey(id)
       const record = known(id, await store.revokeApiKey(id, clock.now(), keepsAdmin))
       finder.forget(id)
       return record
     },
 
-    async authenticate(key, remoteAddress) {
+    /** ServiceError `unauthorized` says why, and shows the last four characters at most. */
+    async authenticate(key: string, remoteAddress: string) {
       // Not shown, not even its end: what somebody sent by mistake may be another secret.
       if (!KEY.test(key)) throw new ServiceError('unauthorized', NO_KEY)
       const record = await finder.find(key)
@@ -141,6 +117,18 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
   }
 }
 
+function newRecord(request: CreateKeyRequest, key: string, now: number): ApiKeyRecord {
+  return {
+    ...checkKey(request, now),
+    id: newIdentifier('key', now),
+    prefix: PREFIXES[request.mode],
+    last4: lastCharacters(key),
+    createdAt: now,
+    lastUsedAt: null,
+    revokedAt: null,
+  }
+}
+
 function useProblem(record: ApiKeyRecord, remoteAddress: string, now: number): string | undefined {
   const { revokedAt, expiresAt, allowedIps } = record
   if (revokedAt !== null) return `was revoked at ${toUnixSeconds(revokedAt)}`
@@ -149,19 +137,13 @@ function useProblem(record: ApiKeyRecord, remoteAddress: string, now: number): s
   return isAllowedHere ? undefined : `may not be used from ${remoteAddress}`
 }
 
-interface KeyFinder {
-  /** Null: nobody has this key. */
-  find(key: string): Promise<ApiKeyRecord | null>
-  /** The key with this id has changed. */
-  forget(id: string): void
-}
-
 /** Remembers what it found for 5 s. */
-function createKeyFinder(store: Pick<Store, 'findApiKey'>, clock: Clock): KeyFinder {
+function createKeyFinder(store: Pick<Store, 'findApiKey'>, clock: Clock) {
   const remembered = new Map<string, { record: ApiKeyRecord; until: number }>()
   let changes = 0
   return {
-    async find(key) {
+    /** Null: nobody has this key. */
+    async find(key: string): Promise<ApiKeyRecord | null> {
       const text = hashOf(key)
       const entry = remembered.get(text)
       if (entry !== undefined && entry.until > clock.now()) return entry.record
@@ -175,7 +157,8 @@ function createKeyFinder(store: Pick<Store, 'findApiKey'>, clock: Clock): KeyFin
       remembered.set(text, { record, until: clock.now() + REMEMBERED_MILLISECONDS })
       return record
     },
-    forget(id) {
+    /** The key with this id has changed. */
+    forget(id: string) {
       changes += 1
       for (const [text, { record }] of remembered) if (record.id === id) remembered.delete(text)
     },
@@ -196,7 +179,6 @@ export function unknownKey(id: string): ServiceError {
   return new ServiceError('not_found', `key ${id.slice(0, 64)}`)
 }
 
-/** SHA-256 of the whole key, in base64. */
 function hashOf(key: string): string {
   return hash('sha256', key, 'base64')
 }
@@ -208,4 +190,57 @@ function randomCharacters(): string {
 
 function lastCharacters(key: string): string {
   return key.slice(-SHOWN_CHARACTERS)
+}
+
+/** What each scope grants is in the table of http/README.md "Keys and scopes"; `admin` grants everything. */
+export const SCOPES = ['send', 'messages:read', 'domains', 'webhooks', 'ips', 'stats', 'suppressions', 'admin'] as const
+export type Scope = (typeof SCOPES)[number]
+
+export interface CreateKeyRequest {
+  name: string
+  mode: 'live' | 'test'
+  scopes: string[]
+  /** Sending domains; empty: all. */
+  domains: string[]
+  /** Networks such as 203.0.113.0/24, or single addresses; empty: all. */
+  allowedIps: string[]
+  /** Unix milliseconds; null: never. */
+  expiresAt: number | null
+}
+
+const MOST_NAME_CHARACTERS = 100
+// Every control character.
+const CONTROL = /\p{Cc}/u
+
+/** Names in their canonical form, nothing twice. Throws ServiceError `invalid_request` with every problem. */
+function checkKey(request: CreateKeyRequest, now: number): CreateKeyRequest {
+  const { name, mode, expiresAt } = request
+  const problems = nameProblems(name)
+  if (request.scopes.length === 0) problems.push('scopes: at least one is needed')
+  request.scopes.forEach((scope, index) => {
+    if (!SCOPES.some((known) => known === scope))
+      problems.push(`scopes[${index}]: unknown; known are ${SCOPES.join(', ')}`)
+  })
+  const domains = request.domains.map((text, index) => {
+    const reading = readDomainName(text)
+    if (reading.ok) return reading.name
+    problems.push(`domains[${index}]: ${reading.problem}`)
+    return text
+  })
+  request.allowedIps.forEach((network, index) => {
+    if (!isCidr(network)) problems.push(`allowed_ips[${index}]: is no address and no network such as 203.0.113.0/24`)
+  })
+  if (expiresAt !== null && !(expiresAt > now)) problems.push('expires_at: must be in the future')
+  if (problems.length > 0) throw new ServiceError('invalid_request', problems.join('; '))
+  const scopes = [...new Set(request.scopes)]
+  return { name, mode, scopes, domains: [...new Set(domains)], allowedIps: [...new Set(request.allowedIps)], expiresAt }
+}
+
+function nameProblems(name: string): string[] {
+  const problems: string[] = []
+  const isOfLength = name !== '' && [...name].length <= MOST_NAME_CHARACTERS
+  if (!isOfLength) problems.push(`name: must have 1 to ${MOST_NAME_CHARACTERS} characters`)
+  if (CONTROL.test(name)) problems.push('name: has a control character')
+  if (!name.isWellFormed()) problems.push('name: has an unpaired surrogate')
+  return problems
 }

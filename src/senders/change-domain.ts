@@ -1,15 +1,13 @@
 /**
- * Changes of a sending domain that is there: its settings, its next DKIM keys, its end (http/README.md "Domains").
- *
- * One change or recorded check of a domain happens at a time. Throws ServiceError `not_found`, `invalid_request` and
- * `conflict`; errors of the store are passed on.
+ * Changes of a sending domain that is there: its settings, its next DKIM keys, its end (http/README.md "Domains"), one
+ * at a time. Throws ServiceError `not_found`, `invalid_request` and `conflict`.
  */
 import { ServiceError } from '../base/errors.ts'
 import type { DkimKeyRecord, DomainChange, DomainRecord } from '../store/records/sender-records.ts'
 import { poolProblems, trackingOf, type TrackingRequest } from './add-domain.ts'
 import type { DomainParts } from './domain-parts.ts'
 import { createDkimKey, newSelector } from './records/dkim-keys.ts'
-import { algorithmsToRotate, isRotating } from './records/dkim-rotation.ts'
+import { algorithmsToRotate, isRotating } from './records/domain-state.ts'
 import { readDomainName } from './domain-name.ts'
 
 /** What is left out stays as it is. */
@@ -20,46 +18,32 @@ export interface UpdateDomainRequest {
   allowSubdomains?: boolean | undefined
 }
 
-/** As the API answers it. */
-export interface RemovedDomain {
-  domain: string
-  deleted: true
-  /** Messages that waited: they drain, or are canceled. */
-  queued_messages: number
-}
-
-interface DomainChanges {
-  update(name: string, request: UpdateDomainRequest): Promise<DomainRecord>
-  rotateDkim(name: string): Promise<DomainRecord>
-  remove(name: string, options: { purge: boolean }): Promise<RemovedDomain>
-}
-
 /** Does the work, which changes this domain: nothing remembered of it holds any more. */
 type Changing = <Result>(name: string, work: () => Promise<Result>) => Promise<Result>
 
-export function createDomainChanges(parts: DomainParts, changing: Changing): DomainChanges {
+export function createDomainChanges(parts: DomainParts, changing: Changing) {
   const { store, clock, poolNames, inTurn } = parts
 
   /** `work` resolves with null for a domain that is not there. */
   async function change<Result>(name: string, work: (name: string) => Promise<Result | null>): Promise<Result> {
     const reading = readDomainName(name)
-    if (!reading.ok) throw unknownDomain(name)
-    const { name: known } = reading
-    const result = await inTurn(known, () => changing(known, () => work(known)))
+    const result = reading.ok
+      ? await inTurn(reading.name, () => changing(reading.name, () => work(reading.name)))
+      : null
     if (result === null) throw unknownDomain(name)
     return result
   }
 
   return {
-    update(name, request) {
+    update(name: string, request: UpdateDomainRequest) {
       return change(name, async (known) => {
         const problems = poolProblems(request.ipPool ?? null, poolNames())
         if (problems.length > 0) throw new ServiceError('invalid_request', problems.join('; '))
         const before = await store.findDomain(known)
-        return before === null ? null : store.updateDomain(known, changeOf(request, before))
+        return before && store.updateDomain(known, changeOf(request, before))
       })
     },
-    rotateDkim(name) {
+    rotateDkim(name: string) {
       return change(name, async (known) => {
         const before = await store.findDomain(known)
         if (before === null) return null
@@ -69,11 +53,11 @@ export function createDomainChanges(parts: DomainParts, changing: Changing): Dom
         return store.addDkimKeys(known, await nextKeys(before, parts))
       })
     },
-    remove(name, { purge }) {
+    /** As the API answers it; the messages that waited drain, or are canceled. */
+    remove(name: string, { purge }: { purge: boolean }) {
       return change(name, async (known) => {
         const removed = await store.removeDomain({ name: known, now: clock.now(), purge })
-        if (removed === null) return null
-        return { domain: known, deleted: true, queued_messages: removed.queuedMessages }
+        return removed && { domain: known, deleted: true as const, queued_messages: removed.queuedMessages }
       })
     },
   }

@@ -1,45 +1,45 @@
 /**
  * When sending domains are checked: by a verify call, in the background after a change, and when their time has come
- * (senders/README.md "Checks of a domain").
- *
- * A verify call within 10 s of the last one for the domain gets that result. A background check that fails is logged;
- * one that was due stays due. Errors of the store are passed on to a verify call.
+ * (senders/README.md "Checks of a domain"). A background check that fails is logged; one that was due stays due.
  */
 import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
-import type { DomainRecord } from '../store/records/sender-records.ts'
-import type { CheckDomain } from './domain-check.ts'
+import type { DomainRecord, RecordCheck } from '../store/records/sender-records.ts'
 import type { DomainParts } from './domain-parts.ts'
+import { newIdentifier } from '../base/identifier.ts'
+import type { ServiceEvent } from '../mail/event.ts'
+import { keysAfterCheck } from './records/domain-state.ts'
+import { standingAfterCheck, type DomainStanding } from './records/domain-state.ts'
+import { createCheckLookups } from './verification/lookup-records.ts'
+import { REQUIRED_PURPOSES } from './records/required-records.ts'
+import { checkDomain } from './verification/verify-domain.ts'
 
-interface DomainChecks {
-  /** Null: it is gone. */
-  verify(domain: DomainRecord): Promise<{ checked: DomainRecord | null; isRepeated: boolean }>
-  /** In the background. */
-  start(domain: DomainRecord): void
-  /** The domain has changed: what a verify call said of it no longer holds. */
-  forget(name: string): void
-  /** Checks every domain whose time has come, a few side by side; ends with the last of them. */
-  runDue(): Promise<void>
-  /** Starts no check any more and waits for those that `start` began. */
-  stop(): Promise<void>
-}
-
+/** Leaves the rest of the 10 s to recording and answering. */
+const MOST_CHECK_MILLISECONDS = 9 * SECOND
 const VERIFY_AGAIN_AFTER = 10 * SECOND
 const SIDE_BY_SIDE = 8
 /** In one run; what is left is due in the next minute still. */
 const MOST_IN_ONE_RUN = 400
 
-export function createDomainChecks({ store, clock, logger }: DomainParts, check: CheckDomain): DomainChecks {
+/** `onChecked`: something about a domain may be new. */
+export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
+  const { store, clock, logger } = parts
+  const checkOne = createDomainCheck(parts)
   const lastCalls = new Map<string, { at: number; result: Promise<DomainRecord | null> }>()
   const background = new Set<Promise<void>>()
   let isStopped = false
+
+  async function check(domain: DomainRecord): Promise<DomainRecord | null> {
+    const checked = await checkOne(domain)
+    onChecked()
+    return checked
+  }
 
   function forgetOldCalls(): void {
     const now = clock.now()
     for (const [name, { at }] of lastCalls) if (now - at >= VERIFY_AGAIN_AFTER) lastCalls.delete(name)
   }
 
-  /** Never rejects. */
   async function logged(name: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work()
@@ -64,7 +64,8 @@ export function createDomainChecks({ store, clock, logger }: DomainParts, check:
   }
 
   return {
-    async verify(domain) {
+    /** `checked` null: it is gone. */
+    async verify(domain: DomainRecord) {
       forgetOldCalls()
       const last = lastCalls.get(domain.name)
       if (last !== undefined) return { checked: await last.result, isRepeated: true }
@@ -74,19 +75,96 @@ export function createDomainChecks({ store, clock, logger }: DomainParts, check:
       result.catch(() => lastCalls.delete(domain.name))
       return { checked: await result, isRepeated: false }
     },
-    start(domain) {
+    /** In the background. */
+    start(domain: DomainRecord) {
       const done = logged(domain.name, () => check(domain)).finally(() => background.delete(done))
       background.add(done)
     },
-    forget: (name) => void lastCalls.delete(name),
+    /** The domain has changed: what a verify call said of it no longer holds. */
+    forget: (name: string) => void lastCalls.delete(name),
+    /** Checks every domain whose time has come, a few side by side; ends with the last of them. */
     async runDue() {
       if (isStopped) return
       const names = await store.domainsDueForCheck(clock.now(), MOST_IN_ONE_RUN)
       await Promise.all(Array.from({ length: SIDE_BY_SIDE }, () => workOff(names)))
     },
+    /** Starts no check any more and waits for those that `start` began. */
     async stop() {
       isStopped = true
       await Promise.all(background)
     },
   }
+}
+
+/**
+ * One check of a domain: ask the DNS for less than 10 s, then record what it said and what follows from it for the
+ * domain's state and its keys. Where two checks of a domain overlap, the one that began last is recorded and the other
+ * only reads; so it is with a domain that was removed meanwhile, or removed and added anew. Null: it is gone.
+ */
+function createDomainCheck(parts: DomainParts): (domain: DomainRecord) => Promise<DomainRecord | null> {
+  const { store, clock, realClock, resolver, facts, ipsOf, inTurn } = parts
+  const begun = new Map<string, number>()
+  let counter = 0
+
+  return async (domain) => {
+    const turn = ++counter
+    begun.set(domain.name, turn)
+    const earlierKeys = await store.earlierDkimKeys(domain.name)
+    const lookups = createCheckLookups(resolver, realClock, MOST_CHECK_MILLISECONDS)
+    const checkFacts = { ...facts, ips: ipsOf(domain), earlierKeys }
+    const checks = await checkDomain(domain, lookups, checkFacts, clock.now()).finally(lookups.end)
+    return inTurn(domain.name, async () => {
+      const latest = await store.findDomain(domain.name)
+      const isOvertaken = begun.get(domain.name) !== turn
+      if (latest === null || isOvertaken || !isSameDomain(latest, domain)) return latest
+      begun.delete(domain.name)
+      return record(latest, checks, parts)
+    })
+  }
+}
+
+/** A domain that was added anew has other keys. */
+function isSameDomain(latest: DomainRecord, checked: DomainRecord): boolean {
+  return latest.keys.some((key) => checked.keys.some(({ publicKey }) => publicKey === key.publicKey))
+}
+
+async function record(
+  domain: DomainRecord,
+  checks: RecordCheck[],
+  { store, clock, settings, logger, onEvents }: DomainParts,
+): Promise<DomainRecord | null> {
+  const now = clock.now()
+  const keys = keysAfterCheck(domain, checks, now)
+  const standing = standingAfterCheck({ ...domain, keys }, checks, settings, now)
+  const events = eventsOf(domain, standing, checks, now)
+  const recorded = await store.recordDomainCheck({ name: domain.name, now, checks, keys, events, ...standing })
+  if (standing.state !== domain.state) {
+    logger.info({ domain: domain.name, from: domain.state, to: standing.state }, 'domain state changed')
+  }
+  for (const { selector, role } of keys) {
+    const before = domain.keys.find((key) => key.selector === selector)
+    if (before?.role !== role) logger.info({ domain: domain.name, selector, role }, 'DKIM key changed its role')
+  }
+  if (events.length > 0) onEvents()
+  return recorded
+}
+
+/** `domain.degraded` is told a second time, with the status `failed`, when the domain stops sending. */
+function eventsOf(
+  { name, state }: DomainRecord,
+  after: DomainStanding,
+  checks: readonly RecordCheck[],
+  now: number,
+): ServiceEvent[] {
+  if (after.state === state) return []
+  const id = newIdentifier('evt', now)
+  if (after.state === 'verified') {
+    return [{ id, kind: 'domain.verified', at: now, data: { domain: name, status: after.state } }]
+  }
+  const wrong = checks.find(
+    ({ purpose, status }) =>
+      REQUIRED_PURPOSES.some((each) => each === purpose) && (status === 'failed' || status === 'pending'),
+  )
+  const data = { domain: name, status: after.state, record: wrong?.purpose ?? '', error: wrong?.error ?? '' }
+  return [{ id, kind: 'domain.degraded', at: now, data }]
 }

@@ -1,7 +1,6 @@
 /**
- * The name of a sending domain as it may be given, and the labels made for it (http/README.md "Domains").
- *
- * Pure; a name that is not accepted is a result with the reason, never an error.
+ * The name of a sending domain as it may be given, and the labels made for it (http/README.md "Domains"). Pure; a name
+ * that is not accepted is a result with the reason, never an error.
  */
 import { ipFamily } from '../base/ip-address.ts'
 import { domainToAscii } from '../mail/address.ts'

@@ -5,7 +5,6 @@ import type { Logger } from '../base/logger.ts'
 import type { Resolver } from '../network/resolver.ts'
 import type { DomainRecord, DomainTracking } from '../store/records/sender-records.ts'
 import type { Store } from '../store/store.ts'
-import type { InTurn } from './in-turn.ts'
 import type { StateSettings } from './records/domain-state.ts'
 import type { RecordFacts } from './records/required-records.ts'
 
@@ -15,10 +14,8 @@ export interface DomainParts {
   /** Lookups take real time. */
   realClock: Clock
   keyRing: KeyRing
-  /** Without a cache of its own. */
   resolver: Resolver
   logger: Logger
-  /** Events were written. */
   onEvents: () => void
   settings: DomainsSettings
   /** Of new domains. */
@@ -27,7 +24,6 @@ export interface DomainParts {
   mostDomains: number | null
   facts: RecordFacts
   poolNames: () => string[]
-  /** Every IP that mail of the domain may leave from. */
   ipsOf: (domain: DomainRecord) => string[]
   /** One change or recorded check of a domain at a time. */
   inTurn: InTurn
@@ -37,10 +33,26 @@ export interface DomainParts {
 interface DomainsSettings extends StateSettings {
   targets: RecordFacts['targets']
   dmarc_report_address: string
-  dkim: {
-    /** Of new RSA keys. */
-    bits: number
-    /** A second key beside the RSA one. */
-    ed25519: boolean
+  /** `bits`: of new RSA keys; `ed25519`: a second key beside the RSA one. */
+  dkim: { bits: number; ed25519: boolean }
+}
+
+/**
+ * Work on one domain that belongs together is not mixed with others. Each piece starts when the one before has ended,
+ * well or not; its result and its error are its caller's.
+ */
+type InTurn = <Result>(key: string, work: () => Promise<Result>) => Promise<Result>
+
+export function createInTurn(): InTurn {
+  const last = new Map<string, Promise<unknown>>()
+  return async (key, work) => {
+    const before = last.get(key)
+    const running = before === undefined ? work() : before.then(work, work)
+    last.set(key, running)
+    try {
+      return await running
+    } finally {
+      if (last.get(key) === running) last.delete(key)
+    }
   }
 }

@@ -3,7 +3,7 @@
  * (http/README.md "Domains"). Times are Unix seconds. Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../store/records/sender-records.ts'
+import type { DkimKeyRecord, DomainRecord, RecordCheck } from '../store/records/sender-records.ts'
 import { canSend } from './records/domain-state.ts'
 import { requiredRecords, type RecordFacts, type RequiredRecord } from './records/required-records.ts'
 
@@ -13,39 +13,14 @@ export interface RecordView extends Omit<RequiredRecord, 'selector'> {
   /** With `retiring`: until when the record must stand. */
   retire_at?: number
   status: RecordCheck['status']
-  /** What the DNS returned. */
   found: string[]
   error: string | null
-  /** A likely cause. */
   hint: string | null
   checked_at: number | null
-  /** For SPF: the result for each IP. */
   evaluated?: { ip: string; result: string }[]
 }
 
-interface TrackingView {
-  opens: boolean
-  clicks: boolean
-  domain: string
-  tls: 'pending'
-}
-
-export interface DomainView {
-  domain: string
-  status: DomainState
-  verified: boolean
-  can_send: boolean
-  created_at: number
-  verified_at: number | null
-  last_checked_at: number | null
-  /** null: no check is planned. */
-  next_check_at: number | null
-  return_path: string
-  tracking: TrackingView
-  ip_pool: string
-  allow_subdomains: boolean
-  records: RecordView[]
-}
+export type DomainView = ReturnType<typeof domainView>
 
 /** `poolName` is the pool that the domain's mail really uses; `ips` are the addresses of that pool. */
 interface ViewFacts extends RecordFacts {
@@ -53,7 +28,7 @@ interface ViewFacts extends RecordFacts {
   ips: string[]
 }
 
-export function domainView(domain: DomainRecord, facts: ViewFacts): DomainView {
+export function domainView(domain: DomainRecord, facts: ViewFacts) {
   const sends = canSend(domain)
   return {
     domain: domain.name,
@@ -63,21 +38,16 @@ export function domainView(domain: DomainRecord, facts: ViewFacts): DomainView {
     created_at: toUnixSeconds(domain.createdAt),
     verified_at: secondsOrNull(domain.verifiedAt),
     last_checked_at: secondsOrNull(domain.lastCheckedAt),
+    /** null: no check is planned. */
     next_check_at: secondsOrNull(domain.nextCheckAt),
     return_path: domain.returnPath,
-    tracking: {
-      opens: domain.tracking.opens,
-      clicks: domain.tracking.clicks,
-      domain: domain.trackingDomain,
-      tls: 'pending',
-    },
+    tracking: { ...domain.tracking, domain: domain.trackingDomain, tls: 'pending' as const },
     ip_pool: facts.poolName,
     allow_subdomains: domain.allowSubdomains,
     records: requiredRecords(domain, facts).map((record) => recordView(record, domain, facts.ips)),
   }
 }
 
-/** What the last check found for a record. */
 export function checkOf(checks: readonly RecordCheck[], record: RequiredRecord): RecordCheck | undefined {
   const { purpose, selector } = record
   return checks.find((check) => check.purpose === purpose && check.selector === selector)

@@ -1,8 +1,6 @@
 /**
  * "May mail be sent from this name now, and which domain signs it?": asked for every message, so the answers are
- * remembered until something about any domain changes (senders/README.md "States of a domain").
- *
- * What was being read while a change was told is not remembered. Errors of the store are passed on.
+ * remembered until something about any domain changes. What was being read meanwhile is not remembered.
  */
 import { ServiceError } from '../base/errors.ts'
 import { organizationalDomain } from '../mail/organizational-domain.ts'
@@ -12,19 +10,10 @@ import { canSend } from './records/domain-state.ts'
 import { checkOf } from './domain-view.ts'
 import { requiredRecords, type RecordFacts, type RequiredRecord } from './records/required-records.ts'
 
-interface SendingDomains {
-  /** ServiceError `domain_not_verified` says what is missing and how to go on (http/README.md "Errors"). */
-  require(name: string): Promise<DomainRecord>
-  /** Something about a domain has changed. */
-  forget(): void
-  /** Nothing is remembered until `work` has ended: the change is there before, as when a removal cancels much mail. */
-  change<Result>(work: () => Promise<Result>): Promise<Result>
-}
-
 /** Names under domains that allow subdomains are many. */
 const MOST_REMEMBERED = 10_000
 
-export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: RecordFacts): SendingDomains {
+export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: RecordFacts) {
   const remembered = new Map<string, DomainRecord>()
   let changes = 0
   let changing = 0
@@ -36,7 +25,11 @@ export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: Re
 
   return {
     forget,
-    async require(name) {
+    /**
+     * The domain that signs for `name`: itself, or one above it that allows subdomains. ServiceError
+     * `domain_not_verified` says what is missing and how to go on (http/README.md "Errors").
+     */
+    async require(name: string): Promise<DomainRecord> {
       const known = remembered.get(name)
       if (known !== undefined) return known
       const changesBefore = changes
@@ -45,7 +38,8 @@ export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: Re
       if (changing === 0 && changes === changesBefore) remembered.set(name, domain)
       return domain
     },
-    async change(work) {
+    /** Nothing is remembered until `work` has ended: the change is there before, as when a removal cancels much mail. */
+    async change<Result>(work: () => Promise<Result>): Promise<Result> {
       changing += 1
       forget()
       try {
@@ -58,7 +52,6 @@ export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: Re
   }
 }
 
-/** The domain itself, else the nearest one above it that allows subdomains. */
 async function find(store: Pick<Store, 'findDomain'>, name: string, facts: RecordFacts): Promise<DomainRecord> {
   const own = await store.findDomain(name)
   if (own !== null && canSend(own)) return own
@@ -102,15 +95,11 @@ function notVerified(name: string, domain: DomainRecord | null, facts: RecordFac
 }
 
 function statusWord(domain: DomainRecord, record: RequiredRecord): string {
-  const status = checkOf(domain.checks, record)?.status ?? 'pending'
-  switch (status) {
-    case 'pending':
-      return domain.lastCheckedAt === null ? 'not checked yet' : 'missing'
-    case 'failed':
-      return 'wrong'
-    case 'temporary_failure':
-      return 'not answered for'
-    case 'verified':
-      return 'verified'
+  const words = {
+    pending: domain.lastCheckedAt === null ? 'not checked yet' : 'missing',
+    failed: 'wrong',
+    temporary_failure: 'not answered for',
+    verified: 'verified',
   }
+  return words[checkOf(domain.checks, record)?.status ?? 'pending']
 }

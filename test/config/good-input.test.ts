@@ -5,11 +5,11 @@ import fc from 'fast-check'
 import t from 'tap'
 import { mergeDropIns } from '../../src/config/source/drop-ins.ts'
 import { durationText, readDuration } from '../../src/config/settings/field-types.ts'
-import { formulaCurves } from '../../src/config/formula-curves.ts'
+import { formulaCurves } from '../../src/config/read-parts.ts'
 import { nearestName } from '../../src/config/settings/nearest-name.ts'
 import { readHostName } from '../../src/config/settings/network-field-types.ts'
 import { treeOf, valueOf } from '../../src/config/source/source-tree.ts'
-import { expandFormula } from '../../src/config/settings/warmup-formula.ts'
+import { expandFormula } from '../../src/config/settings/warmup-settings.ts'
 import { FIXTURES, folderWith, load, MASTER_KEY, mistakesIn, overrides, SHIPPED } from './folders.ts'
 
 const PRODUCTION = join(FIXTURES, 'production')

@@ -1,6 +1,6 @@
 /** A shaping with the shipped rules, a clock moved by hand and a store in memory; and what it said to others. */
 import { createLogger } from '../../src/base/logger.ts'
-import { loadRules } from '../../src/config/load-rules.ts'
+import { loadRules } from '../../src/config/read-parts.ts'
 import type { ProviderSettings } from '../../src/config/settings/provider-settings.ts'
 import type { PoolSettings } from '../../src/config/settings/pool-settings.ts'
 import { createShaping } from '../../src/egress/shaping/create-shaping.ts'

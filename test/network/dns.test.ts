@@ -3,9 +3,9 @@
  */
 import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createCachedResolver, type DnsCacheSettings } from '../../src/network/cached-resolver.ts'
+import { createDnsCache, type DnsCacheSettings } from '../../src/network/cached-resolver.ts'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
-import type { DnsAnswer, MxRecord, Resolver } from '../../src/network/resolver.ts'
+import { withFront, type DnsAnswer, type MxRecord, type Resolver } from '../../src/network/resolver.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { startZone, type Zone, type ZoneServer } from '../support/zone.ts'
 
@@ -214,7 +214,7 @@ t.test('a positive set is kept ten minutes, within the bounds', async (t) => {
   for (const [settings, kept] of cases) {
     const clock = manualClock()
     const { resolver, asked } = spokenResolver()
-    const cached = createCachedResolver({ resolver, cache: { ...CACHE, ...settings }, clock })
+    const cached = withFront(resolver, createDnsCache({ cache: { ...CACHE, ...settings }, clock }))
     await cached.mx('example.com')
     await clock.advance(kept - 1)
     t.same(await cached.mx('EXAMPLE.com.'), found({ priority: 1, exchange: '192.0.2.1' }))
@@ -227,7 +227,7 @@ t.test('a positive set is kept ten minutes, within the bounds', async (t) => {
 
 t.test('types and families of one name are kept apart', async (t) => {
   const { resolver, asked } = spokenResolver()
-  const cached = createCachedResolver({ resolver, cache: CACHE, clock: manualClock() })
+  const cached = withFront(resolver, createDnsCache({ cache: CACHE, clock: manualClock() }))
   for (let round = 0; round < 2; round++) {
     await cached.mx('a.example')
     await cached.addresses('a.example', 4)
@@ -242,7 +242,7 @@ t.test('types and families of one name are kept apart', async (t) => {
 t.test('negative answers are kept for their own time, and failures not at all', async (t) => {
   const clock = manualClock()
   const { resolver, asked, say } = spokenResolver()
-  const cached = createCachedResolver({ resolver, cache: CACHE, clock })
+  const cached = withFront(resolver, createDnsCache({ cache: CACHE, clock }))
   for (const kind of ['no-name', 'no-record'] as const) {
     say({ kind })
     t.same(await cached.txt(`${kind}.example`), { kind })
@@ -265,7 +265,7 @@ t.test('negative answers are kept for their own time, and failures not at all', 
 t.test('while no server answers, a positive set serves on for the stale time', async (t) => {
   const clock = manualClock()
   const { resolver, asked, say } = spokenResolver()
-  const cached = createCachedResolver({ resolver, cache: CACHE, clock })
+  const cached = withFront(resolver, createDnsCache({ cache: CACHE, clock }))
   const failure = { kind: 'no-answer', reason: 'timeout' } as const
   await cached.txt('a.example')
   await clock.advance(10 * MINUTE)
@@ -287,7 +287,7 @@ t.test('while no server answers, a positive set serves on for the stale time', a
 t.test('an old "no such name" is no answer once its time is over', async (t) => {
   const clock = manualClock()
   const { resolver, say } = spokenResolver()
-  const cached = createCachedResolver({ resolver, cache: CACHE, clock })
+  const cached = withFront(resolver, createDnsCache({ cache: CACHE, clock }))
   say({ kind: 'no-name' })
   await cached.mx('a.example')
   await clock.advance(MINUTE)
@@ -297,7 +297,7 @@ t.test('an old "no such name" is no answer once its time is over', async (t) => 
 
 t.test('one lookup per question is under way, and all who wait get its answer', async (t) => {
   const zone = await zoneFor(t)
-  const cached = createCachedResolver({ resolver: resolverFor(zone.server), cache: CACHE, clock: manualClock() })
+  const cached = withFront(resolverFor(zone.server), createDnsCache({ cache: CACHE, clock: manualClock() }))
   const answers = await Promise.all(Array.from({ length: 50 }, () => cached.addresses('deep.below.example', 4)))
   t.ok(answers.every((answer) => answer.kind === 'found'))
   t.same(zone.queries, ['A deep.below.example'])
@@ -305,7 +305,7 @@ t.test('one lookup per question is under way, and all who wait get its answer', 
 
 t.test('the cache is bounded, and the least used name goes first', async (t) => {
   const { resolver, asked } = spokenResolver()
-  const cached = createCachedResolver({ resolver, cache: { ...CACHE, entries: 2 }, clock: manualClock() })
+  const cached = withFront(resolver, createDnsCache({ cache: { ...CACHE, entries: 2 }, clock: manualClock() }))
   for (const name of ['a', 'b', 'a', 'c', 'a', 'b']) await cached.txt(name)
   t.same(asked, ['txt a', 'txt b', 'txt c', 'txt b'])
 })

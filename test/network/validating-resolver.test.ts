@@ -5,10 +5,10 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createCachedValidatingResolver } from '../../src/network/cached-resolver.ts'
+import { createDnsCache } from '../../src/network/cached-resolver.ts'
 import { readAnswer, writeQuestion } from '../../src/network/dns-message.ts'
 import { createMailHosts } from '../../src/network/mail-hosts.ts'
-import type { DnsAnswer, ValidatingResolver } from '../../src/network/resolver.ts'
+import { withFront, type DnsAnswer, type ValidatingResolver } from '../../src/network/resolver.ts'
 import { createValidatingResolver } from '../../src/network/validating-resolver.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { missingForSigning, startValidatingUnbound, type SignedZone } from '../support/signed-zones.ts'
@@ -204,7 +204,7 @@ t.test('real times rule the cache, and no old TLSA set stands in for a validatio
     tlsa: () => answer([{ usage: 3, selector: 1, matching: 1, data: HASH }]),
   }
   const cache = { entries: 10, min_ttl: 30 * SECOND, max_ttl: HOUR, negative_ttl: MINUTE, stale: HOUR }
-  const cached = createCachedValidatingResolver({ resolver, cache, clock })
+  const cached = withFront(resolver, createDnsCache({ cache, clock }))
   await cached.tlsa('a')
   await cached.addresses('a', 4)
   await clock.advance(2 * MINUTE - 1)

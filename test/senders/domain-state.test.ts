@@ -3,7 +3,7 @@
  */
 import t from 'tap'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
-import { algorithmsToRotate, isRotating, keysAfterCheck } from '../../src/senders/records/dkim-rotation.ts'
+import { algorithmsToRotate, isRotating, keysAfterCheck } from '../../src/senders/records/domain-state.ts'
 import { canSend, standingAfterCheck } from '../../src/senders/records/domain-state.ts'
 import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../../src/store/records/sender-records.ts'
 

@@ -6,7 +6,7 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { readShippedBounceRules } from '../../src/config/shipped-bounce-rules.ts'
+import { readShippedBounceRules } from '../../src/config/read-parts.ts'
 import { BOUNCE_CATEGORIES } from '../../src/mail/reply/bounce-category.ts'
 import { createClassifier, type ClassifyReply } from '../../src/mail/reply/classify-reply.ts'
 import { judgeReported } from '../../src/mail/report/judge-report.ts'

@@ -1,9 +1,8 @@
 /**
- * Makes a server listen: on a socket that the service manager passed on, else on one of its own.
- *
- * Failures of a port are ProcessExit with one clear line that names the setting: 75 for one that is taken, 78 for an
- * address or port that cannot be used at all (commands/README.md "Exit codes").
+ * Makes a server listen, on a socket that the service manager passed on, else on one of its own. Failures are
+ * ProcessExit with one line that names the setting: 75 for a port that is taken, 78 for one that cannot be used at all.
  */
+import { once } from 'node:events'
 import type { ListenOptions, Server } from 'node:net'
 import { errorCode, errorText, EXIT, ProcessExit } from '../errors.ts'
 import type { PassedSockets } from './passed-sockets.ts'
@@ -28,8 +27,10 @@ interface PortPlace {
 export async function openPort(server: Server, port: Port, { setting, passed }: PortPlace): Promise<number> {
   const socket = passed?.take(port.address, port.port)
   if (socket === undefined && passed?.isOpenToAll(port.port) === true) throw tooWide(port, setting)
+  // Without a host Node takes `::` for both families, or 0.0.0.0 on a machine without IPv6.
+  const own = port.address === '*' ? { port: port.port } : { port: port.port, host: port.address }
   try {
-    await listen(server, socket?.handle ?? listenOptions(port))
+    await listen(server, socket?.handle ?? own)
     socket?.handOver(server)
   } catch (thrown) {
     throw explain(thrown, port, setting)
@@ -38,20 +39,10 @@ export async function openPort(server: Server, port: Port, { setting, passed }: 
   return typeof bound === 'object' && bound !== null ? bound.port : port.port
 }
 
-function listenOptions({ address, port }: Port): ListenOptions {
-  // Without a host Node takes `::` for both families, or 0.0.0.0 on a machine without IPv6.
-  return address === '*' ? { port } : { port, host: address }
-}
-
 /** Rejects with the system's error. */
-export function listen(server: Server, options: ListenOptions | Server): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(options, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
+export async function listen(server: Server, options: ListenOptions | Server): Promise<void> {
+  server.listen(options)
+  await once(server, 'listening')
 }
 
 /** Taking it would open to everybody what is meant for one address. */

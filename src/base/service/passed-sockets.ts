@@ -1,28 +1,13 @@
 /**
- * Sockets that a service manager opened for us and passed on (systemd/README.md "The unit"; sd_listen_fds(3)). Port and
- * address say which listener a socket belongs to. One for a single address never takes a socket for more than that:
- * what is meant for loopback would be open to everybody. Never throws: a descriptor that is no listening TCP socket is
- * one that nobody wants.
+ * Sockets that a service manager opened for us (systemd/README.md "The unit"; sd_listen_fds(3)). A listener for one
+ * address never takes a socket for more than that: what is meant for loopback would be open to everybody. Never throws:
+ * a descriptor that is no listening TCP socket is one that nobody wants.
  */
 import { closeSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { canonicalIp } from '../ip-address.ts'
 
-interface PassedSocket {
-  /** As given to `listen` of a server, which then has the socket. */
-  handle: Server
-  /** Gives the server what was connected before it listened; call once it does. */
-  handOver(server: Server): void
-}
-
-export interface PassedSockets {
-  /** The one for this address and port, or undefined. Nobody else gets it any more. */
-  take(address: string, port: number): PassedSocket | undefined
-  /** There is one for this port that everybody reaches: no other socket of this port can be opened. */
-  isOpenToAll(port: number): boolean
-  /** Closes those that nobody took, and says what they are: `port 465 of [::]`. */
-  closeRest(): string[]
-}
+export type PassedSockets = ReturnType<typeof receiveSockets>
 
 interface Listening {
   probe: Server
@@ -44,7 +29,7 @@ const WILDCARDS = ['::', '0.0.0.0']
 const EVERY_ADDRESS = '*'
 
 /** Takes the variables out of `environment`, so that no child believes the sockets to be its own. */
-export function receiveSockets(environment: NodeJS.ProcessEnv, processId: number): PassedSockets {
+export function receiveSockets(environment: NodeJS.ProcessEnv, processId: number) {
   const isForUs = environment['LISTEN_PID'] === String(processId)
   const count = isForUs ? Number(environment['LISTEN_FDS'] ?? 0) : 0
   for (const name of VARIABLES) delete environment[name]
@@ -55,7 +40,11 @@ export function receiveSockets(environment: NodeJS.ProcessEnv, processId: number
   }
 
   return {
-    take(address, port) {
+    /**
+     * The one for this address and port, or undefined; nobody else gets it any more. `handle` is given to `listen` of a
+     * server, which then has the socket; `handOver` gives that server what was connected before it listened.
+     */
+    take(address: string, port: number) {
       const ofPort = all().filter(({ found }) => found?.port === port)
       const wanted = plainAddress(address)
       const taken =
@@ -63,10 +52,13 @@ export function receiveSockets(environment: NodeJS.ProcessEnv, processId: number
       if (taken === undefined || taken.found === null) return undefined
       descriptors = all().filter((each) => each !== taken)
       const { probe, early } = taken.found
-      return { handle: probe, handOver: (server) => passOn(probe, early, server) }
+      return { handle: probe, handOver: (server: Server) => passOn(probe, early, server) }
     },
-    isOpenToAll: (port) => all().some(({ found }) => found?.port === port && found.address === EVERY_ADDRESS),
-    closeRest() {
+    /** There is one for this port that everybody reaches: no other socket of this port can be opened. */
+    isOpenToAll: (port: number): boolean =>
+      all().some(({ found }) => found?.port === port && found.address === EVERY_ADDRESS),
+    /** Closes those that nobody took, and says what they are: `port 465 of [::]`. */
+    closeRest(): string[] {
       const rest = all()
       descriptors = []
       return rest.map(close)

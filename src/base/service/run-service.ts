@@ -1,8 +1,6 @@
 /**
- * The life of a server process: start, tell the service manager, wait for a reason to end, stop in order
- * (base/README.md "The life of a process"). Resolves after SIGTERM or SIGINT; throws ProcessExit 1 after a fatal
- * report. A second SIGINT ends at once; a second SIGTERM changes nothing. SIGQUIT writes a diagnostic report, and the
- * service goes on.
+ * The life of a server process, from its start to a stop in order (base/README.md "The life of a process"). Resolves
+ * after SIGTERM or SIGINT; throws ProcessExit 1 after a fatal report.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -23,14 +21,12 @@ export interface RunningService {
 
 interface RunServiceOptions {
   start: (onFatal: (reason: Error) => void, notices: ServiceNotices) => Promise<RunningService>
-  /** Where diagnostic reports go. */
   reportFolder: string
   logger: Logger
   clock: Clock
 }
 
 const OTHERS_AND_GROUP = 0o077
-
 /** After a fatal report the parts may wait for something that is not there any more. */
 const LONGEST_STOP_AFTER_FATAL = 5 * SECOND
 
@@ -45,7 +41,7 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
     clock,
     onError: (thrown) => logger.warn({ err: thrown }, 'service manager was not told'),
   })
-  process.on('SIGQUIT', () => report(reportFolder, { logger, clock }))
+  process.on('SIGQUIT', () => writeDiagnosticReport({ reportFolder, logger, clock }))
   manager.starting()
   // What keeps the process alive must not outlive a start that failed.
   const service = await start(onFatal, manager).finally(() => manager.stop())
@@ -61,27 +57,18 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   manager.stopping()
   if (ending.kind === 'signal') logger.info({ signal: ending.signal }, 'stopping')
   else logger.error({ err: ending.reason }, 'fatal')
-  const cancel = ending.kind === 'fatal' ? clock.after(LONGEST_STOP_AFTER_FATAL, () => endAtOnce(logger)) : () => {}
+  // The next start finds the same as after a kill.
+  const endAtOnce = (): never => {
+    logger.error('not stopped in time')
+    process.exit(EXIT.failed)
+  }
+  const cancel = ending.kind === 'fatal' ? clock.after(LONGEST_STOP_AFTER_FATAL, endAtOnce) : () => {}
   await service.stop()
   cancel()
   logger.info('stopped')
   if (ending.kind === 'fatal') {
     throw new ProcessExit(EXIT.failed, `sternpost: ${errorText(ending.reason)}`, { cause: ending.reason })
   }
-}
-
-function report(folder: string, { logger, clock }: Pick<RunServiceOptions, 'logger' | 'clock'>): void {
-  try {
-    logger.info({ file: writeDiagnosticReport(folder, clock.now()) }, 'diagnostic report written')
-  } catch (thrown) {
-    logger.error({ err: thrown }, 'diagnostic report not written')
-  }
-}
-
-/** The next start finds the same as after a kill. */
-function endAtOnce(logger: Logger): void {
-  logger.error('not stopped in time')
-  process.exit(EXIT.failed)
 }
 
 function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void } {
@@ -102,17 +89,18 @@ function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void }
 
 /**
  * Stacks, memory, handles and threads of the process (Node.js, "Diagnostic report"), without the environment, which may
- * name secrets. Returns the path of the new file; throws the system's error.
+ * name secrets: each thread has its own, and Node's own option leaves out that of the main thread alone.
  */
-function writeDiagnosticReport(folder: string, now: number): string {
+function writeDiagnosticReport({ reportFolder, logger, clock }: Omit<RunServiceOptions, 'start'>): void {
+  const withoutEnvironment = (name: string, value: unknown): unknown =>
+    name === 'environmentVariables' ? undefined : value
   // The types do not know of it.
   Object.assign(process.report, { excludeNetwork: true })
-  const file = join(folder, `report-${new Date(now).toISOString().replaceAll(':', '-')}.json`)
-  writeFileSync(file, JSON.stringify(process.report.getReport(), withoutEnvironment, 2))
-  return file
-}
-
-/** Each thread has its own; Node's own option leaves out that of the main thread alone. */
-function withoutEnvironment(name: string, value: unknown): unknown {
-  return name === 'environmentVariables' ? undefined : value
+  const file = join(reportFolder, `report-${new Date(clock.now()).toISOString().replaceAll(':', '-')}.json`)
+  try {
+    writeFileSync(file, JSON.stringify(process.report.getReport(), withoutEnvironment, 2))
+    logger.info({ file }, 'diagnostic report written')
+  } catch (thrown) {
+    logger.error({ err: thrown }, 'diagnostic report not written')
+  }
 }

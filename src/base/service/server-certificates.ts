@@ -12,16 +12,9 @@ export interface CertificateFiles {
   key_file: string
 }
 
-export interface ServerCertificates {
-  default: { cert: Buffer; key: Buffer }
-  minVersion: SecureVersion
-  contextFor(serverName: string): SecureContext | undefined
-}
+export type ServerCertificates = ReturnType<typeof readServerCertificates>
 
-export function readServerCertificates(
-  files: readonly CertificateFiles[],
-  minVersion: SecureVersion,
-): ServerCertificates {
+export function readServerCertificates(files: readonly CertificateFiles[], minVersion: SecureVersion) {
   const certificates = files.map((entry) => readCertificate(entry, minVersion))
   const [first] = certificates
   if (first === undefined) {
@@ -30,7 +23,8 @@ export function readServerCertificates(
   return {
     default: { cert: first.cert, key: first.key },
     minVersion,
-    contextFor: (serverName) => certificates.find(({ parsed }) => parsed.checkHost(serverName) !== undefined)?.context,
+    contextFor: (serverName: string): SecureContext | undefined =>
+      certificates.find(({ parsed }) => parsed.checkHost(serverName) !== undefined)?.context,
   }
 }
 

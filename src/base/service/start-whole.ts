@@ -4,15 +4,14 @@ import type { Logger } from '../logger.ts'
 /** How to stop what has started, in the order of starting. */
 export type Stops = (() => Promise<void>)[]
 
-/** For parts that end their work side by side; one that fails to stop must not keep the others open. */
+/** For parts that end their work side by side. */
 export async function stopTogether(stops: Stops, logger: Logger): Promise<void> {
-  await Promise.all(
-    stops.splice(0).map((stopPart) =>
-      stopPart().catch((thrown: unknown) => {
-        logger.error({ err: thrown }, 'a part did not stop')
-      }),
-    ),
-  )
+  await Promise.all(stops.splice(0).map((stopPart) => stopOne(stopPart, logger)))
+}
+
+/** One part that fails to stop must not keep the others open. */
+async function stopOne(stopPart: () => Promise<void>, logger: Logger): Promise<void> {
+  await stopPart().catch((thrown: unknown) => logger.error({ err: thrown }, 'a part did not stop'))
 }
 
 /** `start` notes in `stops` what it has started; when it fails, all that is stopped again, the last first. */
@@ -22,10 +21,7 @@ export async function startWhole<Whole>(
 ): Promise<Whole> {
   const stops: Stops = []
   const stop = async (): Promise<void> => {
-    // One part that fails to stop must not keep the others open.
-    for (const stopPart of stops.splice(0).toReversed()) {
-      await stopPart().catch((thrown: unknown) => logger.error({ err: thrown }, 'a part did not stop'))
-    }
+    for (const stopPart of stops.splice(0).toReversed()) await stopOne(stopPart, logger)
   }
   try {
     return await start(stops, stop)

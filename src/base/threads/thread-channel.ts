@@ -1,8 +1,7 @@
 /**
  * Requests and replies between two threads, in batches (base/README.md "Threads"): posting costs about as much for one
- * item as for fifty. A call whose handler throws is rejected with the same name, message and fields; when the other
- * thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies, in
- * order.
+ * item as for fifty. A call whose handler throws is rejected with the same name, message and fields. What the answering
+ * side notes travels with its replies, in order.
  */
 import { MessagePort, receiveMessageOnPort, type Worker } from 'node:worker_threads'
 import { ServiceError } from '../errors.ts'
@@ -22,15 +21,6 @@ interface Reply {
   error?: PlainError
 }
 
-interface PlainError {
-  name: string
-  message: string
-  stack: string | undefined
-  code: string | undefined
-  details: string | undefined
-  status: number | undefined
-}
-
 const MOST_BATCHES_UNDER_WAY = 4
 const NOTE = 0
 
@@ -41,15 +31,10 @@ interface OpenCall {
   batch: { open: number }
 }
 
-export interface ThreadChannel {
-  /** `moved`: blocks of memory in the argument that belong to the other thread from now on. */
-  call(verb: string, argument: unknown, moved?: readonly ArrayBuffer[]): Promise<unknown>
-  /** Takes the answers that lie in the port still, and rejects all that is open then, and every later call. */
-  fail(reason: Error): void
-}
+export type ThreadChannel = ReturnType<typeof createThreadChannel>
 
 /** The calling side; `onNote` gets what the other one notes, in order with the answers. */
-export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) => void = () => {}): ThreadChannel {
+export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) => void = () => {}) {
   const open = new Map<number, OpenCall>()
   let collected: Call[] = []
   let collectedMoves: ArrayBuffer[] = []
@@ -93,7 +78,8 @@ export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) =>
   }
 
   return {
-    call(verb, argument, moved = []) {
+    /** `moved`: blocks of memory in the argument that belong to the other thread from now on. */
+    call(verb: string, argument: unknown, moved: readonly ArrayBuffer[] = []): Promise<unknown> {
       if (failure !== undefined) return Promise.reject(failure)
       return new Promise((resolve, reject) => {
         const id = nextId++
@@ -104,7 +90,8 @@ export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) =>
         schedule()
       })
     },
-    fail(reason) {
+    /** Takes the answers that lie in the port still, and rejects all that is open then, and every later call. */
+    fail(reason: Error): void {
       failure = reason
       // The end of a thread can be seen before its last answers.
       for (let last = answerIn(port); last !== undefined; last = answerIn(port)) for (const reply of last) settle(reply)
@@ -155,7 +142,9 @@ export function answerThreadChannel(
   return (note) => send({ id: NOTE, value: note })
 }
 
-function toPlain(thrown: unknown): PlainError {
+type PlainError = ReturnType<typeof toPlain>
+
+function toPlain(thrown: unknown) {
   const error = thrown instanceof Error ? thrown : new Error(String(thrown))
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined
   const { details, status } = error instanceof ServiceError ? error : { details: undefined, status: undefined }

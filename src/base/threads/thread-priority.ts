@@ -1,9 +1,7 @@
 /**
- * Threads of this process that give way to the others: where the processors are all busy, an app that waits for its
- * answer goes before mail that waits in the queue.
- *
- * Linux keeps a nice value for each thread (sched(7)); raising it needs no privilege. Elsewhere, or where the system
- * call is forbidden, nothing changes: the threads share as they come. Never throws.
+ * Threads that give way: where the processors are all busy, an app that waits for its answer goes before mail that
+ * waits in the queue. Linux keeps a nice value for each thread (sched(7)); elsewhere, or where that is forbidden,
+ * nothing changes. Never throws.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { getPriority, setPriority } from 'node:os'

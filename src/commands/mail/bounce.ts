@@ -7,7 +7,7 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { Command } from 'commander'
 import { errorText, EXIT } from '../../base/errors.ts'
-import { readShippedBounceRules } from '../../config/shipped-bounce-rules.ts'
+import { readShippedBounceRules } from '../../config/read-parts.ts'
 import { createClassifier, type ClassifyReply } from '../../mail/reply/classify-reply.ts'
 import { judgeReported, type ReportJudgement } from '../../mail/report/judge-report.ts'
 import { readReport } from '../../mail/report/read-report.ts'

@@ -5,7 +5,7 @@
 import type { Command } from 'commander'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { durationText, rateText } from '../../config/settings/field-types.ts'
-import { loadRules, type LoadedRules } from '../../config/load-rules.ts'
+import { loadRules, type LoadedRules } from '../../config/read-parts.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
 import { ANY_PROVIDER, type Provider, type ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
 import { callServer } from '../shared/api-client.ts'

@@ -13,7 +13,7 @@ import { shippedDocs, typeText } from '../../config/json-schemas.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
 import { readFolder } from '../../config/source/read-folder.ts'
 import type { SettingDoc } from '../../config/source/setting-docs.ts'
-import { shownSettings, type ShownSetting } from '../../config/source/shown-settings.ts'
+import { shownSettings, type ShownSetting } from '../../config/source/setting-docs.ts'
 import { misuse } from '../shared/flag-values.ts'
 import {
   isTerminal,

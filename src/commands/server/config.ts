@@ -8,7 +8,7 @@
  */
 import { Option, type Command } from 'commander'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
-import { loadRules, type LoadedRules } from '../../config/load-rules.ts'
+import { loadRules, type LoadedRules } from '../../config/read-parts.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
 import { REPLY_STAGES } from '../../config/settings/provider-settings.ts'
 import type { Position } from '../../config/source/source-tree.ts'

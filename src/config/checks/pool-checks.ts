@@ -4,20 +4,15 @@
  */
 import { networkInterfaces } from 'node:os'
 import { canonicalIp, isInNetwork, isLoopback } from '../../base/ip-address.ts'
-import type { CheckConditions, JudgedSettings } from './check-input.ts'
 import { didYouMean } from '../source/explain-mistake.ts'
-import { errorAt, errorAtKey, warningAt, type FileName, type Finding, type Trees } from '../source/finding.ts'
+import { errorAt, warningAt, type FileName, type Finding, type Trees } from '../source/finding.ts'
 import { nearestName } from '../settings/nearest-name.ts'
 import type { PoolSettings } from '../settings/pool-settings.ts'
-import {
-  entriesAt,
-  itemsAt,
-  nearestPosition,
-  positionText,
-  textAt,
-  type SourceNode,
-  type SourcePath,
-} from '../source/source-tree.ts'
+import { entriesAt, itemsAt, nearestPosition, positionText, textAt } from '../source/at-path.ts'
+import type { SourceNode, SourcePath } from '../source/source-tree.ts'
+import type { ProviderSettings } from '../settings/provider-settings.ts'
+import type { ServerSettings } from '../settings/server-settings.ts'
+import type { WarmupSettings } from '../settings/warmup-settings.ts'
 
 /** Addresses that no other server on the internet can answer to. */
 const NOT_PUBLIC = [
@@ -35,17 +30,18 @@ const NOT_PUBLIC = [
   'ff00::/8', // multicast (RFC 5771 §3, RFC 4291 §2.7)
 ]
 
-export function poolChecks(settings: JudgedSettings, trees: Trees, conditions: CheckConditions): Finding[] {
+export function poolChecks(settings: JudgedSettings, trees: Trees, { isOffline }: { isOffline: boolean }): Finding[] {
   const root = trees.pools
   if (root === undefined) return []
-  const findings = [...repeatedIps(root), ...unknownNames(root, trees), ...overflowCircles(root)]
-  if (settings.server?.delivery.allow_private_addresses === false) findings.push(...privateIps(root))
-  if (settings.pools !== undefined) {
-    findings.push(...weakPools(settings.pools), ...sharedHostNames(settings.pools))
-    findings.push(...looseLimits(settings.pools, settings))
-    if (!conditions.isOffline) findings.push(...absentIps(settings.pools))
-  }
-  return findings
+  const { pools, server } = settings
+  return [
+    ...repeatedIps(root),
+    ...unknownNames(root, trees),
+    ...overflowCircles(root),
+    ...(server?.delivery.allow_private_addresses === false ? privateIps(root) : []),
+    ...(pools === undefined ? [] : [...weakPools(pools), ...sharedHostNames(pools), ...looseLimits(pools, settings)]),
+    ...(pools === undefined || isOffline ? [] : absentIps(pools)),
+  ]
 }
 
 interface IpPlace {
@@ -66,38 +62,32 @@ function ipsOf(root: SourceNode): IpPlace[] {
 
 function repeatedIps(root: SourceNode): Finding[] {
   const first = new Map<string, IpPlace>()
-  const findings: Finding[] = []
-  for (const place of ipsOf(root)) {
+  return ipsOf(root).flatMap((place) => {
     const earlier = first.get(place.address)
-    if (earlier === undefined) first.set(place.address, place)
-    else {
-      const where = positionText(nearestPosition(root, earlier.path))
-      const text = `${place.address} is already in pool "${earlier.pool}" (${where})`
-      findings.push(errorAt('pools', place.path, text))
-    }
-  }
-  return findings
+    first.set(place.address, earlier ?? place)
+    if (earlier === undefined) return []
+    const where = positionText(nearestPosition(root, earlier.path))
+    return [errorAt('pools', place.path, `${place.address} is already in pool "${earlier.pool}" (${where})`)]
+  })
 }
 
-/** Names of pools, curves and providers that are nowhere. */
 function unknownNames(root: SourceNode, trees: Trees): Finding[] {
   const pools = namesAt(root, ['pools'])
   const curves = namesAt(trees.warmup, ['curves'])
   const providers = namesAt(trees.providers, ['providers'])
-  const findings = unknownName({ file: 'pools', root, path: ['default_pool'], kind: 'pool', known: pools })
+  const unknown = (path: SourcePath, kind: string, known: string[] | undefined): Finding[] =>
+    unknownName({ file: 'pools', root, path, kind, known })
+  const findings = unknown(['default_pool'], 'pool', pools)
   for (const pool of pools ?? []) {
-    const path = ['pools', pool, 'overflow_pool']
-    findings.push(...unknownName({ file: 'pools', root, path, kind: 'pool', known: pools }))
+    findings.push(...unknown(['pools', pool, 'overflow_pool'], 'pool', pools))
     for (const index of itemsAt(root, ['pools', pool, 'ips']).keys()) {
-      const curvePath = ['pools', pool, 'ips', index, 'curve']
-      findings.push(...unknownName({ file: 'pools', root, path: curvePath, kind: 'curve', known: curves }))
+      findings.push(...unknown(['pools', pool, 'ips', index, 'curve'], 'curve', curves))
     }
+    if (providers === undefined) continue
     for (const [provider] of entriesAt(root, ['pools', pool, 'limits'])) {
-      const known = providers === undefined ? undefined : [...providers, 'default']
-      if (known === undefined || known.includes(provider)) continue
-      const suggestion = nearestName(provider, known)
-      const text = `no provider "${provider}"${didYouMean(suggestion)}`
-      findings.push(errorAtKey('pools', ['pools', pool, 'limits', provider], text, suggestion))
+      const path = ['pools', pool, 'limits', provider]
+      const found = unknownIn(provider, { file: 'pools', path, kind: 'provider', known: [...providers, 'default'] })
+      findings.push(...found.map((finding) => ({ ...finding, isAboutKey: true })))
     }
   }
   return findings
@@ -105,17 +95,19 @@ function unknownNames(root: SourceNode, trees: Trees): Finding[] {
 
 interface NameUse {
   file: FileName
-  root: SourceNode
   path: SourcePath
   kind: string
   /** undefined: the file that holds the names could not be read, so nothing can be said. */
   known: string[] | undefined
 }
 
-/** One finding when the text at a path is none of the known names. */
-export function unknownName({ file, root, path, kind, known }: NameUse): Finding[] {
-  const name = textAt(root, path)
-  if (name === undefined || known === undefined || known.includes(name)) return []
+export function unknownName({ root, ...use }: NameUse & { root: SourceNode }): Finding[] {
+  const name = textAt(root, use.path)
+  return name === undefined ? [] : unknownIn(name, use)
+}
+
+function unknownIn(name: string, { file, path, kind, known }: NameUse): Finding[] {
+  if (known === undefined || known.includes(name)) return []
   const suggestion = nearestName(name, known)
   return [errorAt(file, path, `no ${kind} "${name}"${didYouMean(suggestion)}`, suggestion)]
 }
@@ -143,15 +135,10 @@ function overflowCircles(root: SourceNode): Finding[] {
 }
 
 function privateIps(root: SourceNode): Finding[] {
+  const fix = 'behind NAT write the public one here and this one as source'
   return ipsOf(root)
     .filter(({ address }) => NOT_PUBLIC.some((network) => isInNetwork(address, network)))
-    .map(({ address, path }) =>
-      errorAt(
-        'pools',
-        path,
-        `${address} is a loopback or private address; behind NAT write the public one here and this one as source`,
-      ),
-    )
+    .map(({ address, path }) => errorAt('pools', path, `${address} is a loopback or private address; ${fix}`))
 }
 
 function weakPools({ pools, default_pool }: PoolSettings): Finding[] {
@@ -186,15 +173,11 @@ function looseLimits({ pools }: PoolSettings, { providers }: JudgedSettings): Fi
     Object.entries(limits).flatMap(([id, own]) => {
       const theirs = id === 'default' ? providers.default : providers.providers[id]
       if (theirs === undefined) return []
-      return (['connections', 'messages_per_connection'] as const)
-        .filter((key) => (own[key] ?? 0) > theirs[key])
-        .map((key) =>
-          warningAt(
-            'pools',
-            ['pools', name, 'limits', id, key],
-            `${own[key]} has no effect: providers.yaml allows ${theirs[key]}`,
-          ),
-        )
+      const loose = (['connections', 'messages_per_connection'] as const).filter((key) => (own[key] ?? 0) > theirs[key])
+      return loose.map((key) => {
+        const text = `${own[key]} has no effect: providers.yaml allows ${theirs[key]}`
+        return warningAt('pools', ['pools', name, 'limits', id, key], text)
+      })
     }),
   )
 }
@@ -211,4 +194,12 @@ function absentIps({ pools }: PoolSettings): Finding[] {
       return [warningAt('pools', path, `${source} is not on this machine: the IP sends nothing`)]
     }),
   )
+}
+
+/** What could be judged; undefined where the file has mistakes. */
+export interface JudgedSettings {
+  server: ServerSettings | undefined
+  pools: PoolSettings | undefined
+  warmup: WarmupSettings | undefined
+  providers: ProviderSettings | undefined
 }

@@ -1,41 +1,15 @@
 /**
- * Checks of the rules in `providers.yaml` and `bounces.yaml` (config/README.md "providers.yaml" and "bounces.yaml",
- * egress/README.md "Reply rules").
- *
- * Each id is there once, each provider exists, each expression compiles, is safe, is fast and matches its example. A
- * rule whose example an earlier one already catches never acts, and is a warning unless it says `also: true`. Works on
- * the trees, so that a mistake elsewhere in a file hides nothing.
+ * Checks of the rules in `providers.yaml` and `bounces.yaml` (config/README.md, egress/README.md "Reply rules"): ids,
+ * names, and expressions, which compile, are safe and fast and match their example. A rule whose example an earlier one
+ * already catches never acts, and is a warning unless it says `also: true`. On the trees, so that a mistake elsewhere
+ * hides nothing.
  */
 import { errorAt, warningAt, type FileName, type Finding, type Trees } from '../source/finding.ts'
 import { compilePattern, createTrial, patternProblem } from './pattern-safety.ts'
 import { namesAt, unknownName } from './pool-checks.ts'
 import { ANY_PROVIDER } from '../settings/provider-settings.ts'
-import {
-  itemsAt,
-  nearestPosition,
-  nodeAt,
-  positionText,
-  textAt,
-  valueOf,
-  type SourceNode,
-  type SourcePath,
-} from '../source/source-tree.ts'
-
-interface Rule {
-  path: SourcePath
-  id: string
-  provider: string
-  match: string
-  example: string
-  /** Empty: every stage. */
-  stages: unknown[]
-  /** First digit of the codes it looks at, or undefined. */
-  codeClass: unknown
-  isWeak: boolean
-  isAlso: boolean
-  /** Compiled, unless the expression is refused. */
-  expression: RegExp | undefined
-}
+import { itemsAt, nearestPosition, nodeAt, positionText, textAt } from '../source/at-path.ts'
+import { valueOf, type SourceNode, type SourcePath } from '../source/source-tree.ts'
 
 const TOO_SLOW = 'takes more than 50 ms on hostile text; make it simpler'
 
@@ -43,13 +17,19 @@ type Trial = ReturnType<typeof createTrial>
 
 export function ruleChecks(trees: Trees): Finding[] {
   const providers = namesAt(trees.providers, ['providers'])
-  const known = providers === undefined ? undefined : [...providers, ANY_PROVIDER]
+  const known = providers && [...providers, ANY_PROVIDER]
   const trial = createTrial()
   return [
-    ...checkRules({ file: 'providers', list: 'replies', root: trees.providers, known, trial }),
-    ...checkRules({ file: 'bounces', list: 'rules', root: trees.bounces, known, trial }),
-    ...actionChecks(trees.providers),
-    ...machineChecks(trees.providers, trial),
+    ...(trees.providers === undefined
+      ? []
+      : [
+          ...checkRules({ file: 'providers', list: 'replies', root: trees.providers, known, trial }),
+          ...actionChecks(trees.providers),
+          ...machineChecks(trees.providers, trial),
+        ]),
+    ...(trees.bounces === undefined
+      ? []
+      : checkRules({ file: 'bounces', list: 'rules', root: trees.bounces, known, trial })),
   ]
 }
 
@@ -57,13 +37,12 @@ interface RuleFile {
   file: FileName
   /** The key of the list. */
   list: string
-  root: SourceNode | undefined
+  root: SourceNode
   known: string[] | undefined
   trial: Trial
 }
 
 function checkRules({ file, list, root, known, trial }: RuleFile): Finding[] {
-  if (root === undefined) return []
   const rules = itemsAt(root, [list]).map((node, index) => readRule(node, [list, index]))
   const findings: Finding[] = []
   const first = new Map<string, Rule>()
@@ -83,25 +62,32 @@ function checkRules({ file, list, root, known, trial }: RuleFile): Finding[] {
   return [...findings, ...shadowedRules(file, rules)]
 }
 
-function readRule(node: SourceNode, path: SourcePath): Rule {
+type Rule = ReturnType<typeof readRule>
+
+function readRule(node: SourceNode, path: SourcePath) {
   const text = (key: string): string => textAt(node, [key]) ?? ''
-  const value = (key: string): unknown => {
-    const found = nodeAt(node, [key])
-    return found === undefined ? undefined : valueOf(found)
-  }
+  const isSet = (key: string): boolean => valueAt(node, key) === true
   const match = text('match')
+  const isTaken = match !== '' && patternProblem(match) === undefined
   return {
     path,
     id: text('id'),
     provider: textAt(node, ['provider']) ?? ANY_PROVIDER,
     match,
     example: text('example'),
+    /** Empty: every stage. */
     stages: itemsAt(node, ['stage']).map(valueOf),
-    codeClass: value('class') ?? undefined,
-    isWeak: value('weak') === true,
-    isAlso: value('also') === true,
-    expression: match === '' || patternProblem(match) !== undefined ? undefined : compilePattern(match),
+    /** First digit of the codes it looks at; null: all. */
+    codeClass: valueAt(node, 'class') ?? null,
+    isWeak: isSet('weak'),
+    isAlso: isSet('also'),
+    expression: isTaken ? compilePattern(match) : undefined,
   }
+}
+
+function valueAt(node: SourceNode, key: string): unknown {
+  const found = nodeAt(node, [key])
+  return found && valueOf(found)
 }
 
 function expressionChecks(file: FileName, { path, match, example, expression }: Rule, trial: Trial): Finding[] {
@@ -118,11 +104,10 @@ function shadowedRules(file: FileName, rules: Rule[]): Finding[] {
   // Weak rules are tried after all others.
   const inOrder = [...rules.filter(({ isWeak }) => !isWeak), ...rules.filter(({ isWeak }) => isWeak)]
   return inOrder.flatMap((rule, index) => {
-    const catcher =
-      rule.isAlso || rule.example === '' ? undefined : inOrder.slice(0, index).find((earlier) => catches(earlier, rule))
-    if (catcher === undefined) return []
-    const text = `the rule "${catcher.id}" before it catches this example first`
-    return [warningAt(file, [...rule.path, 'example'], text)]
+    if (rule.isAlso || rule.example === '') return []
+    const catcher = inOrder.slice(0, index).find((earlier) => catches(earlier, rule))
+    const text = `the rule "${catcher?.id}" before it catches this example first`
+    return catcher === undefined ? [] : [warningAt(file, [...rule.path, 'example'], text)]
   })
 }
 
@@ -131,15 +116,14 @@ function catches(earlier: Rule, later: Rule): boolean {
   const coversStages =
     earlier.stages.length === 0 ||
     (later.stages.length > 0 && later.stages.every((stage) => earlier.stages.includes(stage)))
-  const coversClass = earlier.codeClass === undefined || later.example.startsWith(String(earlier.codeClass))
+  const coversClass = earlier.codeClass === null || later.example.startsWith(String(earlier.codeClass))
   return isSameProvider && coversStages && coversClass && earlier.expression?.test(later.example) === true
 }
 
 /** Keys that say what `do: limit` limits; the other actions take none of them. */
 const LIMIT_KEYS = ['rate', 'connections', 'messages_per_connection']
 
-function actionChecks(root: SourceNode | undefined): Finding[] {
-  if (root === undefined) return []
+function actionChecks(root: SourceNode): Finding[] {
   return [...itemsAt(root, ['replies']).keys()].flatMap((index) => {
     const path = ['replies', index]
     const action = textAt(root, [...path, 'do'])
@@ -153,12 +137,10 @@ function actionChecks(root: SourceNode | undefined): Finding[] {
 }
 
 /** User agents: no example, but as safe as the rest. */
-function machineChecks(root: SourceNode | undefined, trial: Trial): Finding[] {
-  if (root === undefined) return []
+function machineChecks(root: SourceNode, trial: Trial): Finding[] {
   return itemsAt(root, ['machines']).flatMap((node, index) => {
     const pattern = node.kind === 'scalar' ? String(node.value) : ''
-    const slowness = (): string | undefined => (trial(pattern, '') ? undefined : TOO_SLOW)
-    const problem = patternProblem(pattern) ?? slowness()
+    const problem = patternProblem(pattern) ?? (trial(pattern, '') ? undefined : TOO_SLOW)
     return problem === undefined ? [] : [errorAt('providers', ['machines', index], problem)]
   })
 }

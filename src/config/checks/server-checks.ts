@@ -1,12 +1,17 @@
 /**
- * Checks within `sternpost.yaml` that span several keys: limits that must fit together, doors that would be open, and
- * switches for tests that are on.
+ * Checks within `sternpost.yaml` that span several keys: limits that must fit together, doors that would be open,
+ * switches for tests that are on, and certificates.
  */
-import { MINUTE } from '../../base/clock.ts'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { DAY, MINUTE } from '../../base/clock.ts'
+import { errorText } from '../../base/errors.ts'
 import { isLoopback } from '../../base/ip-address.ts'
-import { certificateChecks } from './certificate-checks.ts'
+import { readRegularFile } from '../../base/regular-file.ts'
 import { durationText } from '../settings/field-types.ts'
 import { errorAt, warningAt, type Finding } from '../source/finding.ts'
+import type { SourcePath } from '../source/source-tree.ts'
+import { OTHERS_MASK } from '../settings/network-field-types.ts'
 import type { ServerSettings } from '../settings/server-settings.ts'
 
 /** Time to write down an answer to the final dot that came at the last moment (store/README.md "Leases and claims"). */
@@ -14,49 +19,45 @@ const LEASE_RESERVE = 2 * MINUTE
 const SMTP_PORT = 25
 
 export function serverChecks(server: ServerSettings, now: number): Finding[] {
-  return [...limitChecks(server), ...doorChecks(server), ...testSwitches(server), ...certificateChecks(server, now)]
+  const found = [...limitChecks(server), ...doorChecks(server), ...testSwitches(server)]
+  return [...found.filter((finding) => finding !== false), ...certificateChecks(server, now)]
 }
 
-function limitChecks({ api, delivery, dns, storage }: ServerSettings): Finding[] {
-  const findings: Finding[] = []
+type MaybeFinding = Finding | false
+
+function limitChecks({ api, delivery, dns, storage }: ServerSettings): MaybeFinding[] {
   const leastLease = delivery.timeouts.final_dot + LEASE_RESERVE
-  if (delivery.lease <= leastLease) {
-    const text = `${durationText(delivery.lease)} is too short; it must be above ${durationText(leastLease)}`
-    findings.push(errorAt('sternpost', ['delivery', 'lease'], `${text} (timeouts.final_dot and 2m)`))
-  }
-  if (api.recipients_burst < api.batch_recipients) {
-    const text = `${api.recipients_burst} is below batch_recipients (${api.batch_recipients})`
-    findings.push(errorAt('sternpost', ['api', 'recipients_burst'], text, String(api.batch_recipients)))
-  }
-  if (dns.cache.min_ttl > dns.cache.max_ttl) {
-    const text = `${durationText(dns.cache.min_ttl)} is above max_ttl (${durationText(dns.cache.max_ttl)})`
-    findings.push(errorAt('sternpost', ['dns', 'cache', 'min_ttl'], text))
-  }
-  if (storage.engine === 'postgres') {
-    findings.push(errorAt('sternpost', ['storage', 'engine'], 'postgres is not in this version', 'sqlite'))
-  }
-  return findings
+  const { recipients_burst: burst, batch_recipients: batch } = api
+  const { min_ttl: minTtl, max_ttl: maxTtl } = dns.cache
+  const tooShort = `${durationText(delivery.lease)} is too short; it must be above ${durationText(leastLease)}`
+  return [
+    delivery.lease <= leastLease && wrong(['delivery', 'lease'], `${tooShort} (timeouts.final_dot and 2m)`),
+    burst < batch && wrong(['api', 'recipients_burst'], `${burst} is below batch_recipients (${batch})`, String(batch)),
+    minTtl > maxTtl &&
+      wrong(['dns', 'cache', 'min_ttl'], `${durationText(minTtl)} is above max_ttl (${durationText(maxTtl)})`),
+    storage.engine === 'postgres' && wrong(['storage', 'engine'], 'postgres is not in this version', 'sqlite'),
+  ]
 }
 
 /** What may be open to this machine, but not to the network. */
-function doorChecks({ dns, listen, metrics }: ServerSettings): Finding[] {
-  const findings: Finding[] = []
-  for (const [index, { address, tls }] of listen.submission.entries()) {
-    if (tls === 'none' && !isLoopback(address)) {
-      const text = 'keys would cross the network in plain text: tls: none is for loopback addresses alone'
-      findings.push(errorAt('sternpost', ['listen', 'submission', index, 'tls'], text, 'starttls'))
-    }
-  }
-  if (listen.metrics !== null && metrics.token === null && !isLoopback(listen.metrics.address)) {
-    const text = 'an address that is not loopback needs metrics.token'
-    findings.push(errorAt('sternpost', ['listen', 'metrics', 'address'], text))
-  }
+function doorChecks({ dns, listen, metrics }: ServerSettings): MaybeFinding[] {
+  const plain = 'keys would cross the network in plain text: tls: none is for loopback addresses alone'
   const resolver = dns.validating_resolver
-  if (resolver !== null && !isLoopback(resolver) && !isLoopback(withoutPort(resolver))) {
-    const text = `${resolver} is not loopback: the answer "validated" is worth nothing over a network`
-    findings.push(errorAt('sternpost', ['dns', 'validating_resolver'], text))
-  }
-  return findings
+  const farResolver = `${resolver} is not loopback: the answer "validated" is worth nothing over a network`
+  return [
+    ...listen.submission.map(
+      ({ address, tls }, index) =>
+        tls === 'none' && !isLoopback(address) && wrong(['listen', 'submission', index, 'tls'], plain, 'starttls'),
+    ),
+    listen.metrics !== null &&
+      metrics.token === null &&
+      !isLoopback(listen.metrics.address) &&
+      wrong(['listen', 'metrics', 'address'], 'an address that is not loopback needs metrics.token'),
+    resolver !== null &&
+      !isLoopback(resolver) &&
+      !isLoopback(withoutPort(resolver)) &&
+      wrong(['dns', 'validating_resolver'], farResolver),
+  ]
 }
 
 /** `127.0.0.1:53` or `[::1]:53`. */
@@ -65,24 +66,76 @@ function withoutPort(server: string): string {
   return server.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1')
 }
 
-function testSwitches({ delivery, webhooks }: ServerSettings): Finding[] {
+function testSwitches({ delivery, webhooks }: ServerSettings): MaybeFinding[] {
+  const otherPort = `mail goes to port ${delivery.port}, where no other server listens; this is for tests`
+  const inwards = 'events may go to private addresses, which customers could use to reach inside'
+  return [
+    delivery.port !== SMTP_PORT && noted(['delivery', 'port'], otherPort),
+    delivery.allow_private_addresses &&
+      noted(['delivery', 'allow_private_addresses'], 'mail may go to private addresses; this is for tests'),
+    webhooks.allow_http && noted(['webhooks', 'allow_http'], 'events may go over plain http; this is for tests'),
+    webhooks.allow_private_addresses && noted(['webhooks', 'allow_private_addresses'], inwards),
+  ]
+}
+
+function wrong(path: SourcePath, message: string, suggestion?: string): Finding {
+  return errorAt('sternpost', path, message, suggestion)
+}
+
+function noted(path: SourcePath, message: string): Finding {
+  return warningAt('sternpost', path, message)
+}
+
+/** health/README.md "Checks": tls. */
+const WARN_BEFORE = 14 * DAY
+
+/** Of our TLS doors: there is a certificate, it fits its key, the key is secret, and it is not about to end. */
+function certificateChecks({ listen, tls }: ServerSettings, now: number): Finding[] {
+  const needed = [
+    ...listen.http.map((door, index) => door.tls && ['http', index]),
+    ...listen.submission.map((door, index) => door.tls !== 'none' && ['submission', index]),
+  ]
+  if (tls.certificates.length > 0) return tls.certificates.flatMap((files, index) => pairChecks(files, index, now))
+  const text = 'a TLS listener needs a certificate: name one in tls.certificates'
+  const isOpen = listen.inbound.some(({ address }) => !isLoopback(address))
+  const plain = 'bounces come in plain text: STARTTLS is not offered without tls.certificates'
+  return [
+    ...needed.filter((door) => door !== false).map((door) => wrong(['listen', ...door, 'tls'], text)),
+    ...(isOpen ? [noted(['listen', 'inbound'], plain)] : []),
+  ]
+}
+
+function pairChecks(files: { cert_file: string; key_file: string }, index: number, now: number): Finding[] {
+  const at = (key: string): SourcePath => ['tls', 'certificates', index, key]
+  const certificate = read(() => new X509Certificate(readRegularFile(files.cert_file)))
+  const key = read(() => createPrivateKey(readRegularFile(files.key_file)))
   const findings: Finding[] = []
-  if (delivery.port !== SMTP_PORT) {
-    const text = `mail goes to port ${delivery.port}, where no other server listens; this is for tests`
-    findings.push(warningAt('sternpost', ['delivery', 'port'], text))
+  if (typeof certificate === 'string') findings.push(wrong(at('cert_file'), `not a certificate: ${certificate}`))
+  if (typeof key === 'string') findings.push(wrong(at('key_file'), `not a private key: ${key}`))
+  else if ((statSync(files.key_file).mode & OTHERS_MASK) !== 0) {
+    const fix = `chmod o= ${files.key_file}`
+    findings.push(wrong(at('key_file'), `others can use ${files.key_file}; run ${fix}`, fix))
   }
-  if (delivery.allow_private_addresses) {
-    const text = 'mail may go to private addresses; this is for tests'
-    findings.push(warningAt('sternpost', ['delivery', 'allow_private_addresses'], text))
+  if (typeof certificate === 'string') return findings
+  if (typeof key !== 'string' && !certificate.checkPrivateKey(key)) {
+    findings.push(wrong(at('key_file'), `this key does not belong to ${files.cert_file}`))
   }
-  if (webhooks.allow_http) {
-    findings.push(
-      warningAt('sternpost', ['webhooks', 'allow_http'], 'events may go over plain http; this is for tests'),
-    )
+  const left = certificate.validToDate.getTime() - now
+  if (left <= 0) findings.push(noted(at('cert_file'), `the certificate expired on ${certificate.validTo}`))
+  else if (left < WARN_BEFORE) {
+    findings.push(noted(at('cert_file'), `the certificate ends on ${certificate.validTo}: renew it`))
   }
-  if (webhooks.allow_private_addresses) {
-    const text = 'events may go to private addresses, which customers could use to reach inside'
-    findings.push(warningAt('sternpost', ['webhooks', 'allow_private_addresses'], text))
+  if (certificate.checkIssued(certificate)) {
+    findings.push(noted(at('cert_file'), 'the certificate is self-signed: clients will not trust it'))
   }
   return findings
+}
+
+/** A text: why it cannot be read, a missing file or a wrong format, in the sentence of the system. */
+function read<Value>(open: () => Value): Value | string {
+  try {
+    return open()
+  } catch (thrown) {
+    return errorText(thrown)
+  }
 }

@@ -3,12 +3,13 @@
  * "warmup.yaml").
  */
 import { HOUR, MINUTE } from '../../base/clock.ts'
-import type { JudgedSettings } from './check-input.ts'
-import { errorAt, errorAtKey, warningAt, type Finding, type Trees } from '../source/finding.ts'
+import type { JudgedSettings } from './pool-checks.ts'
+import { errorAt, warningAt, type Finding, type Trees } from '../source/finding.ts'
 import { didYouMean } from '../source/explain-mistake.ts'
 import { nearestName } from '../settings/nearest-name.ts'
 import { namesAt, unknownName } from './pool-checks.ts'
-import { entriesAt, nodeAt, textAt, type SourceNode, type SourcePath } from '../source/source-tree.ts'
+import { entriesAt, nodeAt, textAt } from '../source/at-path.ts'
+import type { SourceNode, SourcePath } from '../source/source-tree.ts'
 import type { WarmupCurve, WarmupSettings } from '../settings/warmup-settings.ts'
 
 /** Growth from one stage to the next that providers notice (egress/README.md "Curves"). */
@@ -48,20 +49,16 @@ function stageChecks(name: string, curve: WarmupCurve, root: SourceNode): Findin
   const path = ['curves', name]
   const [hasStages, hasFormula] = ['stages', 'formula'].map((key) => nodeAt(root, [...path, key]) !== undefined)
   if (hasStages === hasFormula) return [errorAt('warmup', path, 'a curve has either stages or a formula')]
-  const findings: Finding[] = []
-  for (const [index, stage] of curve.stages.entries()) {
+  const findings = curve.stages.flatMap((stage, index) => {
     const before = curve.stages[index - 1] ?? 0
-    if (stage < before) {
-      findings.push(errorAt('warmup', [...path, 'stages', index], `${stage} is below the stage before it (${before})`))
-    }
-  }
+    if (stage >= before) return []
+    return [errorAt('warmup', [...path, 'stages', index], `${stage} is below the stage before it (${before})`)]
+  })
   const least = curve.advance.min_events
   const first = curve.stages[0] ?? 0
-  if (first < least) {
-    const text = `stage 1 allows ${first} messages, but advance.min_events asks for ${least}: it would never advance`
-    findings.push(errorAt('warmup', [...path, ...(hasStages ? ['stages', 0] : ['formula'])], text))
-  }
-  return findings
+  if (first >= least) return findings
+  const text = `stage 1 allows ${first} messages, but advance.min_events asks for ${least}: it would never advance`
+  return [...findings, errorAt('warmup', [...path, ...(hasStages ? ['stages', 0] : ['formula'])], text)]
 }
 
 function growthChecks(name: string, { stages }: WarmupCurve): Finding[] {
@@ -106,11 +103,12 @@ function unknownIsps(root: SourceNode, providers: SourceNode | undefined): Findi
   const known = entriesAt(providers, ['providers']).map(([id]) => textAt(providers, ['providers', id, 'isp']) ?? id)
   const paths = [['defaults'], ...entriesAt(root, ['curves']).map(([name]) => ['curves', name])]
   return paths.flatMap((path) =>
-    entriesAt(root, [...path, 'provider_share']).flatMap(([isp]) => {
-      if (OWN_SHARE_KEYS.includes(isp) || known.includes(isp)) return []
-      const suggestion = nearestName(isp, known)
-      const text = `no isp "${isp}" in providers.yaml${didYouMean(suggestion)}`
-      return [errorAtKey('warmup', [...path, 'provider_share', isp], text, suggestion)]
-    }),
+    entriesAt(root, [...path, 'provider_share'])
+      .filter(([isp]) => !OWN_SHARE_KEYS.includes(isp) && !known.includes(isp))
+      .map(([isp]) => {
+        const suggestion = nearestName(isp, known)
+        const text = `no isp "${isp}" in providers.yaml${didYouMean(suggestion)}`
+        return { ...errorAt('warmup', [...path, 'provider_share', isp], text, suggestion), isAboutKey: true }
+      }),
   )
 }

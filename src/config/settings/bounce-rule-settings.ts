@@ -1,20 +1,16 @@
 /**
- * `bounces.yaml`: rules from reply texts to bounce categories (config/README.md "bounces.yaml", mail/README.md "Three
- * decisions").
- *
- * A rule only picks a category; what follows from a category is fixed in `mail/reply/bounce-category.ts`, so that
- * events keep their meaning. Rules come out in the order in which they are tried: a provider's own, then the general
- * ones.
+ * `bounces.yaml`: rules from reply texts to bounce categories, in the order in which they are tried (config/README.md).
+ * What follows from a category is fixed in `mail/reply/bounce-category.ts`, so that events keep their meaning.
  */
 import { z } from 'zod'
 import { BOUNCE_CATEGORY_NAMES } from '../../mail/reply/bounce-category.ts'
-import { boolean, choice, field, section, text } from './field-types.ts'
+import { boolean, choice, text } from './field-types.ts'
+import { field, section } from './reading.ts'
 import { readProviderId } from './pool-settings.ts'
 import { ANY_PROVIDER, inOrderOfTrial, readRuleId, REPLY_STAGES } from './provider-settings.ts'
 
 /** `dsn` is a report that came by mail. */
 const BOUNCE_STAGES = [...REPLY_STAGES, 'dsn'] as const
-
 /** Whether an answer that means a dead address puts it on the suppression list. */
 const SUPPRESS_CHOICES = [
   'always', // at once
@@ -30,11 +26,11 @@ export const bouncesSchema = section({
         provider: field(readProviderId).default(ANY_PROVIDER),
         stage: z.array(choice(BOUNCE_STAGES)).default([]),
         class: choice([4, 5]).nullable().default(null),
-        match: text(),
+        match: text,
         category: choice(BOUNCE_CATEGORY_NAMES),
-        weak: boolean().default(false),
+        weak: boolean.default(false),
         suppress: choice(SUPPRESS_CHOICES).default('always'),
-        example: text(),
+        example: text,
       }),
     )
     .default([]),

@@ -4,19 +4,8 @@
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
-import {
-  accepted,
-  boolean,
-  choice,
-  duration,
-  field,
-  integer,
-  refused,
-  section,
-  share,
-  shown,
-  type Reading,
-} from './field-types.ts'
+import { boolean, choice, count, duration, integer, share } from './field-types.ts'
+import { accepted, field, refused, section, shown, type Reading } from './reading.ts'
 import { mailAddress, port } from './network-field-types.ts'
 
 /** Which address family is tried first; a pool may say otherwise. */
@@ -34,37 +23,22 @@ export const TLS_CHOICES = [
 
 const MOST_THREADS = 16
 /** A waiting message tries 16 times within three days, quickly at first (delivery/README.md "Retries"). */
-const DEFAULT_RETRY = [
-  MINUTE,
-  5 * MINUTE,
-  15 * MINUTE,
-  30 * MINUTE,
-  HOUR,
-  2 * HOUR,
-  4 * HOUR,
-  4 * HOUR,
-  4 * HOUR,
-  6 * HOUR,
-  6 * HOUR,
-  6 * HOUR,
-  8 * HOUR,
-  8 * HOUR,
-  8 * HOUR,
-  8 * HOUR,
-]
+const DEFAULT_RETRY = [1, 5, 15, 30, 60, 120, 240, 240, 240, 360, 360, 360, 480, 480, 480, 480].map(
+  (minutes) => minutes * MINUTE,
+)
 
 const stream = section({ lifetime: duration({ min: 5 * MINUTE, max: 7 * DAY }).default(72 * HOUR) }).prefault({})
 
 export const deliverySection = section({
-  port: port().default(25),
-  allow_private_addresses: boolean().default(false),
+  port: port.default(25),
+  allow_private_addresses: boolean.default(false),
   threads: field(readThreads).default('auto'),
-  connections_max: integer({ min: 1 }).default(1_000),
+  connections_max: count.default(1_000),
   addresses_max: integer({ min: 1, max: 100 }).default(20),
   retry: z.array(duration()).min(1).default(DEFAULT_RETRY),
   retry_jitter: share({ max: 0.5 }).default(0.2),
   streams: section({ transactional: stream, bulk: stream }).prefault({}),
-  ready_window: integer({ min: 1 }).default(2_000),
+  ready_window: count.default(2_000),
   greylist_retry: z
     .array(duration())
     .min(1)
@@ -85,10 +59,10 @@ export const deliverySection = section({
   }).prefault({}),
   idle_connection: duration().default(15 * SECOND),
   tls: choice(TLS_CHOICES).default('opportunistic'),
-  mta_sts: boolean().default(true),
+  mta_sts: boolean.default(true),
   dane: choice(['auto', 'off']).default('auto'),
   remember_plain: duration({ min: 0 }).default(3 * DAY),
-  tls_reports: section({ from: mailAddress().nullable().default(null) }).prefault({}),
+  tls_reports: section({ from: mailAddress.nullable().default(null) }).prefault({}),
   // systemd stops waiting after 90 s (TimeoutStopSec), and sessions after the final dot need the rest.
   drain: duration({ min: 0, max: 60 * SECOND }).default(45 * SECOND),
 })

@@ -1,15 +1,27 @@
-/**
- * The kinds of values that the YAML files hold, each as a zod field with its own wording of a mistake.
- *
- * A field takes the YAML value as it is and gives the value the program works with: milliseconds, bytes, shares. It
- * never throws; what is wrong becomes a zod issue whose message is a whole sentence and whose `params.suggestion` is
- * what to write instead. Types of config/README.md "Rules of the files".
- */
-import { z } from 'zod'
+/** The kinds of values of the YAML files: durations become milliseconds, sizes bytes, shares numbers from 0 to 1. */
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { nearestName } from './nearest-name.ts'
+import { accepted, field, refused, shown, written, type Reading } from './reading.ts'
 
-export type Reading<Value> = { ok: true; value: Value } | { ok: false; problem: string; suggestion?: string }
+/** Least and most of each of the five fields; Sunday is 0 or 7. */
+const FIELDS = [
+  { name: 'minute', min: 0, max: 59 },
+  { name: 'hour', min: 0, max: 23 },
+  { name: 'day of the month', min: 1, max: 31 },
+  { name: 'month', min: 1, max: 12 },
+  { name: 'day of the week', min: 0, max: 7 },
+]
+
+export const cronExpression = field((value): Reading<string> => {
+  // Spaces between the fields.
+  const parts = typeof value === 'string' ? value.trim().split(/ +/) : []
+  if (parts.length !== FIELDS.length) return refused(`${shown(value)} is not a cron schedule of five fields`)
+  for (const [index, { name, min, max }] of FIELDS.entries()) {
+    const isField = (parts[index] ?? '').split(',').every((part) => isRange(part, min, max))
+    if (!isField) return refused(`${shown(value)}: ${shown(parts[index])} is not a ${name} (${min} to ${max})`)
+  }
+  return accepted(parts.join(' '))
+})
 
 /** So many in so long; a bucket or a counter makes its own use of it. */
 export interface Rate {
@@ -18,86 +30,27 @@ export interface Rate {
 }
 
 const DURATION_UNITS: Record<string, number> = { ms: 1, s: SECOND, m: MINUTE, h: HOUR, d: DAY }
+
 const SIZE_UNITS: Record<string, number> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 }
+
 const RATE_UNITS: Record<string, number> = { second: SECOND, minute: MINUTE, hour: HOUR, day: DAY }
+
 /** Ten years: anything longer is a slip of the hand. */
 const LONGEST_DURATION = 3_650 * DAY
+
 const RATE_TITLE = 'rate, such as 100/second 6000/minute 20000/hour'
-const MOST_SHOWN_CHARACTERS = 60
 
-/** What editors are told of a field: words of JSON Schema. `title`: the kind of value, as a person says it. */
-interface FieldFacts {
-  title?: string
-  type?: 'string' | 'integer' | 'number' | 'boolean' | 'object'
-  enum?: readonly (string | number)[]
-  pattern?: string
-  minimum?: number
-  maximum?: number
-}
+export const boolean = field(
+  (value): Reading<boolean> => {
+    if (typeof value === 'boolean') return accepted(value)
+    const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
+    if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
+    return refused(`${shown(value)} is not true or false`)
+  },
+  { type: 'boolean' },
+)
 
-/** A field that reads its value with `read`. */
-export function field<Value>(read: (value: unknown) => Reading<Value>, facts: FieldFacts = {}) {
-  return z
-    .unknown()
-    .meta({ ...facts })
-    .transform((value, context): Value => {
-      const reading = read(value)
-      if (reading.ok) return reading.value
-      const params = { suggestion: reading.suggestion ?? null }
-      context.addIssue({ code: 'custom', message: reading.problem, params, input: value })
-      return z.NEVER
-    })
-}
-
-/** A map with exactly these keys. The message of an unknown key lists the known ones, for the suggestion. */
-export function section<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
-  const known = Object.keys(shape).join(' ')
-  return z.strictObject(shape, { error: (issue) => (issue.code === 'unrecognized_keys' ? known : undefined) })
-}
-
-/** A map from names to things; the keys are checked by `readName`. */
-export function named<Thing extends z.core.$ZodType>(readName: (value: unknown) => Reading<string>, thing: Thing) {
-  return z.record(
-    z.string().superRefine((value, context) => {
-      const reading = readName(value)
-      if (!reading.ok) context.addIssue({ code: 'custom', message: reading.problem, input: value })
-    }),
-    thing,
-  )
-}
-
-/** How a value looks in a message. */
-export function shown(value: unknown): string {
-  if (value === null || value === undefined) return 'an empty value'
-  if (Array.isArray(value)) return 'a list'
-  if (typeof value === 'object') return 'a map'
-  const text = String(value)
-  const short = text.length > MOST_SHOWN_CHARACTERS ? `${text.slice(0, MOST_SHOWN_CHARACTERS)}...` : text
-  return typeof value === 'string' ? JSON.stringify(short) : short
-}
-
-export function accepted<Value>(value: Value): Reading<Value> {
-  return { ok: true, value }
-}
-
-export function refused(problem: string, suggestion?: string): { ok: false; problem: string; suggestion?: string } {
-  return suggestion === undefined ? { ok: false, problem } : { ok: false, problem, suggestion }
-}
-
-export function boolean() {
-  return field(
-    (value): Reading<boolean> => {
-      if (typeof value === 'boolean') return accepted(value)
-      const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
-      if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
-      return refused(`${shown(value)} is not true or false`)
-    },
-    { type: 'boolean' },
-  )
-}
-
-export function integer(range: { min: number; max?: number }) {
-  const { min, max = Number.MAX_SAFE_INTEGER } = range
+export function integer({ min, max = Number.MAX_SAFE_INTEGER }: { min: number; max?: number }) {
   return field(
     (value): Reading<number> => {
       const isWhole = typeof value === 'number' && Number.isSafeInteger(value)
@@ -110,8 +63,10 @@ export function integer(range: { min: number; max?: number }) {
   )
 }
 
-export function decimal(range: { min: number; max: number }) {
-  const { min, max } = range
+/** How many of something that there must be: a whole number from 1. */
+export const count = integer({ min: 1 })
+
+export function decimal({ min, max }: { min: number; max: number }) {
   return field(
     (value): Reading<number> => {
       if (typeof value !== 'number' || Number.isNaN(value)) return refused(`${shown(value)} is not a number`)
@@ -121,36 +76,31 @@ export function decimal(range: { min: number; max: number }) {
   )
 }
 
-export function text() {
-  return field(
-    (value): Reading<string> =>
-      typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
-    { title: 'text', type: 'string' },
-  )
-}
+export const text = written('text', (value) =>
+  typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
+)
 
 /** One of a closed list of words. */
 export function choice<const Word extends string | number>(words: readonly Word[]) {
-  return field((value) => readChoice(words, value), { enum: words })
-}
-
-function readChoice<const Word extends string | number>(words: readonly Word[], value: unknown): Reading<Word> {
-  const found = words.find((word) => word === value)
-  if (found !== undefined) return accepted(found)
-  const meant = nearestName(String(value), words.map(String))
-  if (meant !== null) return refused(`${shown(value)} is not known here; did you mean ${meant}?`, meant)
-  return refused(`${shown(value)} is not one of ${words.join(', ')}`)
+  return field(
+    (value): Reading<Word> => {
+      const found = words.find((word) => word === value)
+      if (found !== undefined) return accepted(found)
+      const meant = nearestName(String(value), words.map(String))
+      if (meant !== null) return refused(`${shown(value)} is not known here; did you mean ${meant}?`, meant)
+      return refused(`${shown(value)} is not one of ${words.join(', ')}`)
+    },
+    { enum: words },
+  )
 }
 
 /** `250ms 30s 15m 2h 1d`, as milliseconds. */
 export function duration(range: { min?: number; max?: number } = {}) {
-  return field((value) => readDuration(value, range), DURATION_FACTS)
-}
-
-const DURATION_FACTS: FieldFacts = {
-  title: 'duration, such as 250ms 30s 15m 2h 1d',
-  type: 'string',
-  pattern: '^\\d{1,9}(ms|s|m|h|d)$',
+  return field((value) => readDuration(value, range), {
+    title: 'duration, such as 250ms 30s 15m 2h 1d',
+    type: 'string',
+    pattern: '^\\d{1,9}(ms|s|m|h|d)$',
+  })
 }
 
 export function readDuration(value: unknown, range: { min?: number; max?: number } = {}): Reading<number> {
@@ -176,37 +126,30 @@ export function durationText(milliseconds: number): string {
   return milliseconds === 0 ? '0s' : `${milliseconds / unit}${name}`
 }
 
-/** A duration, or one word that stands for "not at all". */
 export function durationOr<const Word extends string>(word: Word) {
-  return field((value): Reading<number | Word> => (value === word ? accepted(word) : readDuration(value)), {
-    title: `duration such as 30d, or ${word}`,
-    type: 'string',
-  })
+  return written(`duration such as 30d, or ${word}`, (value): Reading<number | Word> =>
+    value === word ? accepted(word) : readDuration(value),
+  )
 }
 
 /** `64KiB 10MiB 2GiB`, as bytes. */
-export function size(range: { max?: number } = {}) {
+export function size({ max = Infinity }: { max?: number } = {}) {
   return field(
     (value): Reading<number> => {
-      const plain = typeof value === 'number' ? `${value}B` : undefined
-      if (plain !== undefined)
-        return refused(`${shown(value)} has no unit; write ${plain}, or for example 64KiB`, plain)
       // A whole number and its unit; decimal units (kB, MB) are caught below.
       const match = /^(\d{1,9})(B|KiB|MiB|GiB|TiB)$/.exec(typeof value === 'string' ? value : '')
       const unit = SIZE_UNITS[match?.[2] ?? '']
       if (match === null || unit === undefined) return refused(...sizeProblem(value))
       const bytes = Number(match[1]) * unit
-      const { max } = range
-      if (max !== undefined && bytes > max) {
-        return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
-      }
-      return accepted(bytes)
+      if (bytes <= max) return accepted(bytes)
+      return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
     },
     { title: 'size, such as 64KiB 10MiB 2GiB', type: 'string', pattern: '^\\d{1,9}(B|KiB|MiB|GiB|TiB)$' },
   )
 }
 
 function sizeProblem(value: unknown): [string, string?] {
+  if (typeof value === 'number') return [`${value} has no unit; write ${value}B, or for example 64KiB`, `${value}B`]
   // A number with a unit of ten (kB, MB, G) or with other letters: the binary unit is meant.
   const match = /^(\d+) ?([KMGT])i?B?$/i.exec(typeof value === 'string' ? value : '')
   if (match === null) return [`${shown(value)} is not a size; write for example 64KiB, 10MiB or 2GiB`]
@@ -215,9 +158,11 @@ function sizeProblem(value: unknown): [string, string?] {
 }
 
 /** `100/second 6000/minute 20000/hour 50000/day`. */
-export function rate() {
-  return field(readRate, { title: RATE_TITLE, type: 'string', pattern: '^\\d{1,9}/(second|minute|hour|day)$' })
-}
+export const rate = field(readRate, {
+  title: RATE_TITLE,
+  type: 'string',
+  pattern: '^\\d{1,9}/(second|minute|hour|day)$',
+})
 
 /** A rate as it is written in a file. */
 export function rateText({ count, per_milliseconds: milliseconds }: Rate): string {
@@ -226,11 +171,10 @@ export function rateText({ count, per_milliseconds: milliseconds }: Rate): strin
 }
 
 /** A rate, or a bare 0 that stands for "no limit" and becomes null. */
-export function rateOrUnlimited() {
-  return field((value): Reading<Rate | null> => (value === 0 ? accepted(null) : readRate(value)), {
-    title: `${RATE_TITLE}; 0 for no limit`,
-  })
-}
+export const rateOrUnlimited = field(
+  (value): Reading<Rate | null> => (value === 0 ? accepted(null) : readRate(value)),
+  { title: `${RATE_TITLE}; 0 for no limit` },
+)
 
 function readRate(value: unknown): Reading<Rate> {
   const meant = typeof value === 'number' ? `${value}/second` : undefined
@@ -247,8 +191,7 @@ function readRate(value: unknown): Reading<Rate> {
 }
 
 /** `0.05` or `5%`, as a number from 0 to 1. */
-export function share(range: { max?: number } = {}) {
-  const { max = 1 } = range
+export function share({ max = 1 }: { max?: number } = {}) {
   return field(
     (value): Reading<number> => {
       // A decimal number and a per cent sign.
@@ -264,10 +207,11 @@ export function share(range: { max?: number } = {}) {
   )
 }
 
-/** A name such as that of a pool: what characters it may have is said by `allowed`. */
-export function readName(kind: string, allowed: RegExp, rule: string): (value: unknown) => Reading<string> {
-  return (value) => {
-    if (typeof value === 'string' && allowed.test(value)) return accepted(value)
-    return refused(`${shown(value)} is not a ${kind}: ${rule}`)
-  }
+function isRange(part: string, min: number, max: number): boolean {
+  // A star or a number or two numbers with a hyphen, and a step.
+  const match = /^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:\/(\d{1,2}))?$/.exec(part)
+  if (match === null || Number(match[3] ?? 1) === 0) return false
+  const first = Number(match[1] ?? min)
+  const last = Number(match[2] ?? match[1] ?? max)
+  return min <= first && first <= last && last <= max
 }

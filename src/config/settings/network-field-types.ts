@@ -1,29 +1,27 @@
 /**
- * Fields that name something on the network or on the disk: addresses, host names, URLs, folders, secrets.
- *
- * Values come out canonical: `2001:DB8::25` is `2001:db8::25`, `MX.Example.NET.` is `mx.example.net`, an international
- * name is in A-labels (RFC 5890 §2.3.2.1). Nothing here asks the network or opens a file.
+ * Fields that name something on the network or on the disk. Values come out canonical: `2001:DB8::25` is
+ * `2001:db8::25`, `MX.Example.NET.` is `mx.example.net`, an international name is in A-labels (RFC 5890 §2.3.2.1).
+ * Nothing here asks the network or opens a file.
  */
 import { isIP } from 'node:net'
 import { domainToASCII } from 'node:url'
 import { canonicalIp, isCidr } from '../../base/ip-address.ts'
-import { accepted, field, refused, shown, type Reading } from './field-types.ts'
+import { accepted, field, refused, shown, written, type Reading } from './reading.ts'
 
-/** Where a secret is; the file itself is read by `secrets.ts`. */
 export type SecretReference = { file: string } | { credential: string }
 
 /** Printed without the value and without its line: the value may be the secret itself. */
 export const INLINE_SECRET = 'a secret must be { file: … } or { credential: … }'
 
+/** Read, write and execute for others; the group may read (config/README.md "Rules of the files"). */
+export const OTHERS_MASK = 0o007
 /** RFC 1035 §2.3.4. */
 const LONGEST_HOST_NAME = 253
 /** RFC 5321 §4.5.3.1.1. */
 const LONGEST_LOCAL_PART = 64
 const HIGHEST_PORT = 65_535
 
-export function ipAddress() {
-  return field(readIpAddress, { title: 'IP address', type: 'string' })
-}
+export const ipAddress = written('IP address', readIpAddress)
 
 function readIpAddress(value: unknown): Reading<string> {
   const address = typeof value === 'string' ? canonicalIp(value) : undefined
@@ -31,47 +29,33 @@ function readIpAddress(value: unknown): Reading<string> {
 }
 
 /** An address to listen on; `*` is every address of both families. */
-export function listenAddress() {
-  return field((value): Reading<string> => (value === '*' ? accepted(value) : readIpAddress(value)), {
-    title: 'IP address, or * for all',
-    type: 'string',
-  })
-}
+export const listenAddress = written('IP address, or * for all', (value) =>
+  value === '*' ? accepted(value) : readIpAddress(value),
+)
 
 /** `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`, in the form node:dns takes. */
-export function serverAddress() {
-  return field(
-    (value): Reading<string> => {
-      const whole = typeof value === 'string' ? value : ''
-      const plain = canonicalIp(whole)
-      if (plain !== undefined) return accepted(plain)
-      // An IPv4 address or an IPv6 address in brackets, and a port.
-      const match = /^(?:\[([^\]]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(whole)
-      const address = canonicalIp(match?.[1] ?? match?.[2] ?? '')
-      const port = match?.[3] === undefined ? null : Number(match[3])
-      if (address === undefined || port === 0 || (port ?? 0) > HIGHEST_PORT) {
-        return refused(`${shown(value)} is not an IP address or an IP address with a port`)
-      }
-      const host = isIP(address) === 6 && port !== null ? `[${address}]` : address
-      return accepted(port === null ? host : `${host}:${port}`)
-    },
-    { title: 'IP address, or IP address and port', type: 'string' },
-  )
-}
+export const serverAddress = written('IP address, or IP address and port', (value) => {
+  const whole = typeof value === 'string' ? value : ''
+  const plain = canonicalIp(whole)
+  if (plain !== undefined) return accepted(plain)
+  // An IPv4 address or an IPv6 address in brackets, and a port.
+  const match = /^(?:\[([^\]]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(whole)
+  const address = canonicalIp(match?.[1] ?? match?.[2] ?? '')
+  const number = match?.[3] === undefined ? null : Number(match[3])
+  if (address === undefined || number === 0 || (number ?? 0) > HIGHEST_PORT) {
+    return refused(`${shown(value)} is not an IP address or an IP address with a port`)
+  }
+  if (number === null) return accepted(address)
+  return accepted(`${isIP(address) === 6 ? `[${address}]` : address}:${number}`)
+})
 
-export function network() {
-  return field(
-    (value): Reading<string> =>
-      typeof value === 'string' && isCidr(value)
-        ? accepted(value)
-        : refused(`${shown(value)} is not a network; write for example 10.0.0.0/8 or 2001:db8::/32`),
-    { title: 'network, such as 10.0.0.0/8', type: 'string' },
-  )
-}
+export const network = written('network, such as 10.0.0.0/8', (value) =>
+  typeof value === 'string' && isCidr(value)
+    ? accepted(value)
+    : refused(`${shown(value)} is not a network; write for example 10.0.0.0/8 or 2001:db8::/32`),
+)
 
-export function hostName() {
-  return field(readHostName, { title: 'host name', type: 'string' })
-}
+export const hostName = written('host name', readHostName)
 
 export function readHostName(value: unknown): Reading<string> {
   const problem = refused(`${shown(value)} is not a host name`)
@@ -87,81 +71,58 @@ export function readHostName(value: unknown): Reading<string> {
 }
 
 /** The end of a host name, with or without the dot in front: `.google.com` is `google.com`. */
-export function hostNameSuffix() {
-  return field((value) => readHostName(typeof value === 'string' && value.startsWith('.') ? value.slice(1) : value), {
-    title: 'end of a host name',
-    type: 'string',
-  })
-}
+export const hostNameSuffix = written('end of a host name', (value) =>
+  readHostName(typeof value === 'string' && value.startsWith('.') ? value.slice(1) : value),
+)
 
 /** A plain address without display name. */
-export function mailAddress() {
-  return field(
-    (value): Reading<string> => {
-      const problem = refused(`${shown(value)} is not an email address`)
-      if (typeof value !== 'string') return problem
-      const at = value.lastIndexOf('@')
-      const localPart = value.slice(0, Math.max(at, 0))
-      const domain = readHostName(value.slice(at + 1))
-      // Atoms and dots of RFC 5322 §3.2.3; quoted local parts serve no report address.
-      const isLocalPart = /^[a-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*$/i.test(localPart)
-      if (!domain.ok || !isLocalPart || localPart.length > LONGEST_LOCAL_PART) return problem
-      return accepted(`${localPart}@${domain.value}`)
-    },
-    { title: 'mail address', type: 'string' },
-  )
-}
+export const mailAddress = written('mail address', (value) => {
+  const problem = refused(`${shown(value)} is not an email address`)
+  if (typeof value !== 'string') return problem
+  const at = value.lastIndexOf('@')
+  const localPart = value.slice(0, Math.max(at, 0))
+  const domain = readHostName(value.slice(at + 1))
+  // Atoms and dots of RFC 5322 §3.2.3; quoted local parts serve no report address.
+  const isLocalPart = /^[a-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*$/i.test(localPart)
+  if (!domain.ok || !isLocalPart || localPart.length > LONGEST_LOCAL_PART) return problem
+  return accepted(`${localPart}@${domain.value}`)
+})
 
 /** An http or https URL, without a slash at the end. */
-export function webUrl() {
-  return field(
-    (value): Reading<string> => {
-      const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
-      if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
-        return refused(`${shown(value)} is not a URL; write for example https://mail.example.com`)
-      }
-      if (url.username !== '' || url.password !== '') return refused('a URL must not hold a password')
-      // Slashes at the end, so that a path can be put behind it.
-      return accepted(url.href.replace(/\/+$/, ''))
-    },
-    { title: 'URL', type: 'string' },
-  )
-}
+export const webUrl = written('URL', (value) => {
+  const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
+    return refused(`${shown(value)} is not a URL; write for example https://mail.example.com`)
+  }
+  if (url.username !== '' || url.password !== '') return refused('a URL must not hold a password')
+  // Slashes at the end, so that a path can be put behind it.
+  return accepted(url.href.replace(/\/+$/, ''))
+})
 
-/** A file or folder by its whole path. */
-export function absolutePath() {
-  return field(
-    (value): Reading<string> => {
-      if (typeof value !== 'string' || value.includes('\0')) return refused(`${shown(value)} is not a path`)
-      if (!value.startsWith('/')) return refused(`${shown(value)} is not an absolute path; it must begin with /`)
-      return accepted(value)
-    },
-    { title: 'absolute path', type: 'string' },
-  )
-}
+export const absolutePath = written('absolute path', (value) => {
+  if (typeof value !== 'string' || value.includes('\0')) return refused(`${shown(value)} is not a path`)
+  if (!value.startsWith('/')) return refused(`${shown(value)} is not an absolute path; it must begin with /`)
+  return accepted(value)
+})
 
-export function port() {
-  return field(
-    (value): Reading<number> => {
-      const isPort = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= HIGHEST_PORT
-      return isPort ? accepted(value) : refused(`${shown(value)} is not a port; ports are 1 to ${HIGHEST_PORT}`)
-    },
-    { type: 'integer', minimum: 1, maximum: HIGHEST_PORT },
-  )
-}
+export const port = field(
+  (value): Reading<number> => {
+    const isPort = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= HIGHEST_PORT
+    return isPort ? accepted(value) : refused(`${shown(value)} is not a port; ports are 1 to ${HIGHEST_PORT}`)
+  },
+  { type: 'integer', minimum: 1, maximum: HIGHEST_PORT },
+)
 
-export function secret() {
-  return field(
-    (value): Reading<SecretReference> => {
-      if (typeof value === 'object' && value !== null && Object.keys(value).length === 1) {
-        const { file, credential }: { file?: unknown; credential?: unknown } = value
-        if (typeof file === 'string' && file.startsWith('/')) return accepted({ file })
-        // A plain file name: the credential must not lead out of its folder.
-        if (typeof credential === 'string' && /^[\w-][\w.-]*$/.test(credential)) return accepted({ credential })
-      }
-      if (typeof value === 'string') return refused(`${INLINE_SECRET}, not a string`)
-      return refused(`${INLINE_SECRET}, with an absolute path or the name of a credential`)
-    },
-    { title: 'secret: { file: /path } or { credential: name }', type: 'object' },
-  )
-}
+export const secret = field(
+  (value): Reading<SecretReference> => {
+    if (typeof value === 'object' && value !== null && Object.keys(value).length === 1) {
+      const { file, credential }: { file?: unknown; credential?: unknown } = value
+      if (typeof file === 'string' && file.startsWith('/')) return accepted({ file })
+      // A plain file name: the credential must not lead out of its folder.
+      if (typeof credential === 'string' && /^[\w-][\w.-]*$/.test(credential)) return accepted({ credential })
+    }
+    if (typeof value === 'string') return refused(`${INLINE_SECRET}, not a string`)
+    return refused(`${INLINE_SECRET}, with an absolute path or the name of a credential`)
+  },
+  { title: 'secret: { file: /path } or { credential: name }', type: 'object' },
+)

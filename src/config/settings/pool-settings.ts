@@ -5,7 +5,8 @@
 import { z } from 'zod'
 import { HOUR } from '../../base/clock.ts'
 import { IPV6_CHOICES } from './delivery-settings.ts'
-import { boolean, choice, duration, field, integer, named, rate, readName, section, text } from './field-types.ts'
+import { boolean, choice, count, duration, integer, rate, text } from './field-types.ts'
+import { field, named, readName, section } from './reading.ts'
 import { hostName, ipAddress } from './network-field-types.ts'
 
 /** What happens when today's warmup allowance of a pool is used up. */
@@ -24,30 +25,30 @@ export const readCurveName = readName('curve name', /^[a-z0-9_-]{1,40}$/, 'only 
 export const readProviderId = readName('provider id', /^[a-z0-9_]{1,40}$/, 'only a-z, 0-9 and underscores')
 
 const limits = section({
-  connections: integer({ min: 1 }).optional(),
-  messages_per_connection: integer({ min: 1 }).optional(),
-  rate: rate().optional(),
-  connection_rate: rate().optional(),
+  connections: count.optional(),
+  messages_per_connection: count.optional(),
+  rate: rate.optional(),
+  connection_rate: rate.optional(),
 })
 
 const egressIp = section({
-  address: ipAddress(),
-  source: ipAddress().nullable().default(null),
-  hostname: hostName(),
+  address: ipAddress,
+  source: ipAddress.nullable().default(null),
+  hostname: hostName,
   weight: integer({ min: 0, max: HIGHEST_WEIGHT }).default(100),
-  enabled: boolean().default(true),
-  warmed: boolean().default(false),
+  enabled: boolean.default(true),
+  warmed: boolean.default(false),
   curve: field(readCurveName).nullable().default(null),
 })
 
 const pool = section({
-  description: text().default(''),
+  description: text.default(''),
   overflow: choice(OVERFLOW_CHOICES).default('spill'),
   overflow_pool: field(readPoolName).nullable().default(null),
   max_defer: duration().default(24 * HOUR),
-  require_warmup: boolean().default(true),
-  connections_max: integer({ min: 1 }).nullable().default(null),
-  rate: rate().nullable().default(null),
+  require_warmup: boolean.default(true),
+  connections_max: count.nullable().default(null),
+  rate: rate.nullable().default(null),
   limits: named(readProviderId, limits).default({}),
   ipv6: choice(IPV6_CHOICES).nullable().default(null),
   ips: z.array(egressIp).default([]),

@@ -1,30 +1,12 @@
 /**
- * `providers.yaml`: mailbox providers, their limits, and the reply rules that shape paths (config/README.md
- * "providers.yaml", egress/README.md "Providers" and "Reply rules").
- *
- * Each provider comes out with every limit: its own, or that of the default block. Rules come out in the order in which
- * they are tried.
+ * `providers.yaml`: mailbox providers, each with every limit, its own or that of the default block, and the reply rules
+ * in the order in which they are tried (config/README.md "providers.yaml", egress/README.md "Providers").
  */
 import { z } from 'zod'
 import { DAY, MINUTE, SECOND } from '../../base/clock.ts'
 import { TLS_CHOICES } from './delivery-settings.ts'
-import {
-  accepted,
-  boolean,
-  choice,
-  duration,
-  field,
-  integer,
-  named,
-  rate,
-  readDuration,
-  readName,
-  refused,
-  section,
-  shown,
-  text,
-  type Reading,
-} from './field-types.ts'
+import { boolean, choice, count, duration, rate, readDuration, text } from './field-types.ts'
+import { accepted, field, named, readName, refused, section, shown, type Reading } from './reading.ts'
 import { hostName, hostNameSuffix } from './network-field-types.ts'
 import { readProviderId } from './pool-settings.ts'
 
@@ -50,27 +32,27 @@ export const readRuleId = readName('rule id', /^[a-z0-9-]{1,60}$/, 'only a-z, 0-
 const readIsp = readName('isp name', /^[a-z0-9_-]{1,40}$/, 'only a-z, 0-9, hyphens and underscores')
 
 const defaultBlock = section({
-  connections: integer({ min: 1 }).default(10),
-  messages_per_connection: integer({ min: 1 }).default(100),
-  rate: rate().default({ count: 100, per_milliseconds: SECOND }),
-  connection_rate: rate().default({ count: 100, per_milliseconds: MINUTE }),
+  connections: count.default(10),
+  messages_per_connection: count.default(100),
+  rate: rate.default({ count: 100, per_milliseconds: SECOND }),
+  connection_rate: rate.default({ count: 100, per_milliseconds: MINUTE }),
   tls: choice(TLS_CHOICES).default('opportunistic'),
   idle: duration().default(15 * SECOND),
-  failures: integer({ min: 1 }).default(10),
+  failures: count.default(10),
   scope: choice(SCOPES).default('host_set'),
 })
 
 const providerBlock = section({
   isp: field(readIsp).optional(),
-  mx_suffixes: z.array(hostNameSuffix()).default([]),
-  domains: z.array(hostName()).default([]),
-  connections: integer({ min: 1 }).optional(),
-  messages_per_connection: integer({ min: 1 }).optional(),
-  rate: rate().optional(),
-  connection_rate: rate().optional(),
+  mx_suffixes: z.array(hostNameSuffix).default([]),
+  domains: z.array(hostName).default([]),
+  connections: count.optional(),
+  messages_per_connection: count.optional(),
+  rate: rate.optional(),
+  connection_rate: rate.optional(),
   tls: choice(TLS_CHOICES).optional(),
   idle: duration().optional(),
-  failures: integer({ min: 1 }).optional(),
+  failures: count.optional(),
   scope: choice(SCOPES).optional(),
 })
 
@@ -78,16 +60,16 @@ const replyRule = section({
   id: field(readRuleId),
   provider: field(readProviderId).default(ANY_PROVIDER),
   stage: z.array(choice(REPLY_STAGES)).default([]),
-  match: text(),
+  match: text,
   when: field(readThreshold).default({ count: 1, within_milliseconds: null }),
   do: choice(ACTIONS),
-  rate: rate().nullable().default(null),
-  connections: integer({ min: 1 }).nullable().default(null),
-  messages_per_connection: integer({ min: 1 }).nullable().default(null),
+  rate: rate.nullable().default(null),
+  connections: count.nullable().default(null),
+  messages_per_connection: count.nullable().default(null),
   for: duration({ min: MINUTE, max: DAY }),
-  block: boolean().default(false),
-  also: boolean().default(false),
-  example: text(),
+  block: boolean.default(false),
+  also: boolean.default(false),
+  example: text,
 })
 
 export const providersSchema = section({
@@ -95,7 +77,7 @@ export const providersSchema = section({
   default: defaultBlock.prefault({}),
   providers: named(readProviderId, providerBlock).default({}),
   replies: z.array(replyRule).default([]),
-  machines: z.array(text()).default([]),
+  machines: z.array(text).default([]),
 })
 
 /** So many matches within a time; a count of 1 needs no time. */
@@ -109,11 +91,9 @@ export type ProviderLimits = ParsedProviderSettings['default']
 export type ReplyRuleSettings = ParsedProviderSettings['replies'][number]
 
 export interface Provider extends ProviderLimits {
-  /** The name in events and statistics. */
   isp: string
   /** Without a dot in front; a host belongs to one at a label boundary. */
   mx_suffixes: string[]
-  /** Recipient domains matched by name. */
   domains: string[]
 }
 
@@ -125,7 +105,7 @@ export interface ProviderSettings extends Omit<ParsedProviderSettings, 'provider
 export function resolveProviderSettings(parsed: ParsedProviderSettings): ProviderSettings {
   const providers: Record<string, Provider> = Object.create(null)
   for (const [id, { mx_suffixes, domains, isp, ...own }] of Object.entries(parsed.providers)) {
-    providers[id] = { isp: isp ?? id, mx_suffixes, domains, ...limitsOf(own, parsed.default) }
+    providers[id] = Object.assign({ isp: isp ?? id, mx_suffixes, domains }, parsed.default, own)
   }
   return { ...parsed, providers, replies: inOrderOfTrial(parsed.replies) }
 }
@@ -134,21 +114,6 @@ export function resolveProviderSettings(parsed: ParsedProviderSettings): Provide
 export function inOrderOfTrial<Rule extends { provider: string }>(rules: Rule[]): Rule[] {
   const general = rules.filter((rule) => rule.provider === ANY_PROVIDER)
   return [...rules.filter((rule) => rule.provider !== ANY_PROVIDER), ...general]
-}
-
-type OwnLimits = { [Key in keyof ProviderLimits]?: ProviderLimits[Key] | undefined }
-
-function limitsOf(own: OwnLimits, below: ProviderLimits): ProviderLimits {
-  return {
-    connections: own.connections ?? below.connections,
-    messages_per_connection: own.messages_per_connection ?? below.messages_per_connection,
-    rate: own.rate ?? below.rate,
-    connection_rate: own.connection_rate ?? below.connection_rate,
-    tls: own.tls ?? below.tls,
-    idle: own.idle ?? below.idle,
-    failures: own.failures ?? below.failures,
-    scope: own.scope ?? below.scope,
-  }
 }
 
 function readThreshold(value: unknown): Reading<Threshold> {

@@ -1,26 +1,14 @@
 /**
- * `sternpost.yaml`: every key of the server with its type and default (config/README.md "sternpost.yaml").
- *
- * The schema reads YAML values; defaults are values as the program uses them (milliseconds, bytes). What a default of
- * null derives from other keys, and the reading of secrets, is in `resolve-server-settings.ts`. What each key is for
- * stands in `config/sternpost.yaml`.
+ * `sternpost.yaml`: every key of the server with its type and default, as the program uses it (milliseconds, bytes).
+ * What null derives from other keys is in `resolve-server-settings.ts`, what each key is for in
+ * `config/sternpost.yaml`.
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
-import { cronExpression } from './cron-field.ts'
+import { cronExpression } from './field-types.ts'
 import { deliverySection } from './delivery-settings.ts'
-import {
-  boolean,
-  choice,
-  duration,
-  field,
-  integer,
-  rate,
-  rateOrUnlimited,
-  readName,
-  section,
-  size,
-} from './field-types.ts'
+import { boolean, choice, count, duration, integer, rate, rateOrUnlimited, size } from './field-types.ts'
+import { field, readName, section } from './reading.ts'
 import {
   absolutePath,
   hostName,
@@ -36,7 +24,6 @@ import {
 const KiB = 2 ** 10
 const MiB = 2 ** 20
 const MINUTE_RATE = { count: 5, per_milliseconds: MINUTE }
-
 /** What a door of the HTTP server may serve. */
 const SERVE = [
   'api', // the service itself
@@ -50,213 +37,172 @@ const readNodeId = readName('node id', /^[a-z0-9-]{1,63}$/, 'only a-z, 0-9 and h
 // A header name of RFC 5322 §2.2 that a mail program would write, as in X-Sternpost-Ref.
 const readHeaderName = readName('header name', /^[A-Za-z][A-Za-z0-9-]{0,60}$/, 'only letters, digits and hyphens')
 
-const listen = section({
-  http: z
-    .array(
-      section({
-        address: listenAddress(),
-        port: port(),
-        tls: boolean().default(false),
-        serve: z.array(choice(SERVE)).min(1),
-      }),
-    )
-    .default([
-      { address: '*', port: 443, tls: true, serve: ['api', 'tracking', 'console'] },
-      { address: '*', port: 80, tls: false, serve: ['tracking', 'acme', 'redirect'] },
-    ]),
-  submission: z
-    .array(section({ address: listenAddress(), port: port(), tls: choice(['starttls', 'implicit', 'none']) }))
-    .default([
-      { address: '*', port: 587, tls: 'starttls' },
-      { address: '*', port: 465, tls: 'implicit' },
-    ]),
-  inbound: z.array(section({ address: listenAddress(), port: port() })).default([{ address: '*', port: 25 }]),
-  metrics: section({ address: listenAddress(), port: port() }).nullable().default({ address: '127.0.0.1', port: 9464 }),
-  admin_socket: absolutePath().default('/run/sternpost/admin.sock'),
-})
-
-const http = section({
-  trusted_proxies: z.array(network()).default([]),
-  timeouts: section({ headers: duration().default(10 * SECOND), request: duration().default(120 * SECOND) }).prefault(
-    {},
-  ),
-  connections: section({
-    total: integer({ min: 1 }).default(10_000),
-    per_address: integer({ min: 1 }).default(256),
-  }).prefault({}),
-  max_body: size({ max: 100 * MiB }).default(40 * MiB),
-  max_body_other: size({ max: 100 * MiB }).default(256 * KiB),
-  acme_webroot: absolutePath().nullable().default(null),
-})
-
-const tls = section({
-  certificates: z.array(section({ cert_file: absolutePath(), key_file: absolutePath() })).default([]),
-  min_version: choice(['TLSv1.2', 'TLSv1.3']).default('TLSv1.2'),
-  ca_file: absolutePath().nullable().default(null),
-})
-
-const dns = section({
-  servers: z.array(serverAddress()).default([]),
-  timeout: duration().default(5 * SECOND),
-  tries: integer({ min: 1, max: 10 }).default(2),
-  cache: section({
-    entries: integer({ min: 1 }).default(20_000),
-    min_ttl: duration({ min: 0 }).default(30 * SECOND),
-    max_ttl: duration().default(HOUR),
-    negative_ttl: duration({ min: 0 }).default(60 * SECOND),
-    stale: duration({ min: 0 }).default(HOUR),
-  }).prefault({}),
-  validating_resolver: serverAddress().nullable().default(null),
-})
-
-const api = section({
-  requests: rateOrUnlimited().default({ count: 200, per_milliseconds: SECOND }),
-  requests_burst: integer({ min: 1 }).default(400),
-  recipients: rateOrUnlimited().default({ count: 60_000, per_milliseconds: MINUTE }),
-  recipients_burst: integer({ min: 1 }).default(10_000),
-  batch_recipients: integer({ min: 1, max: 5_000 }).default(1_000),
-  queue_max: integer({ min: 1 }).default(5_000_000),
-  counts_max: section({
-    domains: integer({ min: 1 }).default(1_000),
-    webhooks: integer({ min: 1 }).default(50),
-    keys: integer({ min: 1 }).default(200),
-  }).prefault({}),
-})
-
-const submission = section({
-  limits: section({
-    message: size().default(40 * MiB),
-    recipients: integer({ min: 1 }).default(100),
-    connections: integer({ min: 1 }).default(2_000),
-    connections_per_address: integer({ min: 1 }).default(20),
-  }).prefault({}),
-  auth_failures: rate().default(MINUTE_RATE),
-})
-
-const inbound = section({
-  limits: section({
-    message: size().default(50 * MiB),
-    kept: size().default(MiB),
-    recipients: integer({ min: 1 }).default(100),
-    connections: integer({ min: 1 }).default(2_000),
-    connections_per_address: integer({ min: 1 }).default(20),
-  }).prefault({}),
-  token_max_age: duration().default(35 * DAY),
-  complaint_address: mailAddress().nullable().default(null),
-})
-
-const domains = section({
-  targets: section({
-    return_path: hostName().nullable().default(null),
-    spf: hostName().nullable().default(null),
-    tracking: hostName().nullable().default(null),
-  }).prefault({}),
-  dmarc_report_address: mailAddress().nullable().default(null),
-  dkim: section({
-    bits: choice([2048, 4096]).default(2048),
-    ed25519: boolean().default(false),
-    platform_domain: hostName().nullable().default(null),
-  }).prefault({}),
-  recheck_pending: duration().default(5 * MINUTE),
-  recheck_verified: duration().default(6 * HOUR),
-  degraded_grace: duration().default(72 * HOUR),
-})
-
-const tracking = section({
-  opens: boolean().default(true),
-  clicks: boolean().default(true),
-  host: hostName().nullable().default(null),
-  store_client: boolean().default(false),
-})
-
-const webhooks = section({
-  allow_http: boolean().default(false),
-  allow_private_addresses: boolean().default(false),
-  concurrency: section({
-    total: integer({ min: 1 }).default(100),
-    per_endpoint: integer({ min: 1 }).default(4),
-  }).prefault({}),
-  dead_letter_retention: duration().default(30 * DAY),
-  disable_after: duration()
-    .nullable()
-    .default(5 * DAY),
-})
-
-const storage = section({
-  engine: choice(['sqlite', 'postgres']).default('sqlite'),
-  commit: section({
-    linger: duration({ min: 0, max: 20 }).default(8),
-    rows: integer({ min: 1 }).default(1_000),
-  }).prefault({}),
-  page_cache: size().default(8 * MiB),
-  wal_max: size().default(64 * MiB),
-  min_free_accept: size().default(256 * MiB),
-  min_free_deliver: size().default(32 * MiB),
-  postgres: section({ url: secret(), pool: integer({ min: 1 }).default(8) })
-    .nullable()
-    .default(null),
-})
-
-const retention = section({
-  content: duration().default(7 * DAY),
-  messages: duration().default(90 * DAY),
-  transcripts: duration({ min: 0 }).default(30 * DAY),
-  link_targets: duration().default(365 * DAY),
-  webhook_deliveries: duration().default(7 * DAY),
-  inbound_unmatched: duration().default(7 * DAY),
-  statistics: duration().default(400 * DAY),
-  audit: duration().default(400 * DAY),
-  budget: size().nullable().default(null),
-})
-
-const health = section({
-  interval: duration().default(HOUR),
-  blocklists: z.array(hostName()).default(['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org']),
-  blocklist_servers: z.array(serverAddress()).default([]),
-  backup_max_age: duration().default(26 * HOUR),
-})
-
 export const serverSchema = section({
   version: choice([1]),
-  hostname: hostName(),
+  hostname: hostName,
   node_id: field(readNodeId).nullable().default(null),
-  public_url: webUrl().nullable().default(null),
-  data_dir: absolutePath().default('/var/lib/sternpost'),
-  secrets: section({ master_key: secret().default({ credential: 'master.key' }) }).prefault({}),
-  operator: section({
-    email: mailAddress().nullable().default(null),
-    webhook: webUrl().nullable().default(null),
+  public_url: webUrl.nullable().default(null),
+  data_dir: absolutePath.default('/var/lib/sternpost'),
+  secrets: section({ master_key: secret.default({ credential: 'master.key' }) }).prefault({}),
+  operator: section({ email: mailAddress.nullable().default(null), webhook: webUrl.nullable().default(null) }).prefault(
+    {},
+  ),
+  listen: section({
+    http: z
+      .array(
+        section({ address: listenAddress, port, tls: boolean.default(false), serve: z.array(choice(SERVE)).min(1) }),
+      )
+      .default([
+        { address: '*', port: 443, tls: true, serve: ['api', 'tracking', 'console'] },
+        { address: '*', port: 80, tls: false, serve: ['tracking', 'acme', 'redirect'] },
+      ]),
+    submission: z
+      .array(section({ address: listenAddress, port, tls: choice(['starttls', 'implicit', 'none']) }))
+      .default([
+        { address: '*', port: 587, tls: 'starttls' },
+        { address: '*', port: 465, tls: 'implicit' },
+      ]),
+    inbound: z.array(section({ address: listenAddress, port })).default([{ address: '*', port: 25 }]),
+    metrics: section({ address: listenAddress, port }).nullable().default({ address: '127.0.0.1', port: 9464 }),
+    admin_socket: absolutePath.default('/run/sternpost/admin.sock'),
   }).prefault({}),
-  listen: listen.prefault({}),
-  http: http.prefault({}),
-  tls: tls.prefault({}),
-  dns: dns.prefault({}),
-  api: api.prefault({}),
-  submission: submission.prefault({}),
-  inbound: inbound.prefault({}),
-  domains: domains.prefault({}),
-  tracking: tracking.prefault({}),
-  webhooks: webhooks.prefault({}),
+  http: section({
+    trusted_proxies: z.array(network).default([]),
+    timeouts: section({ headers: duration().default(10 * SECOND), request: duration().default(120 * SECOND) }).prefault(
+      {},
+    ),
+    connections: section({ total: count.default(10_000), per_address: count.default(256) }).prefault({}),
+    max_body: size({ max: 100 * MiB }).default(40 * MiB),
+    max_body_other: size({ max: 100 * MiB }).default(256 * KiB),
+    acme_webroot: absolutePath.nullable().default(null),
+  }).prefault({}),
+  tls: section({
+    certificates: z.array(section({ cert_file: absolutePath, key_file: absolutePath })).default([]),
+    min_version: choice(['TLSv1.2', 'TLSv1.3']).default('TLSv1.2'),
+    ca_file: absolutePath.nullable().default(null),
+  }).prefault({}),
+  dns: section({
+    servers: z.array(serverAddress).default([]),
+    timeout: duration().default(5 * SECOND),
+    tries: integer({ min: 1, max: 10 }).default(2),
+    cache: section({
+      entries: count.default(20_000),
+      min_ttl: duration({ min: 0 }).default(30 * SECOND),
+      max_ttl: duration().default(HOUR),
+      negative_ttl: duration({ min: 0 }).default(60 * SECOND),
+      stale: duration({ min: 0 }).default(HOUR),
+    }).prefault({}),
+    validating_resolver: serverAddress.nullable().default(null),
+  }).prefault({}),
+  api: section({
+    requests: rateOrUnlimited.default({ count: 200, per_milliseconds: SECOND }),
+    requests_burst: count.default(400),
+    recipients: rateOrUnlimited.default({ count: 60_000, per_milliseconds: MINUTE }),
+    recipients_burst: count.default(10_000),
+    batch_recipients: integer({ min: 1, max: 5_000 }).default(1_000),
+    queue_max: count.default(5_000_000),
+    counts_max: section({
+      domains: count.default(1_000),
+      webhooks: count.default(50),
+      keys: count.default(200),
+    }).prefault({}),
+  }).prefault({}),
+  submission: section({
+    limits: section({
+      message: size().default(40 * MiB),
+      recipients: count.default(100),
+      connections: count.default(2_000),
+      connections_per_address: count.default(20),
+    }).prefault({}),
+    auth_failures: rate.default(MINUTE_RATE),
+  }).prefault({}),
+  inbound: section({
+    limits: section({
+      message: size().default(50 * MiB),
+      kept: size().default(MiB),
+      recipients: count.default(100),
+      connections: count.default(2_000),
+      connections_per_address: count.default(20),
+    }).prefault({}),
+    token_max_age: duration().default(35 * DAY),
+    complaint_address: mailAddress.nullable().default(null),
+  }).prefault({}),
+  domains: section({
+    targets: section({
+      return_path: hostName.nullable().default(null),
+      spf: hostName.nullable().default(null),
+      tracking: hostName.nullable().default(null),
+    }).prefault({}),
+    dmarc_report_address: mailAddress.nullable().default(null),
+    dkim: section({
+      bits: choice([2048, 4096]).default(2048),
+      ed25519: boolean.default(false),
+      platform_domain: hostName.nullable().default(null),
+    }).prefault({}),
+    recheck_pending: duration().default(5 * MINUTE),
+    recheck_verified: duration().default(6 * HOUR),
+    degraded_grace: duration().default(72 * HOUR),
+  }).prefault({}),
+  tracking: section({
+    opens: boolean.default(true),
+    clicks: boolean.default(true),
+    host: hostName.nullable().default(null),
+    store_client: boolean.default(false),
+  }).prefault({}),
+  webhooks: section({
+    allow_http: boolean.default(false),
+    allow_private_addresses: boolean.default(false),
+    concurrency: section({ total: count.default(100), per_endpoint: count.default(4) }).prefault({}),
+    dead_letter_retention: duration().default(30 * DAY),
+    disable_after: duration()
+      .nullable()
+      .default(5 * DAY),
+  }).prefault({}),
   delivery: deliverySection.prefault({}),
   headers: section({
     reference: field(readHeaderName).nullable().default('X-Sternpost-Ref'),
-    cfbl: boolean().default(false),
+    cfbl: boolean.default(false),
   }).prefault({}),
-  storage: storage.prefault({}),
-  retention: retention.prefault({}),
+  storage: section({
+    engine: choice(['sqlite', 'postgres']).default('sqlite'),
+    commit: section({ linger: duration({ min: 0, max: 20 }).default(8), rows: count.default(1_000) }).prefault({}),
+    page_cache: size().default(8 * MiB),
+    wal_max: size().default(64 * MiB),
+    min_free_accept: size().default(256 * MiB),
+    min_free_deliver: size().default(32 * MiB),
+    postgres: section({ url: secret, pool: count.default(8) })
+      .nullable()
+      .default(null),
+  }).prefault({}),
+  retention: section({
+    content: duration().default(7 * DAY),
+    messages: duration().default(90 * DAY),
+    transcripts: duration({ min: 0 }).default(30 * DAY),
+    link_targets: duration().default(365 * DAY),
+    webhook_deliveries: duration().default(7 * DAY),
+    inbound_unmatched: duration().default(7 * DAY),
+    statistics: duration().default(400 * DAY),
+    audit: duration().default(400 * DAY),
+    budget: size().nullable().default(null),
+  }).prefault({}),
   backup: section({
-    dir: absolutePath().nullable().default(null),
-    folders: z.array(absolutePath()).default([]),
-    schedule: cronExpression().nullable().default('17 3 * * *'),
-    keep: integer({ min: 1 }).default(7),
+    dir: absolutePath.nullable().default(null),
+    folders: z.array(absolutePath).default([]),
+    schedule: cronExpression.nullable().default('17 3 * * *'),
+    keep: count.default(7),
   }).prefault({}),
-  health: health.prefault({}),
+  health: section({
+    interval: duration().default(HOUR),
+    blocklists: z.array(hostName).default(['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org']),
+    blocklist_servers: z.array(serverAddress).default([]),
+    backup_max_age: duration().default(26 * HOUR),
+  }).prefault({}),
   log: section({
     level: choice(['debug', 'info', 'warn', 'error']).default('info'),
     recipients: choice(['full', 'domain', 'hash']).default('full'),
   }).prefault({}),
-  metrics: section({ token: secret().nullable().default(null) }).prefault({}),
-  console: section({ enabled: boolean().default(true), session: duration().default(12 * HOUR) }).prefault({}),
+  metrics: section({ token: secret.nullable().default(null) }).prefault({}),
+  console: section({ enabled: boolean.default(true), session: duration().default(12 * HOUR) }).prefault({}),
 })
 
 /** As the file says it: null stands for what derives from other keys, secrets are references. */

@@ -1,46 +1,27 @@
 /**
- * `warmup.yaml`: curves, smoothing and gates (config/README.md "warmup.yaml", egress/README.md "Warmup").
- *
- * Each curve comes out whole: its stages expanded from a formula where it has one, and every default it does not
- * override. The day is the UTC day.
+ * `warmup.yaml`: curves, smoothing and gates (config/README.md "warmup.yaml", egress/README.md "Warmup"). Each curve
+ * comes out whole: its stages, and every default it does not override.
  */
 import { z } from 'zod'
 import { DAY, HOUR } from '../../base/clock.ts'
-import {
-  accepted,
-  boolean,
-  choice,
-  decimal,
-  duration,
-  durationOr,
-  field,
-  integer,
-  named,
-  refused,
-  section,
-  share,
-  shown,
-  type Reading,
-} from './field-types.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
+import { boolean, choice, count, decimal, duration, durationOr, integer, share } from './field-types.ts'
+import { accepted, field, named, refused, section, shown, type Reading } from './reading.ts'
 import { readCurveName } from './pool-settings.ts'
-import { expandFormula, LARGEST_STAGE, MOST_STAGES } from './warmup-formula.ts'
 
+const MOST_STAGES = 120
+/** 10,000 messages a second for a whole day: more is a slip of the hand. */
+const LARGEST_STAGE = 864_000_000
 const MINUTES_OF_A_DAY = 1_440
-
-/** The hours of a UTC day over which its allowance is spread, as minutes since midnight. */
-interface ActiveWindow {
-  from_minute: number
-  to_minute: number
-}
 
 /** What holds for every curve unless the curve says otherwise. */
 const settings = {
-  target_daily_volume: integer({ min: 1 }).default(100_000),
+  target_daily_volume: count.default(100_000),
   active_window: field(readActiveWindow).default({ from_minute: 0, to_minute: MINUTES_OF_A_DAY }),
   smoothing: section({
     burst_fraction: share().default(0.02),
-    min_burst: integer({ min: 1 }).default(5),
-    max_burst: integer({ min: 1 }).default(500),
+    min_burst: count.default(5),
+    max_burst: count.default(500),
     hourly_fraction: share().default(0.125),
   }).prefault({}),
   provider_share: z
@@ -56,8 +37,8 @@ const settings = {
     .prefault({}),
   new_ip: section({
     until_stage: integer({ min: 0, max: MOST_STAGES }).default(10),
-    connections: integer({ min: 1 }).default(2),
-    messages_per_connection: integer({ min: 1 }).default(10),
+    connections: count.default(2),
+    messages_per_connection: count.default(10),
   }).prefault({}),
   advance: section({
     min_utilization: share().default(0.5),
@@ -68,29 +49,26 @@ const settings = {
     hard_bounce: share().default(0.03),
     complaint: share().default(0.001),
     deferral: share().default(0.15),
-    min_count: integer({ min: 1 }).default(2),
+    min_count: count.default(2),
   }).prefault({}),
   demote: section({
     hard_bounce: share().default(0.05),
     complaint: share().default(0.003),
     deferral: share().default(0.3),
-    min_count: integer({ min: 1 }).default(3),
+    min_count: count.default(3),
     stages: integer({ min: 1, max: MOST_STAGES }).default(2),
   }).prefault({}),
   pause: section({
     hard_bounce: share().default(0.1),
     complaint: share().default(0.005),
-    on_block: boolean().default(true),
+    on_block: boolean.default(true),
     min_events: integer({ min: 0 }).default(50),
-    min_count: integer({ min: 1 }).default(3),
+    min_count: count.default(3),
     for: duration().default(4 * HOUR),
     max: duration().default(24 * HOUR),
   }).prefault({}),
   idle_rewarm_after: durationOr('never').default(30 * DAY),
-  stall: section({
-    days: integer({ min: 1 }).default(10),
-    action: choice(['hold', 'complete']).default('hold'),
-  }).prefault({}),
+  stall: section({ days: count.default(10), action: choice(['hold', 'complete']).default('hold') }).prefault({}),
 }
 
 const LARGEST_FACTOR = 10
@@ -117,9 +95,9 @@ export const warmupSchema = section({
 })
 
 type ParsedWarmupSettings = z.infer<typeof warmupSchema>
+
 type ParsedCurve = ParsedWarmupSettings['curves'][string]
 
-/** One curve with all that holds for it. */
 export interface WarmupCurve extends Omit<ParsedCurve, 'stages' | 'formula'> {
   /** Messages per UTC day and IP, one number per stage. */
   stages: number[]
@@ -144,26 +122,24 @@ export function resolveWarmupSettings(parsed: ParsedWarmupSettings): WarmupSetti
  * what neither says. Values of any form are taken; the schema judges them.
  */
 export function inheritWarmupDefaults(value: unknown): unknown {
-  if (!isMap(value) || !isMap(value['curves']) || !isMap(value['defaults'])) return value
+  if (!isPlainObject(value) || !isPlainObject(value['curves']) || !isPlainObject(value['defaults'])) return value
   const inherited = Object.entries(value['defaults']).filter(([key]) => key in settings)
   const curves = Object.entries(value['curves']).map(([name, curve]) => [name, underlay(curve, inherited)])
   return { ...value, curves: Object.fromEntries(curves) }
 }
 
 function underlay(value: unknown, inherited: [string, unknown][]): unknown {
-  if (!isMap(value)) return value
+  if (!isPlainObject(value)) return value
   const whole: Record<string, unknown> = { ...value }
   for (const [key, below] of inherited) {
-    whole[key] = key in value && isMap(below) ? underlay(value[key], Object.entries(below)) : (value[key] ?? below)
+    whole[key] =
+      key in value && isPlainObject(below) ? underlay(value[key], Object.entries(below)) : (value[key] ?? below)
   }
   return whole
 }
 
-function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function readActiveWindow(value: unknown): Reading<ActiveWindow> {
+/** The hours of a UTC day over which its allowance is spread, as minutes since midnight. */
+function readActiveWindow(value: unknown): Reading<{ from_minute: number; to_minute: number }> {
   // Two times of a day with a hyphen; 24:00 is midnight at the end.
   const match = /^(\d\d):([0-5]\d)-(\d\d):([0-5]\d)$/.exec(typeof value === 'string' ? value : '')
   const [, fromHour, fromMinute, toHour, toMinute] = (match ?? []).map(Number)
@@ -174,4 +150,20 @@ function readActiveWindow(value: unknown): Reading<ActiveWindow> {
   const { from_minute, to_minute } = window
   if (from_minute < to_minute && to_minute <= MINUTES_OF_A_DAY) return accepted(window)
   return refused(`${shown(value)} is not a part of a UTC day; write for example "06:00-22:00"`)
+}
+
+/**
+ * A curve from three numbers (egress/README.md "Curves"): stage n is `min(max, round(start × factor^(n−1)))`, rounded to
+ * two significant digits, until `max` is reached, or MOST_STAGES.
+ */
+export function expandFormula({ start, factor, max }: NonNullable<ParsedCurve['formula']>): number[] {
+  const stages: number[] = []
+  for (let exponent = 0; exponent < MOST_STAGES; exponent++) {
+    const exact = Math.round(start * factor ** exponent)
+    // Rounding up may lead above the maximum.
+    const stage = exact >= max ? max : Math.min(max, Number(exact.toPrecision(2)))
+    stages.push(stage)
+    if (stage === max) break
+  }
+  return stages
 }

@@ -1,29 +1,19 @@
 /**
- * Drop-ins: `pools.d/20-bulk.yaml` changes parts of `pools.yaml` without touching it (config/README.md "Rules of the
- * files").
- *
- * Applied in lexical order. Maps merge by key; lists of things with a name merge by that name, and may then be written
- * as a map from name to change; other lists replace; null removes a key or a named thing. Trees are not changed in
- * place, and every node keeps the position it has in its own file.
+ * Drop-ins: `pools.d/20-bulk.yaml` changes parts of `pools.yaml` (config/README.md "Rules of the files"). Maps merge by
+ * key, lists of things with a name by that name; other lists replace; null removes. Trees are not changed in place, and
+ * every node keeps the position it has in its own file.
  */
 import { canonicalIp } from '../../base/ip-address.ts'
-import { emptyMap, nodeAt, pathText, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
+import { nodeAt, pathText } from './at-path.ts'
+import { emptyMap, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
 
 /** Here null is a value of its own ("off", "never"), and so it stays. A test holds this list against the schema. */
 export const NULL_IS_A_VALUE = ['listen.metrics', 'webhooks.disable_after', 'headers.reference', 'backup.schedule']
 
-/** A list whose items have a name. */
 interface NamedList {
   nameKey: string
   /** In a list of rules the first match counts: what an administrator adds is tried before what is shipped. */
   newItemsComeFirst: boolean
-}
-
-/** One item of a drop-in: a change, a new thing, or null for a removal. */
-interface ItemChange {
-  name: string | undefined
-  node: SourceNode
-  isRemoval: boolean
 }
 
 export function mergeDropIns(base: SourceNode, dropIns: SourceNode[]): SourceNode {
@@ -82,8 +72,8 @@ function mergeItem(below: SourceNode, change: SourceNode, place: Place): SourceN
   return merged
 }
 
-/** The items of a list, or of a map from name to change. */
-function itemChanges(change: SourceNode, nameKey: string): ItemChange[] {
+/** The items of a list, or of a map from name to change; null removes. */
+function itemChanges(change: SourceNode, nameKey: string) {
   if (change.kind === 'list') {
     return change.items.map((node) => ({ name: nameOf(node, nameKey), node, isRemoval: false }))
   }

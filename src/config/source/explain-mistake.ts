@@ -1,16 +1,16 @@
 /**
- * From what a schema found to mistakes a person can act on, and their printed form (config/README.md "Errors").
- *
- * An unknown key points at the key, a missing one at the map it is missing from, anything else at the value, each in
- * the file that value came from. Pure but for `readLine`, which is asked for the lines that are shown.
+ * From what a schema found to mistakes a person can act on, and their printed form (config/README.md "Errors"). An
+ * unknown key points at the key, a missing one at the map it is missing from, anything else at the value, each in its
+ * own file.
  */
 import type { z } from 'zod'
 import { readRegularFile } from '../../base/regular-file.ts'
 import type { Mistake } from '../../base/errors.ts'
-import { shown } from '../settings/field-types.ts'
+import { shown } from '../settings/reading.ts'
 import { INLINE_SECRET } from '../settings/network-field-types.ts'
 import { nearestName } from '../settings/nearest-name.ts'
-import { keyPositionAt, nearestPosition, nodeAt, pathText, type SourceNode, type SourcePath } from './source-tree.ts'
+import { keyPositionAt, nearestPosition, nodeAt, pathText } from './at-path.ts'
+import type { Position, SourceNode, SourcePath } from './source-tree.ts'
 
 const MOST_PRINTED_ERRORS = 50
 const MOST_LINE_CHARACTERS = 160
@@ -21,9 +21,9 @@ export function mistakesOf(issues: readonly z.core.$ZodIssue[], root: SourceNode
     if (issue.code === 'unrecognized_keys') return unknownKeys(issue, root)
     if (issue.code === 'invalid_key') return wrongName(issue, root)
     if (nodeAt(root, issue.path) === undefined) return issue.input === undefined ? missingKey(issue.path, root) : []
-    const suggestion = issue.code === 'custom' ? suggestionOf(issue.params) : null
-    const position = nearestPosition(root, issue.path)
-    return [{ ...position, path: pathText(issue.path), severity: 'error', message: problemOf(issue), suggestion }]
+    const meant: unknown = issue.code === 'custom' ? issue.params?.['suggestion'] : null
+    const suggestion = typeof meant === 'string' ? meant : null
+    return [wrongAt(nearestPosition(root, issue.path), issue.path, problemOf(issue), suggestion)]
   })
 }
 
@@ -35,23 +35,24 @@ function unknownKeys(issue: z.core.$ZodIssueUnrecognizedKeys, root: SourceNode):
     if (position === undefined) return []
     const suggestion = nearestName(key, known)
     const message = `unknown key ${JSON.stringify(key)}${didYouMean(suggestion)}`
-    return [{ ...position, path: pathText(issue.path), severity: 'error', message, suggestion }]
+    return [wrongAt(position, issue.path, message, suggestion)]
   })
 }
 
 function wrongName(issue: z.core.$ZodIssueInvalidKey, root: SourceNode): Mistake[] {
   const position = keyPositionAt(root, issue.path)
-  if (position === undefined) return []
   const message = issue.issues[0]?.message ?? 'this name cannot be used'
-  return [{ ...position, path: pathText(issue.path), severity: 'error', message, suggestion: null }]
+  return position === undefined ? [] : [wrongAt(position, issue.path, message)]
 }
 
 function missingKey(path: SourcePath, root: SourceNode): Mistake[] {
   const parent = path.slice(0, -1)
   // A list item that is missing whole was never there; only keys are missed.
-  const message = `the key "${String(path.at(-1))}" is missing`
-  const position = nearestPosition(root, parent)
-  return [{ ...position, path: pathText(parent), severity: 'error', message, suggestion: null }]
+  return [wrongAt(nearestPosition(root, parent), parent, `the key "${String(path.at(-1))}" is missing`)]
+}
+
+function wrongAt(position: Position, path: SourcePath, message: string, suggestion: string | null = null): Mistake {
+  return { ...position, path: pathText(path), severity: 'error', message, suggestion }
 }
 
 function problemOf(issue: z.core.$ZodIssue): string {
@@ -69,15 +70,10 @@ function problemOf(issue: z.core.$ZodIssue): string {
   }
 }
 
-function suggestionOf(params: Record<string, unknown> | undefined): string | null {
-  return typeof params?.['suggestion'] === 'string' ? params['suggestion'] : null
-}
-
 export function didYouMean(suggestion: string | null): string {
   return suggestion === null ? '' : `; did you mean ${JSON.stringify(suggestion)}?`
 }
 
-/** Sorted by file and line, errors and warnings together. */
 export function sortMistakes(mistakes: readonly Mistake[]): Mistake[] {
   const compare = (a: string, b: string): number => (a < b ? -1 : Number(a > b))
   return mistakes.toSorted(

@@ -7,8 +7,8 @@ import type { SourceNode, SourcePath } from './source-tree.ts'
 export const FILE_NAMES = ['sternpost', 'pools', 'warmup', 'providers', 'bounces'] as const
 export type FileName = (typeof FILE_NAMES)[number]
 
-/** Each file merged with its drop-ins; undefined where one of them could not be read. */
-export type Trees = Record<FileName, SourceNode | undefined>
+/** Each file merged with its drop-ins; not there where one of them could not be read. */
+export type Trees = Partial<Record<FileName, SourceNode>>
 
 export interface Finding {
   file: FileName
@@ -22,11 +22,6 @@ export interface Finding {
 
 export function errorAt(file: FileName, path: SourcePath, message: string, suggestion: string | null = null): Finding {
   return { file, path, severity: 'error', message, suggestion }
-}
-
-/** A name that must not stand there, such as that of an unknown provider. */
-export function errorAtKey(file: FileName, path: SourcePath, message: string, suggestion: string | null): Finding {
-  return { file, path, severity: 'error', message, suggestion, isAboutKey: true }
 }
 
 export function warningAt(file: FileName, path: SourcePath, message: string): Finding {

@@ -1,9 +1,6 @@
 /**
- * The files of a configuration folder, each with its drop-ins, as one tree per file.
- *
- * A file that is not there is taken from the shipped folder; for `sternpost.yaml` and `pools.yaml`, which an
- * administrator writes, with a warning. A file with mistakes gives no tree. Never throws for what is in the folder;
- * throws ConfigurationError when there is none.
+ * The files of a configuration folder, each with its drop-ins, as one tree per file. One that is not there is taken
+ * from the shipped folder; one with mistakes gives no tree. Throws ConfigurationError when there is no such folder.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -18,26 +15,12 @@ import { readYamlSource } from './yaml-source.ts'
 const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['sternpost', 'pools']
 const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config'
 
-interface FolderReading {
-  trees: Trees
-  mistakes: Mistake[]
-}
-
 /** `names`: the files that are wanted; the others have no tree. */
-export function readFolder(
-  folder: string,
-  shippedFolder: string,
-  names: readonly FileName[] = FILE_NAMES,
-): FolderReading {
-  if (!isFolder(folder)) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
+export function readFolder(folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES) {
+  const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
+  if (!isFolder) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
   const mistakes: Mistake[] = []
-  const trees: Trees = {
-    sternpost: undefined,
-    pools: undefined,
-    warmup: undefined,
-    providers: undefined,
-    bounces: undefined,
-  }
+  const trees: Trees = {}
   for (const name of names) {
     const countBefore = errorsIn(mistakes)
     const base = readFile(chooseFile(name, { folder, shippedFolder, mistakes }), mistakes)
@@ -45,10 +28,6 @@ export function readFolder(
     if (errorsIn(mistakes) === countBefore) trees[name] = mergeDropIns(base, dropIns)
   }
   return { trees, mistakes }
-}
-
-function isFolder(folder: string): boolean {
-  return statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
 }
 
 function chooseFile(name: FileName, place: { folder: string; shippedFolder: string; mistakes: Mistake[] }): string {
@@ -101,7 +80,6 @@ function errorsIn(mistakes: Mistake[]): number {
   return mistakes.filter(({ severity }) => severity === 'error').length
 }
 
-/** A mistake of a file as a whole. */
 function wholeFile(file: string, severity: Mistake['severity'], message: string): Mistake {
   return { file, line: 1, column: 1, path: '', severity, message, suggestion: null }
 }

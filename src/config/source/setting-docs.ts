@@ -1,19 +1,19 @@
 /**
  * What each key of the configuration files is for: the comments of the shipped files, which hold every key at its
- * default. A comment stands above its key, or behind it on the same line. Pure; reads what it is given.
+ * default. A comment stands above its key, or behind it on the same line. And every value of a configuration with the
+ * place it comes from: a line of a file or drop-in, or the default. Pure; reads what it is given.
  */
 import type { FileName } from './finding.ts'
-import { valueOf, type SourceNode } from './source-tree.ts'
+import { pathText } from './at-path.ts'
+import { valueOf, type SourceNode, type SourcePath } from './source-tree.ts'
 
 export interface SettingDoc {
   file: FileName
-  /** `delivery.retry`, `defaults.curve` */
   path: string
   /** Of the key, else of what it stands in. */
   text: string
   /** The value of the shipped file, as it is written; null: the key holds others. */
   shipped: string | null
-  /** The same as data. */
   value: unknown
 }
 
@@ -46,8 +46,7 @@ export function settingDocs(file: FileName, text: string, tree: SourceNode): Set
   }
 }
 
-/** As it can be written in a file. */
-export function valueText(value: unknown): string {
+function valueText(value: unknown): string {
   if (typeof value === 'string') return /^[\w./+:@-]+$/.test(value) ? value : JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(valueText).join(', ')}]`
   if (typeof value !== 'object' || value === null) return String(value)
@@ -86,4 +85,39 @@ function behind(line: string): string {
     else if (quote === null && (character === '"' || character === "'")) quote = character
   }
   return ''
+}
+
+export interface ShownSetting {
+  path: string
+  value: unknown
+  text: string
+  /** null: the default. */
+  origin: { file: string; line: number } | null
+}
+
+/** Of one file: what it says, and what it leaves at its default, in the order of `docs`. */
+export function shownSettings(tree: SourceNode, docs: readonly SettingDoc[]): ShownSetting[] {
+  const written = leavesOf(tree, [])
+  const paths = new Set(written.map(({ path }) => path))
+  // A list or map that is written replaces the default as a whole.
+  const isWritten = (path: string): boolean =>
+    paths.has(path) || written.some((leaf) => leaf.path.startsWith(`${path}[`) || leaf.path.startsWith(`${path}.`))
+  const defaults = docs.flatMap(({ path, shipped, value }): ShownSetting[] =>
+    shipped === null || isWritten(path) ? [] : [{ path, value, text: shipped, origin: null }],
+  )
+  return [...written, ...defaults].toSorted((left, right) =>
+    left.path.localeCompare(right.path, 'en', { numeric: true }),
+  )
+}
+
+/** Maps are opened, and lists of maps; any other list is one value. */
+function leavesOf(node: SourceNode, path: SourcePath): ShownSetting[] {
+  if (node.kind === 'map' && node.entries.size > 0) {
+    return [...node.entries].flatMap(([key, { value }]) => leavesOf(value, [...path, key]))
+  }
+  const hasMaps = node.kind === 'list' && node.items.some(({ kind }) => kind === 'map')
+  if (hasMaps) return node.items.flatMap((item, index) => leavesOf(item, [...path, index]))
+  const value = valueOf(node)
+  const { file, line } = node.position
+  return [{ path: pathText(path), value, text: valueText(value), origin: { file, line } }]
 }

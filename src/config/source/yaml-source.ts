@@ -1,23 +1,11 @@
 /**
- * One YAML file, read strictly: bytes to a tree of values with positions, or to the mistakes in it.
- *
- * YAML 1.2 core, one document, one map at its root. Refused with line and column: text that is not UTF-8, files above 1
- * MiB, duplicate keys, anchors, aliases, tags, merge keys, directives, several documents. After a syntax error only
- * that error is told, for what follows it would be nonsense. Never throws for the content of a file.
+ * One YAML file, read strictly (config/README.md "Rules of the files"): bytes to a tree of values with positions, or to
+ * the mistakes in it. After a syntax error only that error is told, for what follows it would be nonsense. Never throws
+ * for the content of a file.
  */
 import { isUtf8 } from 'node:buffer'
-import {
-  isAlias,
-  isMap,
-  isNode,
-  isScalar,
-  isSeq,
-  LineCounter,
-  parseAllDocuments,
-  visit,
-  type Document,
-  type YAMLError,
-} from 'yaml'
+import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments, visit } from 'yaml'
+import type { Document } from 'yaml'
 import type { Mistake } from '../../base/errors.ts'
 import { emptyMap, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
 
@@ -27,7 +15,6 @@ const REFUSED_KEYS = ['__proto__', 'constructor', 'prototype']
 
 type YamlReading = { kind: 'read'; tree: SourceNode } | { kind: 'refused'; mistakes: Mistake[] }
 
-/** The text of a file, and the position of an offset in it. */
 interface Source {
   text: string
   locate: (offset: number) => Position
@@ -61,7 +48,11 @@ function readDocuments(document: Document.Parsed, others: Document.Parsed[], sou
   const { locate } = source
   const errors = [document, ...others].flatMap((each) => each.errors)
   const syntaxError = errors.find(({ code }) => code !== 'DUPLICATE_KEY')
-  if (syntaxError !== undefined) return refusal(locate(syntaxError.pos[0]), syntaxProblem(syntaxError))
+  if (syntaxError !== undefined) {
+    const isTab = syntaxError.code === 'TAB_AS_INDENT'
+    const problem = isTab ? 'a tab cannot indent YAML; use spaces' : `syntax error: ${syntaxError.message}`
+    return refusal(locate(syntaxError.pos[0]), problem)
+  }
   const mistakes = errors.map((error) => mistakeAt(locate(error.pos[0]), 'this key is here twice; keep one of the two'))
   mistakes.push(...refusedNodes(document, source))
   if (document.directives.yaml.explicit === true) mistakes.push(mistakeAt(locate(0), 'a %YAML line is not taken'))
@@ -76,12 +67,6 @@ function readDocuments(document: Document.Parsed, others: Document.Parsed[], sou
   return { kind: 'read', tree: treeOfNode(contents, source) }
 }
 
-function syntaxProblem(error: YAMLError): string {
-  if (error.code === 'TAB_AS_INDENT') return 'a tab cannot indent YAML; use spaces'
-  return `syntax error: ${error.message}`
-}
-
-/** Anchors, aliases, tags, merge keys, and keys that are no plain text. */
 function refusedNodes(document: Document.Parsed, { text, locate }: Source): Mistake[] {
   const mistakes: Mistake[] = []
   visit(document, {

@@ -1,24 +1,19 @@
 /**
- * DKIM key pairs of sending domains: made here, or brought along as PEM (RFC 6376 §3.6.1, RFC 8463 §4).
- *
- * Generation runs on the thread pool: an RSA key takes up to a second of CPU, which the event loop must not wait for.
- * The private key leaves this file sealed only, tied to its domain and selector; no error tells anything of it.
+ * DKIM key pairs: made here, or brought along as PEM (RFC 6376 §3.6.1, RFC 8463 §4). The private key leaves this file
+ * sealed only, tied to its domain and selector; no error tells anything of it.
  */
 import { createPrivateKey, createPublicKey, generateKeyPair, randomInt, type KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import type { KeyRing } from '../../base/key-ring.ts'
-import type { DkimAlgorithm, DkimKeyRecord, DkimKeyRole, PublicDkimKey } from '../../store/records/sender-records.ts'
+import type { DkimAlgorithm, DkimKeyRecord, PublicDkimKey } from '../../store/records/sender-records.ts'
 
+/** On the thread pool: an RSA key takes up to a second of CPU, which the event loop must not wait for. */
 const generate = promisify(generateKeyPair)
 
-interface DkimKeyRequest {
+interface DkimKeyRequest extends Pick<DkimKeyRecord, 'selector' | 'algorithm' | 'role'> {
   keyRing: KeyRing
   domain: string
-  selector: string
-  algorithm: DkimAlgorithm
-  /** Of a new RSA key. */
   bits: number
-  role: DkimKeyRole
   now: number
   /** A key that was brought along, as `readPrivateKey` gives it; left out: a new one. */
   privateKey?: KeyObject | undefined
@@ -54,7 +49,6 @@ function publishedKey(key: KeyObject): string {
   return (key.asymmetricKeyType === 'ed25519' ? info.subarray(-ED25519_KEY_BYTES) : info).toString('base64')
 }
 
-/** The public key of a record of ours. */
 export function publicKeyOf({ algorithm, publicKey }: PublicDkimKey): KeyObject {
   if (algorithm === 'rsa-sha256') {
     return createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
@@ -69,10 +63,8 @@ const MOST_BITS = 4_096
 /** Ours: a key of 4096 bits has 3,300 characters. */
 const MOST_PEM_CHARACTERS = 16_384
 
-type PrivateKeyReading = { ok: true; key: KeyObject } | { ok: false; problem: string }
-
 /** A private key as a customer brings it: PEM without a passphrase, RSA of 2048 to 4096 bits. */
-export function readPrivateKey(pem: string): PrivateKeyReading {
+export function readPrivateKey(pem: string): { ok: true; key: KeyObject } | { ok: false; problem: string } {
   const key = pem.length > MOST_PEM_CHARACTERS ? undefined : parsePrivateKey(pem)
   if (key === undefined) return { ok: false, problem: 'is no private key in PEM without a passphrase' }
   if (key.asymmetricKeyType !== 'rsa') return { ok: false, problem: 'is no RSA key' }
@@ -103,10 +95,7 @@ const SELECTOR_RANDOM_LENGTH = 4
 
 /** `ps` and 4 random characters, e.g. `ps1a2b`, none of those that are taken. */
 export function newSelector(taken: readonly string[] = []): string {
-  const characters = Array.from(
-    { length: SELECTOR_RANDOM_LENGTH },
-    () => SELECTOR_CHARACTERS[randomInt(SELECTOR_CHARACTERS.length)],
-  )
-  const selector = SELECTOR_PREFIX + characters.join('')
+  const draw = (): string => SELECTOR_CHARACTERS[randomInt(SELECTOR_CHARACTERS.length)] ?? ''
+  const selector = SELECTOR_PREFIX + Array.from({ length: SELECTOR_RANDOM_LENGTH }, draw).join('')
   return taken.includes(selector) ? newSelector(taken) : selector
 }

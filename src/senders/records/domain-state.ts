@@ -4,8 +4,16 @@
  */
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
-import { unreachable } from '../../base/errors.ts'
-import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../../store/records/sender-records.ts'
+import type {
+  DkimKeyRecord,
+  DomainRecord,
+  DomainState,
+  RecordCheck,
+  DkimAlgorithm,
+} from '../../store/records/sender-records.ts'
+
+const SEEN_FOR = 10 * MINUTE
+const RETIRING_FOR = 7 * DAY
 
 export interface StateSettings {
   recheck_pending: number
@@ -14,10 +22,7 @@ export interface StateSettings {
 }
 
 /** The part of a domain that a check may change, its keys and records apart. */
-export type DomainStanding = Pick<
-  DomainRecord,
-  'state' | 'verifiedAt' | 'failingSince' | 'failedChecks' | 'degradedAt' | 'nextCheckAt'
->
+export type DomainStanding = ReturnType<typeof standingAfterCheck>
 
 const MOST_FAILED_CHECKS = 3
 const FAILING_FOR = 6 * HOUR
@@ -31,7 +36,7 @@ export function standingAfterCheck(
   checks: readonly RecordCheck[],
   settings: StateSettings,
   now: number,
-): DomainStanding {
+) {
   const after = stateAfterCheck(domain, verdict(domain, checks), settings.degraded_grace, now)
   const { state, verifiedAt, failingSince, failedChecks, degradedAt } = after
   return { state, verifiedAt, failingSince, failedChecks, degradedAt, nextCheckAt: nextCheckAt(after, settings, now) }
@@ -67,21 +72,10 @@ function stateAfterCheck(domain: DomainRecord, found: Verdict, grace: number, no
   const failingSince = domain.failingSince ?? now
   const failedChecks = domain.failedChecks + 1
   const failing = { ...domain, failingSince, failedChecks }
-  switch (domain.state) {
-    case 'pending':
-    case 'failed':
-      return failing
-    case 'verified': {
-      const isDegraded = failedChecks >= MOST_FAILED_CHECKS && now - failingSince >= FAILING_FOR
-      return isDegraded ? { ...failing, state: 'degraded', degradedAt: now } : failing
-    }
-    case 'degraded': {
-      const isOver = now - (domain.degradedAt ?? now) >= grace
-      return isOver ? { ...failing, state: 'failed' } : failing
-    }
-    default:
-      return unreachable(domain.state)
-  }
+  const isDegraded = failedChecks >= MOST_FAILED_CHECKS && now - failingSince >= FAILING_FOR
+  if (domain.state === 'verified' && isDegraded) return { ...failing, state: 'degraded', degradedAt: now }
+  const isOver = domain.state === 'degraded' && now - (domain.degradedAt ?? now) >= grace
+  return isOver ? { ...failing, state: 'failed' } : failing
 }
 
 /** The earliest of what the state and the keys ask for. */
@@ -127,4 +121,54 @@ function jittered(interval: number, name: string): number {
  */
 export function canSend({ state }: { state: DomainState }): boolean {
   return state === 'verified' || state === 'degraded'
+}
+
+/* The roles of a DKIM key. Each algorithm goes its own way: an Ed25519 key that nobody publishes holds up no RSA key. */
+
+export function keysAfterCheck(domain: DomainRecord, checks: readonly RecordCheck[], now: number): DkimKeyRecord[] {
+  const seen = domain.keys.map((key) => ({ ...key, seenAt: seenAt(key, checks, now) }))
+  const isReady = (key: DkimKeyRecord): boolean =>
+    key.role === 'next' &&
+    statusOf(key, checks) === 'verified' &&
+    key.seenAt !== null &&
+    (domain.verifiedAt === null || now - key.seenAt >= SEEN_FOR)
+  const switching = new Set<DkimAlgorithm>(seen.filter(isReady).map((key) => key.algorithm))
+  return seen.flatMap((key): DkimKeyRecord[] => {
+    if (isReady(key)) return [{ ...key, role: 'active' }]
+    if (key.role === 'active' && switching.has(key.algorithm)) {
+      return [{ ...key, role: 'retiring', retireAt: now + RETIRING_FOR }]
+    }
+    const isOver = key.retireAt !== null && key.retireAt <= now
+    return isOver ? [] : [key]
+  })
+}
+
+/** Whether the next RSA key is there already: no other rotation may start. */
+export function isRotating(keys: readonly DkimKeyRecord[]): boolean {
+  return keys.some((key) => key.role === 'next' && key.algorithm === 'rsa-sha256')
+}
+
+/** The algorithms for which a rotation makes a key; one that waits to be seen for the first time goes on waiting. */
+export function algorithmsToRotate(keys: readonly DkimKeyRecord[], withEd25519: boolean): DkimAlgorithm[] {
+  const isWaiting = (algorithm: DkimAlgorithm): boolean =>
+    keys.some((key) => key.algorithm === algorithm && key.role === 'next')
+  const wanted: DkimAlgorithm[] = withEd25519 ? ['rsa-sha256', 'ed25519-sha256'] : ['rsa-sha256']
+  return wanted.filter((algorithm) => !isWaiting(algorithm))
+}
+
+function seenAt(key: DkimKeyRecord, checks: readonly RecordCheck[], now: number): number | null {
+  switch (statusOf(key, checks)) {
+    case 'verified':
+      return key.seenAt ?? now
+    case 'pending':
+    case 'failed':
+      return key.role === 'next' ? null : key.seenAt
+    case 'temporary_failure':
+    case undefined:
+      return key.seenAt
+  }
+}
+
+function statusOf(key: DkimKeyRecord, checks: readonly RecordCheck[]): RecordCheck['status'] | undefined {
+  return checks.find((check) => check.purpose === 'dkim' && check.selector === key.selector)?.status
 }

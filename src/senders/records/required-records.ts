@@ -1,9 +1,7 @@
 /**
  * The DNS records of a sending domain: which ones its owner publishes, and what our own target names answer
- * (senders/README.md "Checks of a domain").
- *
- * The target of the return path carries MX and SPF, so a change of our IPs never needs work in the owner's DNS; `via`
- * marks a record that another one brings along. Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
+ * (senders/README.md "Checks of a domain"). `via` marks a record that another one brings along. Pure. RFC 6376 §3.6.1,
+ * RFC 7208 §4.5, RFC 9989 §4.7.
  */
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
 import type { DkimKeyRecord, DkimKeyRole, DomainRecord, PublicDkimKey } from '../../store/records/sender-records.ts'
@@ -39,7 +37,6 @@ export interface RequiredRecord {
   ttl: number
 }
 
-/** A record as the DNS would give it. */
 export interface ZoneRecord {
   type: 'TXT' | 'CNAME' | 'MX'
   name: string
@@ -47,7 +44,7 @@ export interface ZoneRecord {
   value: string
 }
 
-const TTL_SECONDS = 3_600
+export const TTL_SECONDS = 3_600
 /** RFC 1035 §3.3: a character-string has one byte of length. */
 const MOST_STRING_BYTES = 255
 const MX_PRIORITY = 10
@@ -56,7 +53,6 @@ export function dkimRecordName(domain: string, selector: string): string {
   return `${selector}._domainkey.${domain}`
 }
 
-/** The value of a DKIM record (RFC 6376 §3.6.1, RFC 8463 §4). */
 export function dkimRecordValue({ algorithm, publicKey }: PublicDkimKey): string {
   return `v=DKIM1; k=${algorithm === 'rsa-sha256' ? 'rsa' : 'ed25519'}; p=${publicKey}`
 }
@@ -70,15 +66,10 @@ export function requiredRecords(domain: DomainRecord, facts: RecordFacts): Requi
   const { returnPath, trackingDomain } = domain
   return [
     ...keysInOrder(domain.keys).map((key) => dkimRecord(domain.name, key)),
-    cname({ purpose: 'return_path', required: true, name: returnPath, value: facts.targets.return_path }),
-    txt({ purpose: 'spf', required: true, via: 'return_path', name: returnPath, value: spfRecordValue(facts) }),
-    txt({
-      purpose: 'dmarc',
-      required: false,
-      name: `_dmarc.${domain.name}`,
-      value: `v=DMARC1; p=none; rua=mailto:${facts.dmarcReportAddress}`,
-    }),
-    cname({ purpose: 'tracking', required: false, name: trackingDomain, value: facts.targets.tracking }),
+    recordOf('return_path', 'CNAME', returnPath, facts.targets.return_path),
+    { ...recordOf('spf', 'TXT', returnPath, spfRecordValue(facts)), via: 'return_path' },
+    recordOf('dmarc', 'TXT', `_dmarc.${domain.name}`, `v=DMARC1; p=none; rua=mailto:${facts.dmarcReportAddress}`),
+    recordOf('tracking', 'CNAME', trackingDomain, facts.targets.tracking),
   ]
 }
 
@@ -92,15 +83,8 @@ function keysInOrder(keys: readonly DkimKeyRecord[]): DkimKeyRecord[] {
 }
 
 function dkimRecord(domain: string, key: DkimKeyRecord): RequiredRecord {
-  return {
-    ...txt({
-      purpose: 'dkim',
-      required: isRequiredKey(key),
-      name: dkimRecordName(domain, key.selector),
-      value: dkimRecordValue(key),
-    }),
-    selector: key.selector,
-  }
+  const record = recordOf('dkim', 'TXT', dkimRecordName(domain, key.selector), dkimRecordValue(key))
+  return { ...record, required: isRequiredKey(key), selector: key.selector }
 }
 
 /** What the owner's zone answers for `name` when all that we ask for is published. */
@@ -125,35 +109,14 @@ export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], nam
   return records
 }
 
-interface TxtFacts {
-  purpose: RecordPurpose
-  required: boolean
-  via?: RecordPurpose
-  name: string
-  value: string
-}
-
-function txt({ purpose, required, via, name, value }: TxtFacts): RequiredRecord {
-  return {
-    purpose,
-    required,
-    ...(via === undefined ? {} : { via }),
-    type: 'TXT',
-    name,
-    host: hostOf(name),
-    value,
-    value_chunks: chunksOf(value),
-    ttl: TTL_SECONDS,
-  }
-}
-
-function cname(record: Pick<RequiredRecord, 'purpose' | 'required' | 'name' | 'value'>): RequiredRecord {
-  const { purpose, required, name, value } = record
-  return { purpose, required, type: 'CNAME', name, host: hostOf(name), value, ttl: TTL_SECONDS }
+function recordOf(purpose: RecordPurpose, type: 'TXT' | 'CNAME', name: string, value: string): RequiredRecord {
+  const required = REQUIRED_PURPOSES.includes(purpose)
+  const shared = { purpose, required, type, name, host: hostOf(name), value }
+  return { ...shared, ...(type === 'TXT' && { value_chunks: chunksOf(value) }), ttl: TTL_SECONDS }
 }
 
 /** All values are ASCII: a character is a byte. */
-function chunksOf(value: string): string[] {
+export function chunksOf(value: string): string[] {
   return Array.from({ length: Math.ceil(value.length / MOST_STRING_BYTES) }, (_, index) =>
     value.slice(index * MOST_STRING_BYTES, (index + 1) * MOST_STRING_BYTES),
   )

@@ -1,10 +1,12 @@
 /**
- * The records of a domain as a piece of a zone file for BIND, to paste or include (http/README.md "Domains"). Pure.
- *
- * Names are whole, so it means the same wherever it is put; everything else is said in comments. RFC 1035 §5.1.
+ * Pieces of a zone file for BIND (RFC 1035 §5.1): the records of a domain (http/README.md "Domains"), and those of the
+ * server itself, with the reverse names to set at the hoster of its addresses (systemd/README.md "Install"). Names are
+ * whole, so it means the same wherever it is put.
  */
 import type { DomainRecord } from '../../store/records/sender-records.ts'
-import { requiredRecords, spfRecordValue, type RecordFacts, type RequiredRecord } from './required-records.ts'
+import { requiredRecords, spfRecordValue, chunksOf, TTL_SECONDS, recordsOfTargets } from './required-records.ts'
+import type { RecordFacts, RequiredRecord } from './required-records.ts'
+import { ipFamily } from '../../base/ip-address.ts'
 
 export function zoneFile(domain: DomainRecord, facts: RecordFacts): string {
   const records = requiredRecords(domain, facts).filter((record) => record.via === undefined)
@@ -45,4 +47,59 @@ function insteadOf({ purpose, name, ttl }: RequiredRecord, facts: RecordFacts): 
     `; ${name}. ${ttl} IN MX 10 ${facts.hostname}.`,
     `; ${name}. ${ttl} IN TXT "${spfRecordValue(facts)}"`,
   ]
+}
+
+interface ApplianceRecord {
+  type: 'A' | 'AAAA' | 'MX' | 'TXT' | 'CNAME'
+  name: string
+  /** As in a zone file, without quotes and closing dots: `10 mail.example.net`. */
+  value: string
+  purpose: string
+}
+
+type NamedIp = { address: string; hostname: string }
+
+export function applianceRecords(facts: RecordFacts, ips: readonly NamedIp[]): ApplianceRecord[] {
+  const { hostname, targets } = facts
+  const addresses = ips.map(({ address }) => address)
+  const targetRecords = [targets.return_path, targets.spf].flatMap((name) => recordsOfTargets(facts, addresses, name))
+  const tracking: ApplianceRecord = { type: 'CNAME', name: targets.tracking, value: hostname, purpose: 'tracked links' }
+  return [
+    ...addressRecords(hostname, ips),
+    ...(targets.tracking === hostname ? [] : [tracking]),
+    ...targetRecords.map((record) => ({
+      ...record,
+      purpose: record.name === targets.spf ? 'SPF of all IPs' : 'bounces',
+    })),
+  ]
+}
+
+/** Of each EHLO name; the server's own name also leads to its first address of each family. */
+function addressRecords(hostname: string, ips: readonly NamedIp[]): ApplianceRecord[] {
+  const records = ips.map((ip) => addressRecord(ip.hostname, ip.address))
+  for (const family of [4, 6] as const) {
+    const hasOne = ips.some((ip) => ip.hostname === hostname && ipFamily(ip.address) === family)
+    const first = ips.find(({ address }) => ipFamily(address) === family)
+    if (!hasOne && first !== undefined) records.unshift(addressRecord(hostname, first.address))
+  }
+  return records
+}
+
+function addressRecord(name: string, address: string): ApplianceRecord {
+  return { type: ipFamily(address) === 6 ? 'AAAA' : 'A', name, value: address, purpose: 'this server' }
+}
+
+export function applianceZone(hostname: string, records: readonly ApplianceRecord[], ips: readonly NamedIp[]): string {
+  return [
+    `; ${hostname}: the server itself`,
+    ...records.map(({ type, name, value }) => `${name}. ${TTL_SECONDS} IN ${type} ${dataOf(type, value)}`),
+    '; reverse names, set where the addresses come from:',
+    ...ips.map(({ address, hostname: name }) => `; ${address} PTR ${name}.`),
+    '',
+  ].join('\n')
+}
+
+function dataOf(type: ApplianceRecord['type'], value: string): string {
+  if (type === 'TXT') return `"${chunksOf(value).join('" "')}"`
+  return type === 'CNAME' || type === 'MX' ? `${value}.` : value
 }

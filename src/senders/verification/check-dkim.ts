@@ -35,11 +35,9 @@ export async function checkDkim(
   if (others.length > 0) return severalRecords(answer.records, name, key)
   const problem = await keyProblem(record, name, key)
   if (problem === undefined) return verified(answer.records)
-  const hint = await wrongHint({ record, name, key, domain, earlierKeys, lookups })
-  return failed(answer.records, problem, hint)
+  return failed(answer.records, problem, await wrongHint({ record, name, key, domain, earlierKeys, lookups }))
 }
 
-/** Why the record does not carry this key; undefined when it does. */
 async function keyProblem(record: string, name: string, key: PublicDkimKey): Promise<string | undefined> {
   if (record.length > MOST_RECORD_CHARACTERS) return `the record at ${name} is too long for a DKIM key`
   try {
@@ -70,7 +68,7 @@ function severalRecords(records: string[], name: string, key: DkimKeyRecord): Re
 async function missingHint(domain: string, name: string, lookups: Resolver): Promise<string | undefined> {
   // A tag p=, at the start or after a semicolon.
   const isWanted = (text: string): boolean => /(?:^|;)\s*p\s*=/.test(text)
-  const doubled = await doubledNameHint({ domain, name, isWanted, ask: (asked) => lookups.txt(asked) })
+  const doubled = await doubledNameHint({ domain, name, isWanted, ask: lookups.txt })
   if (doubled !== undefined) return doubled
   const [alias] = recordsIn(await lookups.cname(name))
   return alias === undefined ? undefined : `${name} is an alias of ${alias}, which has no TXT record`
@@ -90,12 +88,10 @@ async function wrongHint(wrong: WrongRecord): Promise<string> {
   const plain = unquoted(record)
   if (plain !== undefined && (await keyProblem(plain, name, key)) === undefined) return QUOTED_HINT
   if (isCut(record, key)) {
-    return (
-      `the value was cut after ${record.length} characters: enter it as the strings of at most 255 that are ` +
-      'shown here, in one record'
-    )
+    const cut = `the value was cut after ${record.length} characters`
+    return `${cut}: enter it as the strings of at most 255 that are shown here, in one record`
   }
-  return (await otherKeyHint(wrong)) ?? (await wildcardHint(name, [record], (asked) => lookups.txt(asked))) ?? REPLACE
+  return (await otherKeyHint(wrong)) ?? (await wildcardHint(name, [record], lookups.txt)) ?? REPLACE
 }
 
 /** At least the first tags and some of the key are there, and nothing else. */

@@ -1,8 +1,6 @@
 /**
- * Does one valid DMARC policy apply, and is our mail aligned with it? (senders/README.md "Checks of a domain")
- *
- * The policy may be the domain's or that of a domain above it. Never throws for what the DNS holds. RFC 9989, by way of
- * mailauth.
+ * Does one valid DMARC policy apply, the domain's or that of one above it, and is our mail aligned with it? RFC 9989,
+ * by way of mailauth (senders/README.md "Checks of a domain").
  */
 import { dmarc } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
@@ -35,10 +33,13 @@ export async function checkDmarc(domain: DomainRecord, lookups: Resolver): Promi
 
 async function unpublished(domain: string, name: string, texts: string[], lookups: Resolver): Promise<RecordFinding> {
   const isDmarc = (text: string): boolean => text.trim().toLowerCase().startsWith(DMARC_START)
-  const ask: Resolver['txt'] = (asked) => lookups.txt(asked)
   if (texts.some((text) => isDmarc(unquoted(text) ?? ''))) {
     return failed(texts, `the record at ${name} is no DMARC policy`, QUOTED_HINT)
   }
-  const wildcard = await wildcardHint(name, texts, ask)
-  return missing('TXT', name, wildcard ?? (await doubledNameHint({ domain, name, isWanted: isDmarc, ask })))
+  const wildcard = await wildcardHint(name, texts, lookups.txt)
+  return missing(
+    'TXT',
+    name,
+    wildcard ?? (await doubledNameHint({ domain, name, isWanted: isDmarc, ask: lookups.txt })),
+  )
 }

@@ -1,8 +1,6 @@
 /**
- * Does SPF, asked as a receiver asks it, pass for every IP that mail of the domain may leave from? (senders/README.md
- * "Checks of a domain")
- *
- * Never throws for what the DNS holds. RFC 7208, by way of mailauth.
+ * Does SPF, asked as a receiver asks it, pass for every IP that mail of the domain may leave from? RFC 7208, by way of
+ * mailauth (senders/README.md "Checks of a domain").
  */
 import { spf } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
@@ -13,7 +11,6 @@ import { doubledNameHint, QUOTED_HINT, unquoted } from './record-hints.ts'
 import { spfRecordValue, type RecordFacts } from '../records/required-records.ts'
 
 export interface SpfFacts extends RecordFacts {
-  /** Every IP that mail of this domain may leave from. */
   ips: string[]
 }
 
@@ -45,7 +42,7 @@ export async function checkSpf(domain: DomainRecord, lookups: Resolver, facts: S
   const hasNoAnswer = wrong.some(({ result }) => result === 'temperror')
   if (hasNoAnswer) return { status: 'temporary_failure', found, error, evaluated }
   const texts = recordsIn(answer)
-  const hint = found.length === 0 ? await missingHint(domain, texts, lookups) : wrongHint({ name, found, wrong, facts })
+  const hint = found.length === 0 ? await missingHint(domain, texts, lookups) : wrongHint(name, found, wrong, facts)
   const explained = { error, evaluated, ...hinted(hint) }
   const isMissing = found.length === 0 && hint !== QUOTED_HINT
   return isMissing ? { status: 'missing', found, ...explained } : { status: 'failed', found: texts, ...explained }
@@ -63,22 +60,10 @@ export async function evaluateSpf(ip: string, name: string, lookups: Resolver, h
 async function missingHint(domain: DomainRecord, texts: string[], lookups: Resolver): Promise<string | undefined> {
   const isSpf = (text: string): boolean => text.trim().toLowerCase().startsWith(SPF_START)
   if (texts.some((text) => isSpf(unquoted(text) ?? ''))) return QUOTED_HINT
-  return doubledNameHint({
-    domain: domain.name,
-    name: domain.returnPath,
-    isWanted: isSpf,
-    ask: (asked) => lookups.txt(asked),
-  })
+  return doubledNameHint({ domain: domain.name, name: domain.returnPath, isWanted: isSpf, ask: lookups.txt })
 }
 
-interface WrongSpf {
-  name: string
-  found: string[]
-  wrong: Evaluation[]
-  facts: SpfFacts
-}
-
-function wrongHint({ name, found, wrong, facts }: WrongSpf): string {
+function wrongHint(name: string, found: string[], wrong: Evaluation[], facts: SpfFacts): string {
   const include = `include:${facts.targets.spf}`
   if (found.length > 1) {
     return `${found.length} SPF records at ${name}: receivers accept none then; keep one, with ${include}`

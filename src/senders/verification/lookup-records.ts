@@ -1,58 +1,40 @@
 /**
- * DNS lookups of one domain check: every question is asked once, and none is waited for beyond the end of the check.
- *
- * A question still open at the end, or asked after it, has no answer: the check then reports a temporary failure
- * (http/README.md "Domains"). `asMailauthResolver` shows the same lookups in the form that mailauth takes. Nothing here
- * throws for an answer of the DNS but that adapter, whose callers expect it.
+ * DNS lookups of one domain check: every question is asked once. One still open at the end, or asked after it, has no
+ * answer: the check then reports a temporary failure (http/README.md "Domains").
  */
-import type { DNSResolver } from 'mailauth'
+import { type DNSResolver, dkimVerify } from 'mailauth'
 import { SECOND, type Clock } from '../../base/clock.ts'
-import type { DnsAnswer, MxRecord, Resolver } from '../../network/resolver.ts'
+import { withFront } from '../../network/resolver.ts'
+import type { DnsAnswer, Front, QuestionType, RecordTypes, Resolver } from '../../network/resolver.ts'
 
-interface CheckLookups extends Resolver {
-  /** Ends the check: gives its timer back. */
-  end(): void
-}
-
-interface CheckLookupsOptions {
-  resolver: Resolver
-  clock: Clock
-  mostMilliseconds: number
-}
-
-export function createCheckLookups({ resolver, clock, mostMilliseconds }: CheckLookupsOptions): CheckLookups {
+export function createCheckLookups(resolver: Resolver, clock: Clock, mostMilliseconds: number) {
   const noAnswer: DnsAnswer<never> = { kind: 'no-answer', reason: `no answer within ${mostMilliseconds / SECOND} s` }
+  const over = Promise.withResolvers<DnsAnswer<never>>()
   let isOver = false
-  let end = (): void => {}
-  const over = new Promise<DnsAnswer<never>>((resolve) => {
-    const cancelTimer = clock.after(mostMilliseconds, () => end())
-    end = () => {
-      isOver = true
-      cancelTimer()
-      resolve(noAnswer)
-    }
-  })
-
-  function once<Item>(ask: (name: string) => Promise<DnsAnswer<Item>>): (name: string) => Promise<DnsAnswer<Item>> {
-    const answers = new Map<string, Promise<DnsAnswer<Item>>>()
-    return (name) => {
-      if (isOver) return Promise.resolve(noAnswer)
-      const answer = answers.get(name) ?? Promise.race([ask(name), over])
-      answers.set(name, answer)
-      return answer
-    }
+  const end = (): void => {
+    isOver = true
+    cancelTimer()
+    over.resolve(noAnswer)
   }
-
-  const ipv4 = once((name) => resolver.addresses(name, 4))
-  const ipv6 = once((name) => resolver.addresses(name, 6))
-  return {
-    mx: once((name) => resolver.mx(name)),
-    txt: once((name) => resolver.txt(name)),
-    cname: once((name) => resolver.cname(name)),
-    ptr: once((name) => resolver.ptr(name)),
-    addresses: (name, family) => (family === 4 ? ipv4(name) : ipv6(name)),
-    end: () => end(),
+  const cancelTimer = clock.after(mostMilliseconds, end)
+  const asked: { [Type in QuestionType]: Map<string, Promise<DnsAnswer<RecordTypes[Type]>>> } = {
+    MX: new Map(),
+    A: new Map(),
+    AAAA: new Map(),
+    TXT: new Map(),
+    CNAME: new Map(),
+    PTR: new Map(),
+    TLSA: new Map(),
   }
+  const once: Front = (type, name, ask) => {
+    if (isOver) return Promise.resolve(noAnswer)
+    const answers: Map<string, Promise<DnsAnswer<RecordTypes[typeof type]>>> = asked[type]
+    const answer = answers.get(name) ?? Promise.race([ask(), over.promise])
+    answers.set(name, answer)
+    return answer
+  }
+  /** `end` ends the check: it gives its timer back. */
+  return { ...withFront(resolver, once), end }
 }
 
 /** Node's shapes and error codes, which mailauth reads. */
@@ -66,7 +48,11 @@ export function asMailauthResolver(lookups: Resolver): DNSResolver {
       case 'AAAA':
         return recordsOf(await lookups.addresses(name, 6))
       case 'MX':
-        return recordsOf(await lookups.mx(name)).map(mxForMailauth)
+        return (
+          recordsOf(await lookups.mx(name))
+            // mailauth reads `priority` and `exchange`, while its types want lists of strings: this is both.
+            .map((record) => Object.assign([record.exchange], record))
+        )
       case 'CNAME':
         return recordsOf(await lookups.cname(name))
       default:
@@ -76,24 +62,20 @@ export function asMailauthResolver(lookups: Resolver): DNSResolver {
   }
 }
 
+const CODES = { 'no-record': 'ENODATA', 'no-name': 'ENOTFOUND', 'no-answer': 'ETIMEOUT' }
+
 function recordsOf<Item>(answer: DnsAnswer<Item>): Item[] {
-  switch (answer.kind) {
-    case 'found':
-      return answer.records
-    case 'no-record':
-      throw dnsError('ENODATA', 'no such record')
-    case 'no-name':
-      throw dnsError('ENOTFOUND', 'no such name')
-    case 'no-answer':
-      throw dnsError('ETIMEOUT', answer.reason)
-  }
+  if (answer.kind === 'found') return answer.records
+  throw dnsError(CODES[answer.kind], answer.kind === 'no-answer' ? answer.reason : answer.kind)
 }
 
 function dnsError(code: string, message: string): Error {
   return Object.assign(new Error(message), { code })
 }
 
-/** mailauth reads `priority` and `exchange`, while its types want lists of strings: this is both. */
-function mxForMailauth(record: MxRecord): string[] & MxRecord {
-  return Object.assign([record.exchange], record)
+/** The verdict on the first DKIM signature of a mail (RFC 6376 §6, RFC 8601 §2.7.1); `none` when it has none. */
+export async function verifySignature(mail: Buffer, resolver: Resolver) {
+  const [first] = (await dkimVerify(mail, { resolver: asMailauthResolver(resolver) })).results
+  const { signingDomain: domain = null, selector = null } = first ?? {}
+  return { result: first?.status.result ?? 'none', domain, selector }
 }

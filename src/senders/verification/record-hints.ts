@@ -12,12 +12,13 @@ const UNLIKELY_LABEL = 'sternpost-wildcard-probe'
 /** Enough for real chains; also the end of a loop. */
 const MOST_ALIASES = 8
 
+type Ask = (name: string) => Promise<DnsAnswer<string>>
+
 /** A record that was looked for, and how to know it at another name. */
 interface WantedRecord {
   domain: string
   name: string
-  /** The answer for a name, as it was asked for. */
-  ask: (name: string) => Promise<DnsAnswer<string>>
+  ask: Ask
   isWanted: (text: string) => boolean
 }
 
@@ -35,11 +36,7 @@ export async function doubledNameHint({ domain, name, ask, isWanted }: WantedRec
 }
 
 /** A record for `*` answers, because nothing is published at the name itself. */
-export async function wildcardHint(
-  name: string,
-  answer: readonly string[],
-  ask: WantedRecord['ask'],
-): Promise<string | undefined> {
+export async function wildcardHint(name: string, answer: readonly string[], ask: Ask): Promise<string | undefined> {
   const parent = name.slice(name.indexOf('.') + 1)
   const probed = recordsIn(await ask(`${UNLIKELY_LABEL}.${parent}`))
   const isSame = answer.length > 0 && probed.toSorted().join('\n') === answer.toSorted().join('\n')
@@ -59,25 +56,22 @@ export function unquoted(text: string): string | undefined {
 export const QUOTED_HINT = 'the value was entered with quotation marks or other characters in it: enter it without them'
 
 interface AliasChain {
-  /** What the name is an alias of, one after the other. */
   targets: string[]
   isLoop: boolean
-  /** The answer that did not come, or undefined. */
   failure: string | undefined
 }
 
-/** Follows the aliases of a name. */
 export async function followAliases(name: string, lookups: Pick<Resolver, 'cname'>): Promise<AliasChain> {
   const targets: string[] = []
   let current = name.toLowerCase()
   while (targets.length < MOST_ALIASES) {
     const answer = await lookups.cname(current)
-    if (answer.kind === 'no-answer') return { targets, isLoop: false, failure: answer.reason }
-    const next = recordsIn(answer)[0]
-    if (next === undefined) return { targets, isLoop: false, failure: undefined }
+    const [next] = recordsIn(answer)
+    const failure = answer.kind === 'no-answer' ? answer.reason : undefined
+    if (next === undefined) return { targets, isLoop: false, failure }
     const isLoop = next === name || targets.includes(next)
     targets.push(next)
-    if (isLoop) return { targets, isLoop, failure: undefined }
+    if (isLoop) return { targets, isLoop, failure }
     current = next
   }
   return { targets, isLoop: false, failure: undefined }
@@ -86,13 +80,11 @@ export async function followAliases(name: string, lookups: Pick<Resolver, 'cname
 interface AliasHintRequest {
   domain: string
   name: string
-  /** Where the name should lead. */
   target: string
   chain: AliasChain
   lookups: Resolver
 }
 
-/** Why a name is no alias of `target`. */
 export async function aliasHint(request: AliasHintRequest): Promise<string | undefined> {
   const { domain, name, target, chain, lookups } = request
   const [first] = chain.targets
@@ -100,17 +92,16 @@ export async function aliasHint(request: AliasHintRequest): Promise<string | und
     const isDoubled = [domain, organizationalDomain(domain)].some((zone) => first === `${target}.${zone}`)
     if (isDoubled) return `the DNS provider added the domain to the target: enter it as ${target}. with the dot`
     if (chain.isLoop) return `the alias leads back to itself: it must be a CNAME for ${target}`
-    const wildcard = await wildcardHint(name, [first], (asked) => lookups.cname(asked))
-    return wildcard ?? `it must be a CNAME for ${target}`
+    return (await wildcardHint(name, [first], lookups.cname)) ?? `it must be a CNAME for ${target}`
   }
   const isWanted = (text: string): boolean => text === target
-  const doubled = await doubledNameHint({ domain, name, isWanted, ask: (asked) => lookups.cname(asked) })
+  const doubled = await doubledNameHint({ domain, name, isWanted, ask: lookups.cname })
   return doubled ?? addressHint(name, target, lookups)
 }
 
 /** Addresses where a CNAME should be: a proxy of the DNS provider, or a wildcard. */
 async function addressHint(name: string, target: string, lookups: Resolver): Promise<string | undefined> {
-  const ask = (asked: string): Promise<DnsAnswer<string>> => lookups.addresses(asked, 4)
+  const ask: Ask = (asked) => lookups.addresses(asked, 4)
   const addresses = recordsIn(await ask(name))
   if (addresses.length === 0) return undefined
   const wildcard = await wildcardHint(name, addresses, ask)

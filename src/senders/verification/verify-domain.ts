@@ -12,44 +12,31 @@ import { isRequiredKey } from '../records/domain-state.ts'
 import { shownRecords, type RecordFinding } from './finding.ts'
 import { REQUIRED_PURPOSES, type RecordPurpose } from '../records/required-records.ts'
 
-interface DomainCheckFacts extends SpfFacts {
-  /** Public keys that the domain had before it was added anew. */
-  earlierKeys: PublicDkimKey[]
-}
-
 export async function checkDomain(
   domain: DomainRecord,
   lookups: Resolver,
-  facts: DomainCheckFacts,
+  /** `earlierKeys`: those that the domain had before it was added anew. */
+  facts: SpfFacts & { earlierKeys: PublicDkimKey[] },
   now: number,
 ): Promise<RecordCheck[]> {
+  const check = (record: CheckedRecord, finding: RecordFinding): RecordCheck => toCheck(record, finding, domain, now)
   const spfFinding = checkSpf(domain, lookups, facts)
-  const [dkim, spf, returnPath, dmarc, tracking] = await Promise.all([
-    Promise.all(
-      domain.keys.map(async (key) => ({
-        selector: key.selector,
-        finding: await checkDkim(key, domain, facts.earlierKeys, lookups),
-      })),
+  const ofKeys = domain.keys.map(async (key) =>
+    check({ purpose: 'dkim', selector: key.selector }, await checkDkim(key, domain, facts.earlierKeys, lookups)),
+  )
+  return Promise.all([
+    ...ofKeys,
+    spfFinding.then(async (spf) =>
+      check({ purpose: 'return_path' }, await checkReturnPath(domain, lookups, facts, spf)),
     ),
-    spfFinding,
-    spfFinding.then((finding) => checkReturnPath(domain, lookups, facts, finding)),
-    checkDmarc(domain, lookups),
-    checkTracking(domain, lookups, facts),
+    spfFinding.then((finding) => check({ purpose: 'spf' }, finding)),
+    checkDmarc(domain, lookups).then((finding) => check({ purpose: 'dmarc' }, finding)),
+    checkTracking(domain, lookups, facts).then((finding) => check({ purpose: 'tracking' }, finding)),
   ])
-  return [
-    ...dkim.map(({ selector, finding }) => toCheck({ purpose: 'dkim', selector }, finding, domain, now)),
-    toCheck({ purpose: 'return_path' }, returnPath, domain, now),
-    toCheck({ purpose: 'spf' }, spf, domain, now),
-    toCheck({ purpose: 'dmarc' }, dmarc, domain, now),
-    toCheck({ purpose: 'tracking' }, tracking, domain, now),
-  ]
 }
 
-interface CheckedRecord {
-  purpose: RecordPurpose
-  /** For DKIM: of the key. */
-  selector?: string
-}
+/** `selector`: for DKIM, of the key. */
+type CheckedRecord = Pick<RecordCheck, 'selector'> & { purpose: RecordPurpose }
 
 function toCheck(record: CheckedRecord, finding: RecordFinding, domain: DomainRecord, now: number): RecordCheck {
   const { status, found, error, hint, evaluated } = finding
