@@ -3,7 +3,7 @@
  * Pure. `baseUrl` is scheme and host from the configuration, without a slash at the end.
  */
 import type { KeyObject } from 'node:crypto'
-import { clickToken, openToken, unsubscribeToken } from './tracking-token.ts'
+import { clickToken, openToken, unsubscribeToken } from '../mail/message-token.ts'
 
 export interface MessageUrls {
   link(linkNumber: number): string

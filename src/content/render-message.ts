@@ -11,7 +11,7 @@
  * DKIM", RFC 5322 §3.6.
  */
 import type { RenderFacts } from '../mail/message.ts'
-import { complaintToken } from '../mail/return-path.ts'
+import { complaintToken } from '../mail/message-token.ts'
 import { composeMessage } from './compose-message.ts'
 import { signMessage, SIGNATURE_ROOM, type Signer, type UnsignedMessage } from './mime/dkim.ts'
 import {

@@ -18,19 +18,19 @@ export type ReceiveMessage = <Result>(
   handle: (message: ReceivedMessage) => Promise<Result>,
 ) => Promise<Result>
 
-interface ReceiveOptions {
-  /** Of one message; what is beyond is read, judged and forgotten. */
-  keptBytes: number
-  /** Of all messages that are being received or handled. */
-  memoryBytes: number
-}
-
 const FIRST_CAPACITY = 64 * 1024
 const NUL = 0x00
 const LF = 0x0a
 const CR = 0x0d
 
-export function createMessageReceiver({ keptBytes, memoryBytes }: ReceiveOptions): ReceiveMessage {
+/**
+ * `keptBytes` of one message: what is beyond is read, judged and forgotten. `memoryBytes` of all messages that are being
+ * received or handled.
+ */
+export function createMessageReceiver({
+  keptBytes,
+  memoryBytes,
+}: Record<'keptBytes' | 'memoryBytes', number>): ReceiveMessage {
   let freeBytes = memoryBytes
   return async (stream, handle) => {
     const kept = createGrowingBuffer(keptBytes, (more) => {
@@ -71,17 +71,8 @@ async function readToEnd(stream: SMTPServerDataStream, take: (chunk: Buffer) => 
   return sizeBytes
 }
 
-interface GrowingBuffer {
-  /** Up to the limit; after a growth that was not granted, nothing more. */
-  add(chunk: Buffer): void
-  /** A growth was not granted. */
-  isFull(): boolean
-  capacity(): number
-  bytes(): Buffer
-}
-
 /** One buffer that doubles: chunks of single bytes, kept as they come, would take a hundred times their size. */
-function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boolean): GrowingBuffer {
+function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boolean) {
   let buffer = Buffer.alloc(0)
   let length = 0
   let isFull = false
@@ -98,13 +89,15 @@ function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boole
   }
 
   return {
-    add(chunk) {
+    /** Up to the limit; after a growth that was not granted, nothing more. */
+    add(chunk: Buffer): void {
       const wanted = Math.min(chunk.length, limit - length)
       if (length + wanted > buffer.length && !isFull) grow(length + wanted)
       if (isFull) return
       chunk.copy(buffer, length, 0, wanted)
       length += wanted
     },
+    /** A growth was not granted. */
     isFull: () => isFull,
     capacity: () => buffer.length,
     bytes: () => buffer.subarray(0, length),

@@ -13,7 +13,7 @@ import { renderKeys, type RenderSettings } from '../../content/message-fields.ts
 import { prepareContent, type PreparedContent } from '../../content/prepare-content.ts'
 import { composeUnsigned, renderMessage } from '../../content/render-message.ts'
 import type { RenderFacts, StoredContent } from '../../mail/message.ts'
-import { returnPathAddress } from '../../mail/return-path.ts'
+import { returnPathAddress } from '../../mail/message-token.ts'
 import type { ContentReader } from '../../store/content-reader.ts'
 import { downgradeMail } from './downgrade-8bit.ts'
 import { createKnownSenders, type SenderSettings } from './known-senders.ts'

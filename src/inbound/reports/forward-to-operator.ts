@@ -7,12 +7,11 @@ import { createHash } from 'node:crypto'
 import { HOUR, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
+import { foldBase64 } from '../../content/mime/transfer-encoding.ts'
 import type { AcceptSubmission, Caller } from '../../messages/accept/send-request.ts'
 
-interface OperatorForwardOptions {
-  hostname: string
-  /** operator.email, or null. */
-  operator: string | null
+export interface ForwardParts {
+  settings: { hostname: string; operator: { email: string | null } }
   acceptSubmission: AcceptSubmission
   clock: Clock
 }
@@ -25,33 +24,33 @@ export interface MailForOperator {
 }
 
 /** Why it was dropped, or `forwarded`. */
-export type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail' | 'refused'
+type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail' | 'refused'
 
 const MOST_PER_HOUR = 20
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 /** Marks what we forwarded: an operator whose mailbox leads back to us makes no circle. */
 const MARK = 'X-Sternpost-Forwarded'
 const MARK_WITHIN_BYTES = 64 * 1024
-/** RFC 2045 §6.8. */
-const BASE64_LINE_CHARACTERS = 76
 
-export function createOperatorForward(
-  options: OperatorForwardOptions,
-): (mail: MailForOperator) => Promise<ForwardResult> {
-  const { hostname, operator, acceptSubmission, clock } = options
+export function createOperatorForward({
+  settings,
+  acceptSubmission,
+  clock,
+}: ForwardParts): (mail: MailForOperator) => Promise<ForwardResult> {
+  const { hostname, operator } = settings
   const limit = createRateLimit({ clock, count: MOST_PER_HOUR, perMilliseconds: HOUR, burst: MOST_PER_HOUR })
   return async (mail) => {
-    if (operator === null) return 'no-operator'
+    if (operator.email === null) return 'no-operator'
     const head = Buffer.from(mail.bytes.subarray(0, MARK_WITHIN_BYTES)).toString('latin1')
     if (head.includes(MARK)) return 'own-mail'
     if (limit.take('operator') > 0) return 'too-many'
     try {
       await acceptSubmission(
         {
-          recipients: [operator],
+          recipients: [operator.email],
           from: `postmaster@${hostname}`,
           subject: subjectOf(mail),
-          raw: messageFor(mail, { hostname, operator }),
+          raw: messageFor(mail, hostname, operator.email),
           tags: undefined,
           ipPool: undefined,
           track: { opens: false, clicks: false },
@@ -70,11 +69,8 @@ export function createOperatorForward(
 
 const subjectOf = ({ recipient }: MailForOperator): string => `Mail for ${shown(recipient)}`
 
-function messageFor(mail: MailForOperator, { hostname, operator }: { hostname: string; operator: string }): Buffer {
+function messageFor(mail: MailForOperator, hostname: string, operator: string): Buffer {
   const boundary = `operator-${createHash('sha256').update(mail.bytes).digest('hex').slice(0, 32)}`
-  const encoded = Buffer.from(mail.bytes).toString('base64')
-  // Whole lines, and what is left.
-  const lines = encoded.match(new RegExp(`.{1,${BASE64_LINE_CHARACTERS}}`, 'g')) ?? []
   return Buffer.from(
     [
       `From: "Sternpost" <postmaster@${hostname}>`,
@@ -96,7 +92,7 @@ function messageFor(mail: MailForOperator, { hostname, operator }: { hostname: s
       'Content-Disposition: attachment; filename="mail.eml"',
       'Content-Transfer-Encoding: base64',
       '',
-      ...lines,
+      foldBase64(Buffer.from(mail.bytes).toString('base64')),
       `--${boundary}--`,
       '',
     ].join('\r\n'),

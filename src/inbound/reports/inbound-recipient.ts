@@ -4,9 +4,10 @@
  *
  * A token is judged before any lookup, so guesses cost a MAC. Rejects when the store does not answer.
  */
-import type { KeyObject } from 'node:crypto'
+import type { KeyRing } from '../../base/key-ring.ts'
 import { domainToAscii } from '../../mail/address.ts'
-import { readComplaintToken, readReturnPathToken } from '../../mail/return-path.ts'
+import { readComplaintToken, readReturnPathToken } from '../../mail/message-token.ts'
+import type { Store } from '../../store/store.ts'
 
 export type InboundRecipient =
   | { kind: 'token'; messageId: string } // b-… and f-…: it names the message
@@ -14,28 +15,27 @@ export type InboundRecipient =
   | { kind: 'reports' } // of complaints and of DMARC: the mail itself must name the message
   | { kind: 'operator' } // postmaster and abuse
 
-export type FindInboundRecipient = (address: string) => Promise<InboundRecipient | null>
-
-export interface InboundAddresses {
-  hostname: string
-  inbound: { complaint_address: string }
-  domains: { targets: { return_path: string }; dmarc_report_address: string }
-}
-
-interface InboundRecipientOptions {
-  settings: InboundAddresses
-  tokenKeys: { bounce: KeyObject; complaint: KeyObject }
+export interface RecipientParts {
+  settings: {
+    hostname: string
+    inbound: { complaint_address: string }
+    domains: { targets: { return_path: string }; dmarc_report_address: string }
+  }
+  store: Pick<Store, 'isReturnPath'>
+  keyRing: KeyRing
+  /** Whether a token for unsubscribing is genuine: asked at RCPT. */
   isUnsubscribeToken(token: string): boolean
-  isReturnPath(host: string): Promise<boolean>
 }
 
 /** RFC 5321 §4.5.1, RFC 2142 §4. */
 const OPERATOR_NAMES = ['postmaster', 'abuse']
 const OPERATOR: InboundRecipient = { kind: 'operator' }
 
-export function createFindInboundRecipient(options: InboundRecipientOptions): FindInboundRecipient {
-  const { settings, tokenKeys, isUnsubscribeToken, isReturnPath } = options
-  const { hostname, inbound, domains } = settings
+export function createFindInboundRecipient(
+  parts: RecipientParts,
+): (address: string) => Promise<InboundRecipient | null> {
+  const { keyRing, store } = parts
+  const { hostname, inbound, domains } = parts.settings
   const reportAddresses = [inbound.complaint_address, domains.dmarc_report_address].map((text) => text.toLowerCase())
   const ownNames = [hostname, domains.targets.return_path].map((name) => name.toLowerCase())
 
@@ -43,11 +43,11 @@ export function createFindInboundRecipient(options: InboundRecipientOptions): Fi
     const token = localPart.slice(2)
     switch (localPart.slice(0, 2)) {
       case 'b-':
-        return named(readReturnPathToken(token, tokenKeys.bounce))
+        return named(readReturnPathToken(token, keyRing.key('bounce')))
       case 'f-':
-        return named(readComplaintToken(token, tokenKeys.complaint))
+        return named(readComplaintToken(token, keyRing.key('complaint')))
       case 'u-':
-        return isUnsubscribeToken(token) ? { kind: 'unsubscribe', token } : null
+        return parts.isUnsubscribeToken(token) ? { kind: 'unsubscribe', token } : null
       default:
         return null
     }
@@ -61,7 +61,7 @@ export function createFindInboundRecipient(options: InboundRecipientOptions): Fi
     if (reportAddresses.includes(`${localPart}@${domain}`)) return { kind: 'reports' }
     const recipient = OPERATOR_NAMES.includes(localPart) ? OPERATOR : readToken(localPart)
     if (recipient === null) return null
-    return ownNames.includes(domain) || (await isReturnPath(domain)) ? recipient : null
+    return ownNames.includes(domain) || (await store.isReturnPath(domain)) ? recipient : null
   }
 }
 

@@ -8,7 +8,7 @@ import { createLinkCache, type FoundLinks } from '../../content/html/link-cache.
 import { linkTargets } from '../../content/html/instrument-html.ts'
 import { messageUrls } from '../../content/message-urls.ts'
 import { trackedHtmlOf } from '../../content/prepare-content.ts'
-import { readClickToken } from '../../content/tracking-token.ts'
+import { readClickToken } from '../../mail/message-token.ts'
 import type { LinkSource } from '../../store/records/engagement-records.ts'
 import type { Store } from '../../store/store.ts'
 
