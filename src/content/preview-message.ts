@@ -4,7 +4,7 @@
  */
 import { textOf } from './mime/body-text.ts'
 import { messageUrls } from './message-urls.ts'
-import { fieldName, splitFields } from './mime/mime-fields.ts'
+import { fieldBody, fieldName, splitFields } from '../mail/header-fields.ts'
 import { linksOf, prepareContent } from './prepare-content.ts'
 import type { StoredContent } from '../mail/message.ts'
 import { composeUnsigned, type ComposeInput } from './render-message.ts'
@@ -44,9 +44,6 @@ function readHeader(bytes: Buffer): { name: string; value: string }[] {
   const header = bytes.toString('utf8', 0, bytes.indexOf('\r\n\r\n') + 2)
   return splitFields(header).map((field) => ({
     name: field.slice(0, fieldName(field).length),
-    value: field
-      .slice(field.indexOf(':') + 1)
-      .replace(/\r\n/g, '')
-      .trim(),
+    value: fieldBody(field),
   }))
 }

@@ -23,7 +23,7 @@ import {
   type RenderSettings,
 } from './message-fields.ts'
 import { messageUrls } from './message-urls.ts'
-import { fieldName } from './mime/mime-fields.ts'
+import { fieldName } from '../mail/header-fields.ts'
 import { bodiesOf, submittedMailOf, type MessageBodies, type PreparedContent } from './prepare-content.ts'
 import type { SubmittedMail } from './mime/submitted-mail.ts'
 

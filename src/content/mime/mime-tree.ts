@@ -10,7 +10,7 @@ import MailComposer, { type MailComposerAlternative, type MailComposerAttachment
 import type { Attachment } from '../../mail/message.ts'
 import type { BodyEncoding } from './body-text.ts'
 import { relaxedBody } from './dkim.ts'
-import { splitFields } from './mime-fields.ts'
+import { splitFields } from '../../mail/header-fields.ts'
 
 /** How the texts are encoded; null: there is no such part. */
 export interface MimeShape {

@@ -5,7 +5,7 @@
  * Where anything about its html is odd, there is none. Never throws; linear in the size for each level. RFC 2045, RFC
  * 2046 §5.1.1, RFC 1847.
  */
-import { fieldName, fieldValue, readMediaType, splitFields, type MediaType } from './mime-fields.ts'
+import { fieldName, fieldValue, readMediaType, splitFields, type MediaType } from '../../mail/header-fields.ts'
 import { decodePart, encodePart, readTransferEncoding, type TransferEncoding } from './transfer-encoding.ts'
 
 export interface SubmittedMail {

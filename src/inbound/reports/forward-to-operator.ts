@@ -7,7 +7,6 @@ import { createHash } from 'node:crypto'
 import { HOUR, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
-import { foldBase64 } from '../../content/mime/transfer-encoding.ts'
 import type { AcceptSubmission, Caller } from '../../messages/accept/send-request.ts'
 
 export interface ForwardParts {
@@ -92,7 +91,8 @@ function messageFor(mail: MailForOperator, hostname: string, operator: string): 
       'Content-Disposition: attachment; filename="mail.eml"',
       'Content-Transfer-Encoding: base64',
       '',
-      foldBase64(Buffer.from(mail.bytes).toString('base64')),
+      // Lines of 76 characters (RFC 2045 §6.8), and what is left.
+      ...(Buffer.from(mail.bytes).toString('base64').match(/.{1,76}/g) ?? []),
       `--${boundary}--`,
       '',
     ].join('\r\n'),

@@ -39,7 +39,7 @@ export interface RouteParts extends ApplyParts, ForwardParts {
   onEvents(): void
 }
 
-export type RouteReport = (mail: InboundMail, recipient: InboundRecipient) => Promise<void>
+type RouteReport = (mail: InboundMail, recipient: InboundRecipient) => Promise<void>
 
 /** What one mail was and what it changed, for its log line. */
 interface Routed {

@@ -5,7 +5,8 @@
  * Pure and linear. An empty list means that only the address the report came to can tell.
  */
 import { findAddresses } from './find-addresses.ts'
-import { headerOf, type HeaderField, type MailPart } from './mail-tree.ts'
+import type { HeaderField } from '../header-fields.ts'
+import { headerOf, type MailPart } from './mail-tree.ts'
 import type { ReportParts } from './report-parts.ts'
 import { readProseRecipients, type ProseRecipient } from './unstructured-bounce.ts'
 

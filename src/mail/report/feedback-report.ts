@@ -4,7 +4,8 @@
  * it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
-import { headerOf, type HeaderField, type MailPart } from './mail-tree.ts'
+import type { HeaderField } from '../header-fields.ts'
+import { headerOf, type MailPart } from './mail-tree.ts'
 import type { ReportParts } from './report-parts.ts'
 import { fieldOf, readFieldGroups } from './status-fields.ts'
 

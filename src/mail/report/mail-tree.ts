@@ -4,14 +4,8 @@
  * One pass over the first MiB, linear in its length. Deeper parts than the limit are text of the part around them,
  * later ones are left out. Never throws. RFC 5322 §2, RFC 2045 §5.1, RFC 2046 §5.1.
  */
+import type { HeaderField } from '../header-fields.ts'
 import { decodeTransfer } from './decode-text.ts'
-
-export interface HeaderField {
-  /** Lower case. */
-  name: string
-  /** Unfolded, one character per byte, encoded words as they are. */
-  value: string
-}
 
 export interface MailPart {
   headers: readonly HeaderField[]

@@ -5,7 +5,8 @@
  * own, or follow the prose in the same text behind a line such as `--- Below this line is a copy of the message.`
  */
 import { decodeCharset, decodeTransfer, htmlToText } from './decode-text.ts'
-import { headerOf, readHeader, type HeaderField, type MailPart } from './mail-tree.ts'
+import type { HeaderField } from '../header-fields.ts'
+import { headerOf, readHeader, type MailPart } from './mail-tree.ts'
 import { splitReturnedText } from './returned-text.ts'
 
 export interface ReportParts {
