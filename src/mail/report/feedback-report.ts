@@ -7,7 +7,7 @@ import { findAddresses } from './find-addresses.ts'
 import type { HeaderField } from '../header-fields.ts'
 import { headerOf, type MailPart } from './mail-tree.ts'
 import type { ReportParts } from './report-parts.ts'
-import { fieldOf, readFieldGroups } from './status-fields.ts'
+import { fieldOf, readFieldGroups } from './delivery-status.ts'
 
 export interface FeedbackReport {
   /** Lower case, such as `abuse`. */

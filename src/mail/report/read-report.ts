@@ -7,10 +7,10 @@
  */
 import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'
-import { findFailedAddresses } from './failed-addresses.ts'
+import { findFailedAddresses } from './unstructured-bounce.ts'
 import { readFeedbackReport, type FeedbackReport } from './feedback-report.ts'
 import { readMailTree, type MailPart } from './mail-tree.ts'
-import { proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
+import { factsIn, proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
 import { gatherReportParts, isStatusType, type ReportParts } from './report-parts.ts'
 import type { ReportedRecipient, ReportKind, ReportReading } from './report-reading.ts'
 import type { ReportStage } from '../reply/smtp-reply.ts'
@@ -66,12 +66,10 @@ function complaintReading(feedback: FeedbackReport, parts: ReportParts): ReportR
   return {
     ...emptyReading(parts, originalEnvelopeId),
     kind: isComplaint ? 'complaint' : 'other',
-    recipients: addresses.map((address) => ({ ...NOTHING_TOLD, address, action: 'delivered' })),
+    recipients: addresses.map((address) => ({ ...factsIn(''), address, action: 'delivered' })),
     feedbackType,
   }
 }
-
-const NOTHING_TOLD = { status: null, replyCode: null, diagnostic: '', stage: 'dsn' } as const
 
 /** The status parts; without them the prose, where it holds their fields. */
 function statusText({ statuses, text }: ReportParts): string {
@@ -113,7 +111,7 @@ function completeFromProse(recipients: readonly ReportedRecipient[], { text }: R
       diagnostic: recipient.diagnostic === '' && isReason ? prose : recipient.diagnostic,
       status: isVague && isAboutIt ? statedStatus(recipient.status ?? '', prose) : recipient.status,
       replyCode: recipient.replyCode ?? replyCodeIn(prose),
-      stage: firstStage([recipient.stage, stageIn(prose)]),
+      stage: firstStage(recipient.stage, stageIn(prose)),
     }
   })
 }
@@ -125,17 +123,11 @@ function proseRecipients(mail: MailPart, parts: ReportParts): ReportedRecipient[
     const own = text === parts.text ? whole : proseDiagnostic(text)
     const isElsewhere = length === 1 && replyCodeIn(own) === null && replyCodeIn(whole) !== null
     const diagnostic = isElsewhere ? whole : own
-    return {
-      address,
-      action,
-      status: statedStatus('', diagnostic),
-      replyCode: replyCodeIn(diagnostic),
-      diagnostic,
-      stage: firstStage([stageIn(diagnostic), length === 1 ? stageIn(whole) : 'dsn']),
-    }
+    const facts = factsIn(diagnostic)
+    return { ...facts, address, action, stage: firstStage(facts.stage, length === 1 ? stageIn(whole) : 'dsn') }
   })
 }
 
-function firstStage(stages: readonly ReportStage[]): ReportStage {
-  return stages.find((stage) => stage !== 'dsn') ?? 'dsn'
+function firstStage(stage: ReportStage, other: ReportStage): ReportStage {
+  return stage === 'dsn' ? other : stage
 }

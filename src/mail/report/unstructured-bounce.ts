@@ -7,6 +7,14 @@
  */
 import { findAddresses, type FoundAddress } from './find-addresses.ts'
 import { CONTACT_LABEL, CONTACT_LINE, FAILURE_NEARBY, OWN_LABEL, RECIPIENT_LABEL } from './wordings.ts'
+import type { HeaderField } from '../header-fields.ts'
+import { headerOf, type MailPart } from './mail-tree.ts'
+import type { ReportParts } from './report-parts.ts'
+
+const MOST_STATED = 1_000
+
+// A name alone on the line below one that ends in a colon, as servers list their own users.
+const LOCAL_NAME = /:[ \t]{0,9}\n(?:[ \t]{0,9}\n)?[ \t]{1,40}([\w.+-]{2,64})[ \t]{0,9}$/m
 
 export interface ProseRecipient {
   address: string
@@ -22,7 +30,11 @@ export function readProseRecipients(text: string, own: ReadonlySet<string>): Pro
   const isForeign = foreign.some((mention) => mention.weight >= WEIGHT.sentence)
   const candidates = isForeign ? foreign : mentions.filter((mention) => mention.weight >= WEIGHT.line)
   const heaviest = candidates.reduce((most, mention) => Math.max(most, mention.weight), 0)
-  const chosen = firstOfEach(candidates.filter((mention) => mention.weight === heaviest && heaviest > 0))
+  const heavy = candidates.filter((mention) => mention.weight === heaviest && heaviest > 0)
+  // Of an address that comes more than once the first mention.
+  const chosen = [...Map.groupBy(heavy, ({ address }) => address.toLowerCase()).values()].flatMap(
+    ([first]) => first ?? [],
+  )
   return chosen.map((mention, index) => ({
     address: mention.address,
     text: textAbout(lines, mention, { previous: chosen[index - 1]?.line ?? -1, next: chosen[index + 1]?.line }),
@@ -59,18 +71,24 @@ interface Mention {
 }
 
 const MOST_LINE_CHARACTERS = 1_000
+
 const MOST_MENTIONS = 2_000
+
 const LABEL_CHARACTERS = 60
+
 /** Lines around an address that make up its sentence: two before, one behind. */
 const SENTENCE_LINES = { before: 2, behind: 1 }
 
 // Nothing but marks of a list, brackets and quotes in front of the address.
 const OPENING_MARKS = /^[\s"'<*•·>[-]*$/
+
 // The codes of a reply, or our command, in front of it.
 const DIALOGUE_IN_FRONT = /^\s*(?:<<<|>>>)?\s*[245]\d\d[ -](?:[245]\.\d{1,3}\.\d{1,3} )?<?$|\brcpt to:\s*<?$/i
+
 // A word that makes the address behind it the object of the sentence, or a bracket.
 const OBJECT_IN_FRONT =
   /(?:\b(?:to|for|recipients?|address|addressed|addresses|user|userid|mailbox|account|list|group|inbox)\b\W{0,4}|\()$/i
+
 // A line of dashes, equal signs and the like, words between them allowed.
 const RULER = /^\s*[-=*_#|+]{3,}/
 
@@ -141,15 +159,6 @@ function isContact(lines: readonly TextLine[], index: number, label: string): bo
   return CONTACT_LINE.test(previous?.text.slice(-LABEL_CHARACTERS) ?? '')
 }
 
-function firstOfEach(mentions: readonly Mention[]): Mention[] {
-  const first = new Map<string, Mention>()
-  for (const mention of mentions) {
-    const key = mention.address.toLowerCase()
-    if (!first.has(key)) first.set(key, mention)
-  }
-  return [...first.values()]
-}
-
 /**
  * From the line of the address to the next one. In a transcript the reply stands above the line that names the
  * recipient, but below a command of ours; an address at the end of its paragraph may have the reason above it.
@@ -174,4 +183,47 @@ function paragraphStart(lines: readonly TextLine[], line: number): number {
   let start = line
   while (start > 0 && lines[start - 1]?.text.trim() !== '') start--
   return start
+}
+
+/**
+ * Whom a report without delivery status fields is about: header fields, prose and the message it returns, in this
+ * order. An empty list means that only the address the report came to can tell.
+ */
+export function findFailedAddresses(mail: MailPart, parts: ReportParts): ProseRecipient[] {
+  const inProse = readProseRecipients(parts.text, ownAddresses(mail, parts))
+  // A field of Exim and Gmail.
+  const stated = addressesIn(mail, ['x-failed-recipients']).slice(0, MOST_STATED)
+  if (stated.length > 0) {
+    const texts = new Map(inProse.map(({ address, text }) => [address.toLowerCase(), text]))
+    return stated.map((address) => ({ address, text: texts.get(address.toLowerCase()) ?? parts.text }))
+  }
+  if (inProse.length > 0) return inProse
+  const repeated = returnedRecipients(parts)
+  const addresses = repeated.length > 0 ? repeated : localNames(mail, parts)
+  return addresses.map((address) => ({ address, text: parts.text }))
+}
+
+/** Sender and reporter, in lower case: hardly the failed address. */
+function ownAddresses(mail: MailPart, { returned }: ReportParts): Set<string> {
+  const ofReport = addressesIn(mail, ['to', 'from', 'reply-to', 'return-path', 'delivered-to', 'sender'])
+  const ofMessage = addressesIn({ headers: returned ?? [] }, ['from', 'reply-to', 'return-path', 'sender', 'errors-to'])
+  return new Set([...ofReport, ...ofMessage].map((address) => address.toLowerCase()))
+}
+
+function addressesIn(mail: { headers: readonly HeaderField[] }, names: readonly string[]): string[] {
+  return names.flatMap((name) => findAddresses(headerOf(mail, name))).map(({ address }) => address)
+}
+
+/** Those of the first field that has any. */
+function returnedRecipients({ returned }: ReportParts): string[] {
+  const fields = { headers: returned ?? [] }
+  const found = ['x-failed-recipients', 'x-envelope-to', 'envelope-to', 'to'].map((name) => addressesIn(fields, [name]))
+  return [...new Set(found.find((addresses) => addresses.length > 0))].slice(0, MOST_STATED)
+}
+
+/** A name without domain is a mailbox of the server that writes. */
+function localNames(mail: MailPart, { text }: ReportParts): string[] {
+  const name = LOCAL_NAME.exec(text)?.[1]
+  const domain = addressesIn(mail, ['from'])[0]?.split('@')[1]
+  return name === undefined || domain === undefined ? [] : [`${name}@${domain.toLowerCase()}`]
 }
