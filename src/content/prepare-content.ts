@@ -19,7 +19,7 @@ import {
   type HtmlTemplate,
 } from './html/instrument-html.ts'
 import { namesNonAscii } from './message-fields.ts'
-import type { MessageUrls } from './message-urls.ts'
+import type { MessageUrls } from './message-fields.ts'
 import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
 import type { Template } from './template/parse-template.ts'
 import { plainTextOf } from './html/plain-text.ts'
@@ -46,48 +46,32 @@ export interface PreparedContent {
   submitted: ((html: string | null) => SubmittedMail) | null
 }
 
-export interface MessageBodies {
-  subject: string
-  html: BodyText | null
-  text: BodyText | null
-}
+export type MessageBodies = ReturnType<typeof bodiesOf>
 
 /** `isShared`: more than one message is made of it. */
 export function prepareContent(stored: StoredContent, isShared = false): PreparedContent {
-  const prepared = prepareAlone(stored)
-  return isShared ? prepareShared(prepared) : prepared
-}
-
-function prepareAlone(stored: StoredContent): PreparedContent {
   const { subject, html, text, hasVariables, raw } = stored
   const isTracked = stored.tracking.opens || stored.tracking.clicks
   const submitted = raw === null ? null : prepareSubmitted(raw, isTracked)
   const trackedHtml = raw === null ? html : (submitted?.html ?? null)
+  const tracked = isTracked && trackedHtml !== null ? instrumentHtml(trackedHtml, hasVariables) : null
+  const isFixed = isShared && raw === null
+  const fixed = (template: BodyTemplate | null): BodyTemplate | null =>
+    isFixed && template !== null ? withFixedLines(template) : template
+  const htmlTemplate = html === null ? null : templateOf(html, 'html', hasVariables)
+  const isGenerated = html !== null && text === null && !hasVariables
   return {
     stored,
     needsUtf8: raw === null && namesNonAscii(stored),
     is8Bit: raw !== null && !isAscii(raw),
-    tracked: isTracked && trackedHtml !== null ? instrumentHtml(trackedHtml, hasVariables) : null,
+    tracked: isFixed && tracked !== null ? withFixedHtml(tracked) : tracked,
     subject: templateOf(subject, 'text', hasVariables),
-    html: html === null ? null : templateOf(html, 'html', hasVariables),
-    text: text === null ? null : templateOf(text, 'text', hasVariables),
-    treeOf: createMimeTrees(stored.attachments),
-    generatedText: html === null || text !== null || hasVariables ? null : [plainTextOf(html)],
-    submitted: submitted?.mail ?? null,
-  }
-}
-
-function prepareShared(prepared: PreparedContent): PreparedContent {
-  const fixed = (template: BodyTemplate | null): BodyTemplate | null => template && withFixedLines(template)
-  const { tracked, html, text, generatedText, submitted } = prepared
-  if (submitted !== null) return prepared
-  return {
-    ...prepared,
-    tracked: tracked && withFixedHtml(tracked),
     // Beside what is tracked it is only read.
-    html: tracked === null ? fixed(html) : html,
-    text: fixed(text),
-    generatedText: fixed(generatedText),
+    html: tracked === null ? fixed(htmlTemplate) : htmlTemplate,
+    text: fixed(text === null ? null : templateOf(text, 'text', hasVariables)),
+    treeOf: createMimeTrees(stored.attachments),
+    generatedText: fixed(isGenerated ? [plainTextOf(html)] : null),
+    submitted: submitted?.mail ?? null,
   }
 }
 
@@ -97,13 +81,13 @@ export function trackedHtmlOf({ raw, html }: Pick<StoredContent, 'raw' | 'html'>
 }
 
 /** Of a composed message: everything filled in. The text part keeps the links as they were given. */
-export function bodiesOf(prepared: PreparedContent, given: Variables, urls: MessageUrls): MessageBodies {
+export function bodiesOf(prepared: PreparedContent, given: Variables, urls: MessageUrls) {
   const variables = withUnsubscribeUrl(prepared, given, urls)
   const fill = (template: BodyTemplate | null): BodyText | null => template && fillBody(template, variables)
   const plainHtml = prepared.tracked === null || prepared.text === null ? fill(prepared.html) : null
   return {
     subject: substitute(prepared.subject, variables),
-    html: trackedHtml(prepared, variables, urls) ?? plainHtml,
+    html: prepared.tracked ? fillHtmlBody(prepared.tracked, fillOptions(prepared.stored, variables, urls)) : plainHtml,
     text: fill(prepared.text) ?? fill(prepared.generatedText) ?? (plainHtml && [plainTextOf(textOf(plainHtml))]),
   }
 }
@@ -123,10 +107,6 @@ export function submittedMailOf(
   return submitted(tracked && fillHtml(tracked, fillOptions(stored, {}, urls)))
 }
 
-function trackedHtml({ tracked, stored }: PreparedContent, variables: Variables, urls: MessageUrls): BodyText | null {
-  return tracked && fillHtmlBody(tracked, fillOptions(stored, variables, urls))
-}
-
 function fillOptions(stored: StoredContent, variables: Variables, urls: MessageUrls): FillOptions {
   return {
     variables,
@@ -141,16 +121,11 @@ function unsubscribeUrlOf({ unsubscribe }: StoredContent, urls: MessageUrls): st
   return unsubscribe === null ? null : (unsubscribe.url ?? urls.unsubscribe())
 }
 
-function prepareSubmitted(
-  raw: Uint8Array,
-  isTracked: boolean,
-): { html: string | null; mail: NonNullable<PreparedContent['submitted']> } {
+function prepareSubmitted(raw: Uint8Array, isTracked: boolean) {
   const asItCame = readSubmittedMail(raw)
   const found = isTracked ? findSubmittedHtml(raw) : undefined
-  return {
-    html: found?.html ?? null,
-    mail: (html) => (html === null || found === undefined ? asItCame : found.replace(html)),
-  }
+  const mail = (html: string | null): SubmittedMail => (html === null ? asItCame : (found?.replace(html) ?? asItCame))
+  return { html: found?.html ?? null, mail }
 }
 
 /** A recipient's own value of that name wins (http/README.md "Unsubscribe"). */

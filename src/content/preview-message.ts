@@ -3,7 +3,7 @@
  * delivery but for the signature. Rejects as rendering does.
  */
 import { textOf } from './mime/body-text.ts'
-import { messageUrls } from './message-urls.ts'
+import { messageUrls } from './message-fields.ts'
 import { fieldBody, fieldName, splitFields } from '../mail/header-fields.ts'
 import { linksOf, prepareContent } from './prepare-content.ts'
 import type { StoredContent } from '../mail/message.ts'

@@ -1,14 +1,9 @@
 /**
- * From stored content and the facts of one message to the bytes that are sent.
- *
- * 1 prepare    templates parsed, html instrumented; once for all messages of a content (prepare-content.ts) 2 fill in
- * variables, links, pixel 3 add        a text part made from the html, when none was given 4 compose    header fields
- * and MIME; a submitted mail stays as it came, below the fields that are ours 5 sign       DKIM of the sending domain,
- * with each of its keys
+ * From stored content and the facts of one message to the bytes that are sent: fill in, compose, sign (content/README.md
+ * "The road, and its files").
  *
  * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. The
- * promise rejects only for a fault of ours or an unusable DKIM key. content/README.md "Headers" and "Rendering and
- * DKIM", RFC 5322 §3.6.
+ * promise rejects only for a fault of ours or an unusable DKIM key. RFC 5322 §3.6.
  */
 import type { RenderFacts } from '../mail/message.ts'
 import { complaintToken } from '../mail/message-token.ts'
@@ -18,11 +13,11 @@ import {
   composedFields,
   dateField,
   messageIdField,
+  messageUrls,
   ownFields,
   type FieldsInput,
   type RenderSettings,
 } from './message-fields.ts'
-import { messageUrls } from './message-urls.ts'
 import { fieldName } from '../mail/header-fields.ts'
 import { bodiesOf, submittedMailOf, type MessageBodies, type PreparedContent } from './prepare-content.ts'
 import type { SubmittedMail } from './mime/submitted-mail.ts'
@@ -45,21 +40,13 @@ export interface RenderInput extends ComposeInput {
   signers: readonly Signer[]
 }
 
-interface ComposedMessage {
-  /** What is in it, filled in; of a submitted mail nothing is known apart. */
-  bodies: MessageBodies | null
-  unsigned: UnsignedMessage
-  /** Unsigned. */
-  bytes: Buffer
-}
-
 export async function renderMessage(input: RenderInput): Promise<Buffer> {
   const { unsigned } = await composeUnsigned(input, input.signers.length * SIGNATURE_ROOM)
   return signMessage(unsigned, input.signers, input.facts.acceptedAt)
 }
 
 /** With so many free bytes in front. */
-export async function composeUnsigned(input: ComposeInput, room = 0): Promise<ComposedMessage> {
+export async function composeUnsigned(input: ComposeInput, room = 0) {
   const { content, facts, returnPath, trackingBaseUrl, settings } = input
   const urls = messageUrls({ messageId: facts.messageId, baseUrl: trackingBaseUrl, keys: settings.keys })
   const complaint = complaintToken(facts.messageId, settings.keys.complaint)
@@ -80,7 +67,8 @@ export async function composeUnsigned(input: ComposeInput, room = 0): Promise<Co
   return composed(bodies, unsigned)
 }
 
-function composed(bodies: MessageBodies | null, unsigned: UnsignedMessage): ComposedMessage {
+/** `bodies`: what is in it, filled in; of a submitted mail nothing is known apart. `bytes`: unsigned. */
+function composed(bodies: MessageBodies | null, unsigned: UnsignedMessage) {
   return { bodies, unsigned, bytes: unsigned.buffer.subarray(unsigned.start) }
 }
 

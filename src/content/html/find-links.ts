@@ -17,11 +17,6 @@ export interface FoundLink {
   value: Template
 }
 
-interface FoundPlaces {
-  links: FoundLink[]
-  pixelAt: number
-}
-
 interface Attribute extends FoundLink {
   value: Template[number][]
   nameEnd: number
@@ -38,28 +33,13 @@ const LESS = 0x3c
 const SLASH = 0x2f
 
 /** Most html neither conceals anything nor switches it off: then it does not matter what is inside of what. */
-export function findLinks(source: MaskedTemplate): FoundPlaces {
-  const { places, isMissed } = read(source, null)
-  return isMissed ? read(source, createOpenElements()).places : places
+export function findLinks(source: MaskedTemplate): { links: FoundLink[]; pixelAt: number } {
+  const places = readPlaces(source, null)
+  return places.isMissed ? readPlaces(source, createOpenElements()) : places
 }
 
-interface Reading {
-  places: FoundPlaces
-  /** Something is marked, and no `elements` were given to keep it: the places are not to be used. */
-  isMissed: boolean
-}
-
-function read(source: MaskedTemplate, elements: OpenElements | null): Reading {
-  const reader = createReader(source, elements)
-  readHtmlTokens(source.text, reader.tokens)
-  return reader.result()
-}
-
-/** What the tokens come to. */
-function createReader(
-  source: MaskedTemplate,
-  elements: OpenElements | null,
-): { tokens: HtmlTokens; result(): Reading } {
+/** `isMissed`: something is marked, and no `elements` were given to keep it, so the places are not to be used. */
+function readPlaces(source: MaskedTemplate, elements: OpenElements | null) {
   const { text } = source
   const tag: Tag = { name: '', isTextOnly: false, href: undefined, track: undefined }
   const pixel = createPixelPlace(text, elements)
@@ -72,7 +52,7 @@ function createReader(
     isMissed ||= marks
     return marks
   }
-  const tokens: HtmlTokens = {
+  readHtmlTokens(text, {
     ...createTagTokens(source, tag),
     text: pixel.text,
     markupEnd: pixel.markupEnd,
@@ -87,8 +67,8 @@ function createReader(
       elements?.close(name)
       pixel.closeTag(name, start, end)
     },
-  }
-  return { tokens, result: () => ({ places: { links, pixelAt: pixel.at() }, isMissed }) }
+  })
+  return { links, pixelAt: pixel.at(), isMissed }
 }
 
 /** The start tag that is being read, as far as it matters. */
@@ -99,13 +79,11 @@ interface Tag {
   track: Attribute | undefined
 }
 
-type TagTokens = Pick<
-  HtmlTokens,
-  'tagName' | 'wantedAttributes' | 'attributeName' | 'attributeValue' | 'attributeEntity' | 'attributeEnd'
->
-
 /** Fills the tag. */
-function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
+function createTagTokens(
+  source: MaskedTemplate,
+  tag: Tag,
+): Omit<HtmlTokens, 'text' | 'markupEnd' | 'tagEnd' | 'closeTag'> {
   let attribute: Attribute | undefined
   const add = (parts: Template): void => {
     for (const part of parts) attribute?.value.push(part)
@@ -134,13 +112,7 @@ function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
 }
 
 /** Where the pixel may go; `tagEnd` and `closeTag` come when the element is open, or closed. */
-interface PixelPlace extends Pick<HtmlTokens, 'text' | 'markupEnd'> {
-  tagEnd(holdsText: boolean, end: number): void
-  closeTag(name: string, nameStart: number, end: number): void
-  at(): number
-}
-
-function createPixelPlace(text: string, elements: OpenElements | null): PixelPlace {
+function createPixelPlace(text: string, elements: OpenElements | null) {
   let isTextOnly = false
   /** Where the last end tag of the body stands, or undefined. */
   let bodyEnd: number | undefined
@@ -159,14 +131,14 @@ function createPixelPlace(text: string, elements: OpenElements | null): PixelPla
   }
   return {
     markupEnd,
-    text(start, end) {
+    text(start: number, end: number): void {
       if (!isBrokenTag(text, Math.max(0, start - 1), end)) allow(end)
     },
-    tagEnd(holdsText, end) {
+    tagEnd(holdsText: boolean, end: number): void {
       isTextOnly = holdsText
       markupEnd(end)
     },
-    closeTag(name, nameStart, end) {
+    closeTag(name: string, nameStart: number, end: number): void {
       isTextOnly = false
       if (name === 'body' && isShown()) bodyEnd = nameStart - '</'.length
       markupEnd(end)

@@ -10,15 +10,13 @@ export type FoundLinks = Pick<HtmlTemplate, 'links'>
 /** Gives the html the links are counted in, or the links that were kept of it, or null when there is none. */
 type Load = () => Promise<string | FoundLinks | null>
 
-export interface LinkCache {
-  linksOf(contentId: number, hasVariables: boolean, load: Load): Promise<FoundLinks | null>
-}
+export type LinkCache = ReturnType<typeof createLinkCache>
 
 const MOST_CHARACTERS = 16 * 2 ** 20
 /** What an entry costs beside its addresses. */
 const ENTRY_CHARACTERS = 100
 
-export function createLinkCache(): LinkCache {
+export function createLinkCache() {
   const known = new LRUCache<number, FoundLinks, { hasVariables: boolean; load: Load }>({
     maxSize: MOST_CHARACTERS,
     sizeCalculation: sizeOf,
@@ -31,7 +29,7 @@ export function createLinkCache(): LinkCache {
     },
   })
   return {
-    linksOf: async (contentId, hasVariables, load) =>
+    linksOf: async (contentId: number, hasVariables: boolean, load: Load): Promise<FoundLinks | null> =>
       (await known.fetch(contentId, { context: { hasVariables, load } })) ?? null,
   }
 }
