@@ -6,10 +6,10 @@
  * there is no NUL. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
  */
 import { hash } from 'node:crypto'
-import { hasText, mostEncodedBytes, toUtf8, writeBase64, writeReadable, type BodyText } from './mime/body-text.ts'
+import { hasText, toUtf8, writeBase64, writeReadable, type BodyText } from './mime/body-text.ts'
 import type { UnsignedMessage } from './mime/dkim.ts'
 import { BOUNDARY_CHARACTERS, type MimeShape, type MimeTree, type MimeTreeOf } from './mime/mime-tree.ts'
-import { mostEscapedBytes } from './mime/quoted-printable.ts'
+import { mostEscapedBytes, mostQuotedPrintableBytes } from './mime/quoted-printable.ts'
 
 interface MessageParts {
   /** Header fields, each with its CRLF; MIME-Version and Content-* are added here. */
@@ -64,7 +64,8 @@ function writeMessage(
   { header, boundary, bodies, shape, room }: Writing,
 ): UnsignedMessage | 'text' | 'html' {
   const utf8 = { text: toUtf8(bodies.text, textScratch.text), html: toUtf8(bodies.html, textScratch.html) }
-  const textBytes = mostEncodedBytes(utf8.text.bytes) + mostEncodedBytes(utf8.html.bytes)
+  // In either encoding.
+  const textBytes = mostQuotedPrintableBytes(utf8.text.bytes) + mostQuotedPrintableBytes(utf8.html.bytes)
   const most = room + header.length + tree.bytes + textBytes
   const target = most <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(most)
   const isNoted = tree.isRelaxed && utf8.text.bytes + utf8.html.bytes <= MOST_NOTED_BYTES

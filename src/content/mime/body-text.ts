@@ -94,11 +94,6 @@ function mostUtf8Bytes(body: BodyText): number {
   return MOST_BYTES_PER_UNIT * units
 }
 
-/** Room for a text of so many bytes in either encoding. */
-export function mostEncodedBytes(bytes: number): number {
-  return mostQuotedPrintableBytes(bytes)
-}
-
 /** Returns where it ends; undefined: more bytes than `mostEscaped` have to be escaped. */
 export function writeReadable(
   { pieces }: BodyBytes,
