@@ -1,9 +1,7 @@
 /**
  * MIME: header fields, bodies and attachments become the bytes of a message, unsigned (content/README.md "Rendering and
- * DKIM").
- *
- * The same input gives the same bytes. Only CRLF ends lines, none has more than 998 octets or begins with a dot, and
- * there is no NUL. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
+ * DKIM"). The same input gives the same bytes. Only CRLF ends lines, none has more than 998 octets or begins with a
+ * dot, and there is no NUL. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
  */
 import { hash } from 'node:crypto'
 import { hasText, toUtf8, writeBase64, writeReadable, type BodyText } from './mime/body-text.ts'

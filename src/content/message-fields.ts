@@ -1,8 +1,7 @@
 /**
  * The header fields that Sternpost writes, in their order, each with its CRLF (content/README.md "Headers"). Pure; the
- * same facts give the same fields.
- *
- * RFC 5322 §3.6, RFC 6532, RFC 8058 §3.1, RFC 9477 §3; http/README.md "cc and bcc" and "Unsubscribe".
+ * same facts give the same fields. RFC 5322 §3.6, RFC 6532, RFC 8058 §3.1, RFC 9477 §3; http/README.md "cc and bcc" and
+ * "Unsubscribe".
  */
 import { createHash, type KeyObject } from 'node:crypto'
 import type { KeyRing } from '../base/key-ring.ts'

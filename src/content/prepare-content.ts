@@ -1,6 +1,5 @@
 /**
  * A content made ready once for all its messages: templates parsed, html instrumented, a submitted mail taken apart.
- *
  * `bodiesOf` and `submittedMailOf` then only join pieces for one message. The same content and facts give the same
  * result. Content and variables were checked at acceptance (template-problems.ts), so a throw is a fault.
  */

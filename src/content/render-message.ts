@@ -1,9 +1,8 @@
 /**
- * From stored content and the facts of one message to the bytes that are sent: fill in, compose, sign (content/README.md
- * "The road, and its files").
- *
- * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. The
- * promise rejects only for a fault of ours or an unusable DKIM key. RFC 5322 §3.6.
+ * From stored content and the facts of one message to the bytes that are sent: fill in, compose, sign
+ * (content/README.md "The road, and its files"). The same input gives the same bytes on every attempt: time,
+ * identifiers and boundaries come from the facts. The promise rejects only for a fault of ours or an unusable DKIM key.
+ * RFC 5322 §3.6.
  */
 import type { RenderFacts } from '../mail/message.ts'
 import { complaintToken } from '../mail/message-token.ts'

@@ -1,7 +1,6 @@
 /**
- * A reply that refuses: thrown by what judges a login, a sender, a recipient or a message, and sent as it is.
- *
- * Whatever else is thrown there is a fault of ours and is answered with 451, so that the client keeps the mail.
+ * A reply that refuses: thrown by what judges a login, a sender, a recipient or a message, and sent as it is. Whatever
+ * else is thrown there is a fault of ours and is answered with 451, so that the client keeps the mail.
  */
 import { errorCode } from '../base/errors.ts'
 

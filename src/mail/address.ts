@@ -1,12 +1,10 @@
 /**
- * Reads one email address, with or without a display name, by one grammar of our own.
- *
- * What is accepted has a single meaning everywhere: `mailbox.address` is what RCPT TO carries, what is signed for and
- * what stands in the header. Parsers disagree about quoted local parts, comments, routes and groups and have sent mail
- * elsewhere because of it, so those are refused, also where a standard allows them. Time is linear in the input.
- *
- * Never throws: a refusal is a value, `problem` a sentence part that goes on from the field's name. RFC 5321 §4.1.2,
- * RFC 6531 §3.3, RFC 5322 §3.4, RFC 5890 §2.3.2.1.
+ * Reads one email address, with or without a display name, by one grammar of our own. What is accepted has a single
+ * meaning everywhere: `mailbox.address` is what RCPT TO carries, what is signed for and what stands in the header.
+ * Parsers disagree about quoted local parts, comments, routes and groups and have sent mail elsewhere because of it, so
+ * those are refused, also where a standard allows them. Time is linear in the input. Never throws: a refusal is a
+ * value, `problem` a sentence part that goes on from the field's name. RFC 5321 §4.1.2, RFC 6531 §3.3, RFC 5322 §3.4,
+ * RFC 5890 §2.3.2.1.
  */
 import { domainToASCII, domainToUnicode } from 'node:url'
 import { ipFamily } from '../base/ip-address.ts'

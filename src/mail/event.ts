@@ -1,6 +1,5 @@
 /**
  * Events: facts about a message or a domain that are told to webhook endpoints, and the exact bytes they are told in.
- *
  * The envelope and the fields of the five given kinds are the specification's (http/README.md "Events"): keys in this
  * order, no further fields, all values of `data` strings.
  */

@@ -1,6 +1,5 @@
 /**
  * Reads the header fields of a message somebody else made, as they stand on the wire: CRLF, one character per byte.
- *
  * Pure and linear; never throws. What has two meanings (a field twice, a parameter in pieces) has none here: undefined.
  * A report is read by a reader that forgives more (`report/mail-tree.ts`). RFC 5322 §2.2, RFC 2045 §5 and §6.
  */

@@ -1,10 +1,9 @@
 /**
- * Tokens that name a message, with a MAC, as lower-case base32 (content/README.md "Tokens").
- *
- * Their bytes are head 1, message id 16, in some a number 2, and the MAC: HMAC-SHA-256 over the purpose and all bytes in
- * front of it, truncated, compared in constant time. Forms leave no spare bits. What makes a token throws for what is no
- * message id: only our own come here. What reads one gives undefined for text that is no token of ours; capitals are
- * lowered, since servers change the case of local parts. RFC 4648 §6, RFC 2104.
+ * Tokens that name a message, with a MAC, as lower-case base32 (content/README.md "Tokens"). Their bytes are head 1,
+ * message id 16, in some a number 2, and the MAC: HMAC-SHA-256 over the purpose and all bytes in front of it,
+ * truncated, compared in constant time. Forms leave no spare bits. What makes a token throws for what is no message id:
+ * only our own come here. What reads one gives undefined for text that is no token of ours; capitals are lowered, since
+ * servers change the case of local parts. RFC 4648 §6, RFC 2104.
  */
 import { timingSafeEqual, type KeyObject } from 'node:crypto'
 import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'

@@ -1,10 +1,8 @@
 /**
  * Html cut into tokens: those of htmlparser2's tokenizer, at a fraction of its cost for the html of which mails are
- * made.
- *
- * What is out of the ordinary (declarations but the doctype, scripts, other raw text, tags that never end, a `<` in
- * text) is left to the tokenizer, from that place to the end: between two tokens it has no memory. The tokens are the
- * same either way, but for texts, which entities do not cut. Linear; never throws.
+ * made. What is out of the ordinary (declarations but the doctype, scripts, other raw text, tags that never end, a `<`
+ * in text) is left to the tokenizer, from that place to the end: between two tokens it has no memory. The tokens are
+ * the same either way, but for texts, which entities do not cut. Linear; never throws.
  */
 import { runTokenizer } from './run-tokenizer.ts'
 

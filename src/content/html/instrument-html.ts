@@ -1,9 +1,7 @@
 /**
  * Tracked links and the pixel in html (content/README.md "Tracking"): found once for a content, then filled in for each
- * recipient by joining pieces.
- *
- * The same html always gives the same numbers, so that a click finds its target again. Filling in throws only for a
- * missing value, which acceptance has ruled out.
+ * recipient by joining pieces. The same html always gives the same numbers, so that a click finds its target again.
+ * Filling in throws only for a missing value, which acceptance has ruled out.
  */
 import type { Variables } from '../../mail/message.ts'
 import { createBodyWriter, withFixedLines, type BodyTemplate } from './body-template.ts'

@@ -1,8 +1,7 @@
 /**
- * Where a link leads, and whether that is tracked (content/README.md "Tracking"). Pure, never throws.
- *
- * A target is in the form in which a browser would take it from the html: entities decoded, white space around it and
- * line ends within it dropped (WHATWG URL, 4.4). Its other characters are as they were written.
+ * Where a link leads, and whether that is tracked (content/README.md "Tracking"). Pure, never throws. A target is in
+ * the form in which a browser would take it from the html: entities decoded, white space around it and line ends within
+ * it dropped (WHATWG URL, 4.4). Its other characters are as they were written.
  */
 import type { Variables } from '../../mail/message.ts'
 import type { FoundLink } from './find-links.ts'

@@ -1,6 +1,5 @@
 /**
  * Which elements are open while html is read from front to back, as far as it matters for what is inside of what.
- *
  * Missing end tags are supplied as a browser does it for paragraphs, list items, table parts, links and formatting
  * (WHATWG HTML, 13.2.4 and 13.2.6.4.7); where tags overlap otherwise, a browser may differ. Every tag costs the same.
  * Never throws.

@@ -1,9 +1,7 @@
 /**
  * The text of one body part on its way into a message: strings, and lines that are the same in many messages and were
- * encoded once.
- *
- * Pieces come to the same bytes as their text encoded as a whole, since each begins where a line begins. Never throws.
- * RFC 2045 §6.7 and §6.8.
+ * encoded once. Pieces come to the same bytes as their text encoded as a whole, since each begins where a line begins.
+ * Never throws. RFC 2045 §6.7 and §6.8.
  */
 import {
   mostEscapedBytes,

@@ -1,8 +1,6 @@
 /**
- * Signs messages with DKIM (content/README.md "Rendering and DKIM").
- *
- * The same message, keys and time give the same bytes. Rejects when a key cannot sign. RFC 6376 §3.4.2, §3.4.4, §3.5,
- * §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
+ * Signs messages with DKIM (content/README.md "Rendering and DKIM"). The same message, keys and time give the same
+ * bytes. Rejects when a key cannot sign. RFC 6376 §3.4.2, §3.4.4, §3.5, §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
  */
 import { createPrivateKey, hash, sign } from 'node:crypto'
 import { promisify } from 'node:util'

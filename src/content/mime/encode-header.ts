@@ -1,6 +1,5 @@
 /**
  * Writes header fields (content/README.md "Headers"): text of any language becomes encoded words, and lines are folded.
- *
  * The result decodes to exactly what was given, controls included, and has CRLF only inside a fold. RFC 5322 §2.2.3,
  * RFC 2047 §2 and §5, RFC 6532.
  */

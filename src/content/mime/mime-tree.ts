@@ -1,9 +1,7 @@
 /**
  * The MIME tree of a message without its texts: built once by MailComposer and kept in pieces (content/README.md
- * "Rendering and DKIM").
- *
- * Marks stand in the place of boundary and bodies; they are random, so nothing that a customer wrote can be taken for
- * one. RFC 2045, RFC 2046 §5.
+ * "Rendering and DKIM"). Marks stand in the place of boundary and bodies; they are random, so nothing that a customer
+ * wrote can be taken for one. RFC 2045, RFC 2046 §5.
  */
 import { randomBytes } from 'node:crypto'
 import MailComposer, { type MailComposerAlternative, type MailComposerAttachment } from 'nodemailer/lib/mail-composer'

@@ -1,9 +1,7 @@
 /**
  * A mail as an application submitted it, taken apart just far enough to put our fields on top and other html in place
- * of its html; every other byte stays (content/README.md "Tracking").
- *
- * Where anything about its html is odd, there is none. Never throws; linear in the size for each level. RFC 2045, RFC
- * 2046 §5.1.1, RFC 1847.
+ * of its html; every other byte stays (content/README.md "Tracking"). Where anything about its html is odd, there is
+ * none. Never throws; linear in the size for each level. RFC 2045, RFC 2046 §5.1.1, RFC 1847.
  */
 import { fieldName, fieldValue, readMediaType, splitFields, type MediaType } from '../../mail/header-fields.ts'
 import { decodePart, encodePart, readTransferEncoding, type TransferEncoding } from './transfer-encoding.ts'

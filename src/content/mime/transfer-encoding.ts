@@ -1,8 +1,6 @@
 /**
- * Transfer encodings of a text part: its bytes out of the wire form, and back.
- *
- * Decoding gives undefined for what is not strictly of its encoding: such a part is better left alone. Linear. RFC 2045
- * §6.7 and §6.8.
+ * Transfer encodings of a text part: its bytes out of the wire form, and back. Decoding gives undefined for what is not
+ * strictly of its encoding: such a part is better left alone. Linear. RFC 2045 §6.7 and §6.8.
  */
 import { quotedPrintable } from './quoted-printable.ts'
 

@@ -1,8 +1,7 @@
 /**
  * A template as one text in which a single letter stands for each placeholder, so that what reads html sees every
- * placeholder as an ordinary part of what is around it; and any stretch of that text as a template again.
- *
- * Positions are those of the masked text, in UTF-16 units. Pure, linear, never throws.
+ * placeholder as an ordinary part of what is around it; and any stretch of that text as a template again. Positions are
+ * those of the masked text, in UTF-16 units. Pure, linear, never throws.
  */
 import type { Placeholder, Template } from './parse-template.ts'
 

@@ -1,8 +1,7 @@
 /**
- * Finds the placeholders of a template: `{{key}}`, `{{{key}}}` and `{{key|fallback}}` (http/README.md "Variables").
- *
- * A key has 1 to 64 characters without braces, `|`, CR and LF; spaces next to the braces are ignored. Braces that make
- * no placeholder are ordinary text, so parsing never fails. Time is linear in the text.
+ * Finds the placeholders of a template: `{{key}}`, `{{{key}}}` and `{{key|fallback}}` (http/README.md "Variables"). A
+ * key has 1 to 64 characters without braces, `|`, CR and LF; spaces next to the braces are ignored. Braces that make no
+ * placeholder are ordinary text, so parsing never fails. Time is linear in the text.
  */
 
 /** What a value becomes: html escapes `& < > " '`, text leaves it as it is. */

@@ -1,11 +1,9 @@
 /**
  * Everything that is wrong with a content and one recipient's variables, found at acceptance so that rendering cannot
  * fail later (http/README.md "Sending" and "Variables"). Returns sentences for the caller, all of them at once; never
- * throws.
- *
- * A content is read once and then judged for each recipient by the values that are given: that costs a batch a look at
- * those, however many placeholders its html has. Sizes are added up before anything is built: a large value used a
- * thousand times must not cost its product in memory or time.
+ * throws. A content is read once and then judged for each recipient by the values that are given: that costs a batch a
+ * look at those, however many placeholders its html has. Sizes are added up before anything is built: a large value
+ * used a thousand times must not cost its product in memory or time.
  */
 import type { StoredContent, Variables } from '../../mail/message.ts'
 import { parseTemplate, type Template, type TemplateKind } from './parse-template.ts'

@@ -1,9 +1,8 @@
 /**
  * A bounce, a notice or a complaint about one message -> what the store records of it (mail/README.md "Reading a
- * report", inbound/README.md "Complaints").
- *
- * It is judged by the same rules as a reply in the dialogue. The recipient is that of our row, never the one the report
- * names. Throws SmtpRefusal 451 when the delivery itself is still being recorded, so that the report comes again.
+ * report", inbound/README.md "Complaints"). It is judged by the same rules as a reply in the dialogue. The recipient is
+ * that of our row, never the one the report names. Throws SmtpRefusal 451 when the delivery itself is still being
+ * recorded, so that the report comes again.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DAY, type Clock } from '../../base/clock.ts'

@@ -92,7 +92,9 @@ function messageFor(mail: MailForOperator, hostname: string, operator: string): 
       'Content-Transfer-Encoding: base64',
       '',
       // Lines of 76 characters (RFC 2045 §6.8), and what is left.
-      ...(Buffer.from(mail.bytes).toString('base64').match(/.{1,76}/g) ?? []),
+      ...(Buffer.from(mail.bytes)
+        .toString('base64')
+        .match(/.{1,76}/g) ?? []),
       `--${boundary}--`,
       '',
     ].join('\r\n'),

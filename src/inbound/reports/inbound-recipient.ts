@@ -1,8 +1,7 @@
 /**
  * What an address means to the listener for reports: one of our tokens under a host name of ours, an address that
- * reports come to, or the operator. Everything else is nobody (test/README.md "Attacks", A19).
- *
- * A token is judged before any lookup, so guesses cost a MAC. Rejects when the store does not answer.
+ * reports come to, or the operator. Everything else is nobody (test/README.md "Attacks", A19). A token is judged before
+ * any lookup, so guesses cost a MAC. Rejects when the store does not answer.
  */
 import type { KeyRing } from '../../base/key-ring.ts'
 import { domainToAscii } from '../../mail/address.ts'

@@ -1,9 +1,7 @@
 /**
  * One mail that came in, for one of its recipients -> what it changes (inbound/README.md "Reports" and "Whose mail a
- * report is about").
- *
- * Resolves after the commit of all it meant; the same mail again changes nothing. Rejects when the store does not
- * answer.
+ * report is about"). Resolves after the commit of all it meant; the same mail again changes nothing. Rejects when the
+ * store does not answer.
  */
 import { HOUR } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'

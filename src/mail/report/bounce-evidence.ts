@@ -1,9 +1,7 @@
 /**
  * Whether a mail without delivery status fields is a bounce at all, and whether it is the last word; or else an
- * automatic answer.
- *
- * Several signs have to agree, since people write about bounces, too: who wrote it, to whom an answer would go, the
- * subject, and what the text says. Pure.
+ * automatic answer. Several signs have to agree, since people write about bounces, too: who wrote it, to whom an answer
+ * would go, the subject, and what the text says. Pure.
  */
 import { decodeWords } from './decode-text.ts'
 import { headerOf, type MailPart } from './mail-tree.ts'

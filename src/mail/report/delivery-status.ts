@@ -1,8 +1,7 @@
 /**
- * Delivery status reports: who did not get the message, and why (RFC 3464, RFC 6533).
- *
- * Takes the fields from a part of their own or from the middle of a text. Groups may be split where they should not be
- * and joined where they should be split; a group without a recipient completes the one before it. Never throws.
+ * Delivery status reports: who did not get the message, and why (RFC 3464, RFC 6533). Takes the fields from a part of
+ * their own or from the middle of a text. Groups may be split where they should not be and joined where they should be
+ * split; a group without a recipient completes the one before it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
 import { reportedAction, type ReportAction, type ReportedRecipient, type ReportReferences } from './report-reading.ts'

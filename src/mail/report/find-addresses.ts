@@ -1,8 +1,7 @@
 /**
- * Addresses in running text and in header values, with where they stand.
- *
- * Looser than the grammar of `address.ts`, which decides what we send to: reports come from any system. Linear: from
- * every at sign at most 64 octets are looked at to the left and 255 to the right (RFC 5321 §4.5.3.1).
+ * Addresses in running text and in header values, with where they stand. Looser than the grammar of `address.ts`, which
+ * decides what we send to: reports come from any system. Linear: from every at sign at most 64 octets are looked at to
+ * the left and 255 to the right (RFC 5321 §4.5.3.1).
  */
 
 export interface FoundAddress {

@@ -1,8 +1,7 @@
 /**
- * A mail as a tree of MIME parts, whatever its sender made of the standards (mail/README.md "Reading a report").
- *
- * One pass over the first MiB, linear in its length. Deeper parts than the limit are text of the part around them,
- * later ones are left out. Never throws. RFC 5322 §2, RFC 2045 §5.1, RFC 2046 §5.1.
+ * A mail as a tree of MIME parts, whatever its sender made of the standards (mail/README.md "Reading a report"). One
+ * pass over the first MiB, linear in its length. Deeper parts than the limit are text of the part around them, later
+ * ones are left out. Never throws. RFC 5322 §2, RFC 2045 §5.1, RFC 2046 §5.1.
  */
 import type { HeaderField } from '../header-fields.ts'
 import { decodeTransfer } from './decode-text.ts'

@@ -1,9 +1,8 @@
 /**
  * Reads a mail that came back: a bounce, a notice, an automatic answer, a complaint, or none of them (mail/README.md
  * "Reading a report"). What it finds is only what the mail claims; whether to believe it is decided elsewhere
- * (inbound/README.md "Whose mail a report is about").
- *
- * Pure. Never throws, whatever the bytes, and takes time linear in the first MiB; the rest is not read.
+ * (inbound/README.md "Whose mail a report is about"). Pure. Never throws, whatever the bytes, and takes time linear in
+ * the first MiB; the rest is not read.
  */
 import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'

@@ -1,7 +1,6 @@
 /**
- * What a diagnostic text holds: reply code, enhanced code, and the stage of the dialogue it tells of.
- *
- * Pure and linear; texts are cut at 2,048 characters first. RFC 3463 §2, RFC 3464 §2.3.6, RFC 5321 §4.2.
+ * What a diagnostic text holds: reply code, enhanced code, and the stage of the dialogue it tells of. Pure and linear;
+ * texts are cut at 2,048 characters first. RFC 3463 §2, RFC 3464 §2.3.6, RFC 5321 §4.2.
  */
 import { MOST_REPLY_CHARACTERS, type ReportStage } from '../reply/smtp-reply.ts'
 import type { ReportedRecipient } from './report-reading.ts'

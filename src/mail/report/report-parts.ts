@@ -1,8 +1,7 @@
 /**
- * The parts of a report: what it says in prose, its machine-readable fields, and the message it returns.
- *
- * Reads at most 64 Ki characters of prose (mail/README.md "Reading a report"). A returned message may be a part of its
- * own, or follow the prose in the same text behind a line such as `--- Below this line is a copy of the message.`
+ * The parts of a report: what it says in prose, its machine-readable fields, and the message it returns. Reads at most
+ * 64 Ki characters of prose (mail/README.md "Reading a report"). A returned message may be a part of its own, or follow
+ * the prose in the same text behind a line such as `--- Below this line is a copy of the message.`
  */
 import { decodeCharset, decodeTransfer, htmlToText } from './decode-text.ts'
 import type { HeaderField } from '../header-fields.ts'

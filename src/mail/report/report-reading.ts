@@ -1,8 +1,7 @@
 /**
- * What a mail that came back states, before anybody believes it (inbound/README.md "Reports").
- *
- * A reading names addresses as the mail does. State changes only through a token of ours: the envelope recipient, which
- * the caller has, or one of `references`. RFC 3464, RFC 5965, RFC 3834.
+ * What a mail that came back states, before anybody believes it (inbound/README.md "Reports"). A reading names
+ * addresses as the mail does. State changes only through a token of ours: the envelope recipient, which the caller has,
+ * or one of `references`. RFC 3464, RFC 5965, RFC 3834.
  */
 import type { ReportStage } from '../reply/smtp-reply.ts'
 

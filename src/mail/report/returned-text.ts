@@ -1,8 +1,7 @@
 /**
- * Where the prose of a report ends and the message it returns begins, when both are one text.
- *
- * Two signs, whichever comes first: a line that announces the message, and a block of lines that is the header of a
- * mail. Both may be quoted or indented. Linear.
+ * Where the prose of a report ends and the message it returns begins, when both are one text. Two signs, whichever
+ * comes first: a line that announces the message, and a block of lines that is the header of a mail. Both may be quoted
+ * or indented. Linear.
  */
 import { RETURNED_BEHIND_RULER, RETURNED_SENTENCE } from './wordings.ts'
 

@@ -1,8 +1,6 @@
 /**
- * Notifications of mail services that come as JSON in a mail: Amazon SES by way of SNS.
- *
- * Not every such mail is whole JSON: lines may be broken inside a string. Never throws; what is no notification is
- * undefined.
+ * Notifications of mail services that come as JSON in a mail: Amazon SES by way of SNS. Not every such mail is whole
+ * JSON: lines may be broken inside a string. Never throws; what is no notification is undefined.
  */
 import { diagnosticText, factsIn } from './report-diagnostic.ts'
 import { reportedAction, type ReportedRecipient, type ReportReading } from './report-reading.ts'

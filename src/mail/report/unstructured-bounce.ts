@@ -1,9 +1,7 @@
 /**
- * Bounces that are prose: which addresses failed, and what the text says about each.
- *
- * One general reader for all servers and languages. It goes by where an address stands: one that opens a paragraph or
- * follows a label says more than one inside a sentence; addresses of the sender or of a help desk say nothing. Linear
- * in the text.
+ * Bounces that are prose: which addresses failed, and what the text says about each. One general reader for all servers
+ * and languages. It goes by where an address stands: one that opens a paragraph or follows a label says more than one
+ * inside a sentence; addresses of the sender or of a help desk say nothing. Linear in the text.
  */
 import { findAddresses, type FoundAddress } from './find-addresses.ts'
 import { CONTACT_LABEL, CONTACT_LINE, FAILURE_NEARBY, OWN_LABEL, RECIPIENT_LABEL } from './wordings.ts'

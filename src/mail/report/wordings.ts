@@ -1,8 +1,7 @@
 /**
- * Wordings by which reports are told from other mail, and failed addresses from others: data, no logic.
- *
- * Each list collects what many servers write, in the languages they write it in. All are matched against single lines,
- * subjects and texts of bounded length; none repeats a repetition, so that no text makes them slow.
+ * Wordings by which reports are told from other mail, and failed addresses from others: data, no logic. Each list
+ * collects what many servers write, in the languages they write it in. All are matched against single lines, subjects
+ * and texts of bounded length; none repeats a repetition, so that no text makes them slow.
  */
 
 /** Matches what any of the expressions matches, capitals or not; in a frame where `$$` stands for them. */
