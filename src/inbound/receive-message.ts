@@ -27,23 +27,27 @@ const CR = 0x0d
  * `keptBytes` of one message: what is beyond is read, judged and forgotten. `memoryBytes` of all messages that are being
  * received or handled.
  */
-export function createMessageReceiver({
-  keptBytes,
-  memoryBytes,
-}: Record<'keptBytes' | 'memoryBytes', number>): ReceiveMessage {
-  let freeBytes = memoryBytes
+export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: number }): ReceiveMessage {
+  let freeBytes = limits.memoryBytes
   return async (stream, handle) => {
-    const kept = createGrowingBuffer(keptBytes, (more) => {
+    const kept = createGrowingBuffer(limits.keptBytes, (more) => {
       if (more > freeBytes) return false
       freeBytes -= more
       return true
     })
     try {
       const lineEnds = createLineEndCheck()
-      const sizeBytes = await readToEnd(stream, (chunk) => {
-        lineEnds.add(chunk)
-        if (!stream.sizeExceeded && lineEnds.areGood()) kept.add(chunk)
-      })
+      let sizeBytes = 0
+      try {
+        for await (const chunk of stream as AsyncIterable<Buffer>) {
+          sizeBytes += chunk.length
+          lineEnds.add(chunk)
+          if (!stream.sizeExceeded && lineEnds.areGood()) kept.add(chunk)
+        }
+      } catch {
+        // The client left in the middle of its message: nobody is there to read the answer.
+        throw smtpRefusal(451, '4.4.2 the connection was lost')
+      }
       if (stream.sizeExceeded) throw smtpRefusal(552, '5.3.4 the message is too large')
       if (!lineEnds.areGood() || lineEnds.isOpen()) {
         throw smtpRefusal(554, '5.6.0 the message has a bare CR, a bare LF or a NUL: lines end with CR LF')
@@ -54,21 +58,6 @@ export function createMessageReceiver({
       freeBytes += kept.capacity()
     }
   }
-}
-
-/** Returns how many bytes there were. */
-async function readToEnd(stream: SMTPServerDataStream, take: (chunk: Buffer) => void): Promise<number> {
-  let sizeBytes = 0
-  try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      sizeBytes += chunk.length
-      take(chunk)
-    }
-  } catch {
-    // The client left in the middle of its message: nobody is there to read the answer.
-    throw smtpRefusal(451, '4.4.2 the connection was lost')
-  }
-  return sizeBytes
 }
 
 /** One buffer that doubles: chunks of single bytes, kept as they come, would take a hundred times their size. */

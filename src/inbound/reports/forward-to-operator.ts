@@ -43,20 +43,22 @@ export function createOperatorForward({
     const head = Buffer.from(mail.bytes.subarray(0, MARK_WITHIN_BYTES)).toString('latin1')
     if (head.includes(MARK)) return 'own-mail'
     if (limit.take('operator') > 0) return 'too-many'
+    const digest = createHash('sha256').update(mail.bytes).digest('hex')
+    const subject = `Mail for ${shown(mail.recipient)}`
+    const addresses = [`From: "Sternpost" <postmaster@${hostname}>`, `To: <${operator.email}>`]
+    const header = [...addresses, `Subject: ${subject}`, 'Auto-Submitted: auto-generated', `${MARK}: ${hostname}`]
+    const request = {
+      recipients: [operator.email],
+      from: `postmaster@${hostname}`,
+      subject,
+      raw: messageFor(mail, header, `operator-${digest.slice(0, 32)}`),
+      tags: undefined,
+      ipPool: undefined,
+      track: { opens: false, clicks: false },
+      idempotencyKey: `operator ${digest}`,
+    }
     try {
-      await acceptSubmission(
-        {
-          recipients: [operator.email],
-          from: `postmaster@${hostname}`,
-          subject: subjectOf(mail),
-          raw: messageFor(mail, hostname, operator.email),
-          tags: undefined,
-          ipPool: undefined,
-          track: { opens: false, clicks: false },
-          idempotencyKey: `operator ${createHash('sha256').update(mail.bytes).digest('hex')}`,
-        },
-        ADMINISTRATOR,
-      )
+      await acceptSubmission(request, ADMINISTRATOR)
       return 'forwarded'
     } catch (thrown) {
       // Trying again helps only where the fault is ours for the moment.
@@ -66,17 +68,10 @@ export function createOperatorForward({
   }
 }
 
-const subjectOf = ({ recipient }: MailForOperator): string => `Mail for ${shown(recipient)}`
-
-function messageFor(mail: MailForOperator, hostname: string, operator: string): Buffer {
-  const boundary = `operator-${createHash('sha256').update(mail.bytes).digest('hex').slice(0, 32)}`
+function messageFor(mail: MailForOperator, header: readonly string[], boundary: string): Buffer {
   return Buffer.from(
     [
-      `From: "Sternpost" <postmaster@${hostname}>`,
-      `To: <${operator}>`,
-      `Subject: ${subjectOf(mail)}`,
-      'Auto-Submitted: auto-generated',
-      `${MARK}: ${hostname}`,
+      ...header,
       'MIME-Version: 1.0',
       `Content-Type: multipart/mixed; boundary="${boundary}"`,
       '',

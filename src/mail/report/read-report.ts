@@ -43,7 +43,7 @@ function readMail(mail: MailPart): ReportReading {
   const status = readDeliveryStatus(statusText(parts))
   const reading = emptyReading(parts, status.originalEnvelopeId)
   if (status.recipients.length > 0) {
-    const recipients = completeFromProse(withMailboxes(status.recipients, { mail, parts }), parts)
+    const recipients = completeFromProse(withMailbox(status.recipients, mail, parts), parts)
     return { ...reading, recipients, kind: kindOfActions(recipients) }
   }
   const evidence = bounceEvidence(mail, parts)
@@ -82,14 +82,11 @@ function kindOfActions(recipients: readonly ReportedRecipient[]): ReportKind {
 }
 
 /** A single recipient that is no mailbox, such as the path of a file, may be named elsewhere in the report. */
-function withMailboxes(
-  recipients: readonly ReportedRecipient[],
-  { mail, parts }: { mail: MailPart; parts: ReportParts },
-): readonly ReportedRecipient[] {
-  const [only] = recipients
-  if (only === undefined || recipients.length > 1) return recipients
+function withMailbox(recipients: ReportedRecipient[], mail: MailPart, parts: ReportParts): ReportedRecipient[] {
+  const [only, ...others] = recipients
   // A bare user name is what the mail says; only what cannot be one is replaced.
-  if (isMailbox(only.address) || !/[@/|]/.test(only.address)) return recipients
+  const isNamed = only === undefined || isMailbox(only.address) || !/[@/|]/.test(only.address)
+  if (isNamed || others.length > 0) return recipients
   const named = findFailedAddresses(mail, parts)
   return named.length === 1 ? named.map(({ address }) => ({ ...only, address })) : recipients
 }

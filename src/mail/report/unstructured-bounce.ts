@@ -23,6 +23,7 @@ interface ProseRecipient {
 /** In the order of the text, each once. `own`, in lower case: hardly the failed ones, such as sender and reporter. */
 export function readProseRecipients(text: string, own: ReadonlySet<string>): ProseRecipient[] {
   const lines = text.split('\n').map(readLine)
+  const texts = lines.map((line) => line.text)
   const mentions = findMentions(lines)
   const foreign = mentions.filter((mention) => !own.has(mention.address.toLowerCase()))
   const isForeign = foreign.some((mention) => mention.weight >= WEIGHT.sentence)
@@ -35,7 +36,7 @@ export function readProseRecipients(text: string, own: ReadonlySet<string>): Pro
   )
   return chosen.map((mention, index) => ({
     address: mention.address,
-    text: textAbout(lines, mention, { previous: chosen[index - 1]?.line ?? -1, next: chosen[index + 1]?.line }),
+    text: textAbout(texts, mention, chosen[index - 1]?.line, chosen[index + 1]?.line),
   }))
 }
 
@@ -69,24 +70,15 @@ interface Mention {
 }
 
 const MOST_LINE_CHARACTERS = 1_000
-
 const MOST_MENTIONS = 2_000
-
 const LABEL_CHARACTERS = 60
-
-/** Lines around an address that make up its sentence: two before, one behind. */
-const SENTENCE_LINES = { before: 2, behind: 1 }
-
 // Nothing but marks of a list, brackets and quotes in front of the address.
 const OPENING_MARKS = /^[\s"'<*•·>[-]*$/
-
 // The codes of a reply, or our command, in front of it.
 const DIALOGUE_IN_FRONT = /^\s*(?:<<<|>>>)?\s*[245]\d\d[ -](?:[245]\.\d{1,3}\.\d{1,3} )?<?$|\brcpt to:\s*<?$/i
-
 // A word that makes the address behind it the object of the sentence, or a bracket.
 const OBJECT_IN_FRONT =
   /(?:\b(?:to|for|recipients?|address|addressed|addresses|user|userid|mailbox|account|list|group|inbox)\b\W{0,4}|\()$/i
-
 // A line of dashes, equal signs and the like, words between them allowed.
 const RULER = /^\s*[-=*_#|+]{3,}/
 
@@ -111,7 +103,7 @@ function findMentions(lines: readonly TextLine[]): Mention[] {
       // An address used as the name in front of another.
       if (next !== undefined && /^["']?\s{0,9}<$/.test(line.text.slice(found.end, next.start))) continue
       if (mentions.length >= MOST_MENTIONS) return mentions
-      const weight = weigh(lines, index, { found, previousOpened })
+      const weight = weigh(lines, index, found, previousOpened)
       opened ||= weight === WEIGHT.opening
       mentions.push({ address: found.address, line: index, weight })
     }
@@ -120,11 +112,7 @@ function findMentions(lines: readonly TextLine[]): Mention[] {
   return mentions
 }
 
-function weigh(
-  lines: readonly TextLine[],
-  index: number,
-  { found, previousOpened }: { found: FoundAddress; previousOpened: boolean },
-): number {
+function weigh(lines: readonly TextLine[], index: number, found: FoundAddress, previousOpened: boolean): number {
   const before = lines[index]?.text.slice(0, found.start) ?? ''
   const label = before.slice(-LABEL_CHARACTERS)
   if (isContact(lines, index, label)) return WEIGHT.none
@@ -134,8 +122,8 @@ function weigh(
     return previousOpened || opensParagraph(lines, index, found) ? WEIGHT.opening : WEIGHT.line
   }
   if (DIALOGUE_IN_FRONT.test(label)) return WEIGHT.line
-  const { before: above, behind: below } = SENTENCE_LINES
-  const sentence = lines.slice(Math.max(0, index - above), index + below + 1)
+  // Two lines before, and one behind.
+  const sentence = lines.slice(Math.max(0, index - 2), index + 2)
   if (!sentence.some((line) => line.isAboutFailure)) return WEIGHT.none
   return OBJECT_IN_FRONT.test(label) ? WEIGHT.object : WEIGHT.sentence
 }
@@ -162,25 +150,17 @@ function isContact(lines: readonly TextLine[], index: number, label: string): bo
  * recipient, but below a command of ours; an address at the end of its paragraph may have the reason above it.
  */
 function textAbout(
-  lines: readonly TextLine[],
+  lines: readonly string[],
   { line, weight }: Mention,
-  { previous, next }: { previous: number; next: number | undefined },
+  previous: number | undefined,
+  next: number | undefined,
 ): string {
-  const isCommand = lines[line]?.text.trimStart().startsWith('>>>') === true
-  const isAlone = previous === -1 && next === undefined
-  const piece = (start: number, end: number): string =>
-    lines
-      .slice(start, end)
-      .map(({ text }) => text)
-      .join('\n')
+  const piece = (start: number, end: number): string => lines.slice(start, end).join('\n')
+  const isCommand = lines[line]?.trimStart().startsWith('>>>') === true
   if (weight !== WEIGHT.line || isCommand) return piece(line, Math.max(next ?? lines.length, line + 1))
-  return isAlone ? piece(paragraphStart(lines, line), lines.length) : piece(previous + 1, line + 1)
-}
-
-function paragraphStart(lines: readonly TextLine[], line: number): number {
-  let start = line
-  while (start > 0 && lines[start - 1]?.text.trim() !== '') start--
-  return start
+  if (previous !== undefined || next !== undefined) return piece((previous ?? -1) + 1, line + 1)
+  // The whole paragraph, and all behind it.
+  return piece(lines.findLastIndex((text, index) => index < line && text.trim() === '') + 1, lines.length)
 }
 
 /**
