@@ -17,8 +17,7 @@ import {
   type FillOptions,
   type HtmlTemplate,
 } from './html/instrument-html.ts'
-import { namesNonAscii } from './message-fields.ts'
-import type { MessageUrls } from './message-fields.ts'
+import { namesNonAscii, type MessageUrls } from './message-fields.ts'
 import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
 import type { Template } from './template/parse-template.ts'
 import { plainTextOf } from './html/plain-text.ts'
@@ -96,14 +95,12 @@ export function linksOf({ tracked, stored }: PreparedContent, variables: Variabl
   return tracked === null ? [] : trackedTargets(tracked, fillOptions(stored, variables, urls))
 }
 
-/** Of a submitted mail: as it came, but for links and pixel. */
+/** A submitted mail as it came, but for links and pixel; null: the message is composed. */
 export function submittedMailOf(
-  submitted: NonNullable<PreparedContent['submitted']>,
-  prepared: PreparedContent,
+  { submitted, tracked, stored }: PreparedContent,
   urls: MessageUrls,
-): SubmittedMail {
-  const { tracked, stored } = prepared
-  return submitted(tracked && fillHtml(tracked, fillOptions(stored, {}, urls)))
+): SubmittedMail | null {
+  return submitted && submitted(tracked && fillHtml(tracked, fillOptions(stored, {}, urls)))
 }
 
 function fillOptions(stored: StoredContent, variables: Variables, urls: MessageUrls): FillOptions {

@@ -46,24 +46,16 @@ export async function renderMessage(input: RenderInput): Promise<Buffer> {
 
 /** With so many free bytes in front. */
 export async function composeUnsigned(input: ComposeInput, room = 0) {
-  const { content, facts, returnPath, trackingBaseUrl, settings } = input
-  const urls = messageUrls({ messageId: facts.messageId, baseUrl: trackingBaseUrl, keys: settings.keys })
+  const { content, facts, returnPath, trackingBaseUrl: baseUrl, settings } = input
+  const urls = messageUrls({ messageId: facts.messageId, baseUrl, keys: settings.keys })
   const complaint = complaintToken(facts.messageId, settings.keys.complaint)
   const fieldsInput = { content: content.stored, facts, complaint, returnPath, urls, settings }
-  if (content.submitted !== null) {
-    const mail = submittedMailOf(content.submitted, content, urls)
-    return composed(null, withOwnFields(mail, fieldsInput, room))
-  }
+  const mail = submittedMailOf(content, urls)
+  if (mail !== null) return composed(null, withOwnFields(mail, fieldsInput, room))
   const bodies = bodiesOf(content, facts.variables, urls)
-  const unsigned = await composeMessage({
-    fields: composedFields(fieldsInput, bodies.subject),
-    html: bodies.html,
-    text: bodies.text,
-    treeOf: content.treeOf,
-    seed: facts.messageId,
-    room,
-  })
-  return composed(bodies, unsigned)
+  const fields = composedFields(fieldsInput, bodies.subject)
+  const parts = { ...bodies, fields, treeOf: content.treeOf, seed: facts.messageId, room }
+  return composed(bodies, await composeMessage(parts))
 }
 
 /** `bodies`: what is in it, filled in; of a submitted mail nothing is known apart. `bytes`: unsigned. */

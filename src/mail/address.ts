@@ -51,8 +51,10 @@ export function parseAddress(text: string, policy: { allowReservedNames: boolean
   if (text.length > MOST_ADDRESS_INPUT_CHARACTERS) {
     return refuse(`is too long: ${text.length} characters, at most ${MOST_ADDRESS_INPUT_CHARACTERS}`)
   }
-  const control = CONTROL.exec(text)?.[0]
-  if (control !== undefined) return refuse(`has the control character U+${hexadecimal(control)}`)
+  const control = CONTROL.exec(text)?.[0].charCodeAt(0)
+  if (control !== undefined) {
+    return refuse(`has the control character U+${control.toString(16).toUpperCase().padStart(4, '0')}`)
+  }
   if (!text.isWellFormed()) return refuse('has an unpaired surrogate')
   const split = splitDisplayName(trimSpaces(text))
   if ('problem' in split) return split
@@ -66,10 +68,9 @@ export function parseAddress(text: string, policy: { allowReservedNames: boolean
 }
 
 /**
- * The lower-case A-labels of a host name, or undefined when it is not valid.
- *
- * A Unicode name must come back unchanged from the conversion: a soft hyphen, a full-width letter or another dot would
- * be mapped away without a word, and the mail would go to another domain than the one that was written.
+ * The lower-case A-labels of a host name, or undefined when it is not valid. A Unicode name must come back unchanged
+ * from the conversion: a soft hyphen, a full-width letter or another dot would be mapped away without a word, and the
+ * mail would go to another domain than the one that was written.
  */
 export function domainToAscii(text: string): string | undefined {
   if (text.length > MOST_DOMAIN_CHARACTERS) return undefined
@@ -232,8 +233,4 @@ function shown(text: string): string {
   const characters = [...text]
   const end = characters.length > MOST_SHOWN_CHARACTERS ? '…' : ''
   return `'${characters.slice(0, MOST_SHOWN_CHARACTERS).join('')}${end}'`
-}
-
-function hexadecimal(character: string): string {
-  return character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')
 }

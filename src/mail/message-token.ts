@@ -22,43 +22,52 @@ const MESSAGE_ID_BYTES = 16
 const NUMBER_BYTES = 2
 const BITS_PER_CHARACTER = 5
 
-type Purpose = keyof typeof FORMS
-type PlainToken = (messageId: string, key: KeyObject) => string
-type NumberedToken = (messageId: string, number: number, key: KeyObject) => string
-type ReadMessageId = (text: string, key: KeyObject) => string | undefined
+/** The envelope sender of a message, the same on every attempt: VERP. */
+export function returnPathAddress(messageId: string, returnPathDomain: string, bounceKey: KeyObject): string {
+  return `b-${returnPathToken(messageId, bounceKey)}@${returnPathDomain}`
+}
 
-const plain =
-  (purpose: Purpose): PlainToken =>
-  (messageId, key) =>
-    makeToken(purpose, messageId, 0, key)
-const numbered =
-  (purpose: Purpose): NumberedToken =>
-  (messageId, number, key) =>
-    makeToken(purpose, messageId, number, key)
-const readPlain =
-  (purpose: Purpose): ReadMessageId =>
-  (text, key) => {
-    const read = readToken(purpose, text, key)
-    return read?.number === 0 ? read.messageId : undefined
-  }
+export function returnPathToken(messageId: string, key: KeyObject): string {
+  return makeToken('bounce', messageId, 0, key)
+}
 
-/** Stands in the envelope sender, behind `b-`. */
-export const returnPathToken = plain('bounce')
-export const readReturnPathToken = readPlain('bounce')
+/** The message id of a genuine token, without `b-` and domain. */
+export function readReturnPathToken(text: string, key: KeyObject): string | undefined {
+  return readToken('bounce', text, key)?.messageId
+}
+
 /** For Message-ID, X-Sternpost-Ref and the address for complaints. */
-export const complaintToken = plain('complaint')
-export const readComplaintToken = readPlain('complaint')
+export function complaintToken(messageId: string, key: KeyObject): string {
+  return makeToken('complaint', messageId, 0, key)
+}
+
+export function readComplaintToken(text: string, key: KeyObject): string | undefined {
+  return readToken('complaint', text, key)?.messageId
+}
+
 /** `/o/`. */
-export const openToken = plain('open')
-export const readOpenToken = readPlain('open')
-/** `/c/`, with the number of the link. */
-export const clickToken = numbered('click')
-/** `/u/` and `u-…@`, with the number of the list; 0 is that of the message's content. */
-export const unsubscribeToken = numbered('unsubscribe')
+export function openToken(messageId: string, key: KeyObject): string {
+  return makeToken('open', messageId, 0, key)
+}
+
+export function readOpenToken(text: string, key: KeyObject): string | undefined {
+  const read = readToken('open', text, key)
+  return read?.number === 0 ? read.messageId : undefined
+}
+
+/** `/c/`. */
+export function clickToken(messageId: string, linkNumber: number, key: KeyObject): string {
+  return makeToken('click', messageId, linkNumber, key)
+}
 
 export function readClickToken(text: string, key: KeyObject): { messageId: string; linkNumber: number } | undefined {
   const read = readToken('click', text, key)
   return read && { messageId: read.messageId, linkNumber: read.number }
+}
+
+/** `/u/` and `u-…@`; list 0 is that of the message's content. */
+export function unsubscribeToken(messageId: string, listNumber: number, key: KeyObject): string {
+  return makeToken('unsubscribe', messageId, listNumber, key)
 }
 
 export function readUnsubscribeToken(
@@ -69,12 +78,7 @@ export function readUnsubscribeToken(
   return read && { messageId: read.messageId, listNumber: read.number }
 }
 
-/** The envelope sender of a message, the same on every attempt: VERP. */
-export function returnPathAddress(messageId: string, returnPathDomain: string, bounceKey: KeyObject): string {
-  return `b-${returnPathToken(messageId, bounceKey)}@${returnPathDomain}`
-}
-
-function makeToken(purpose: Purpose, messageId: string, number: number, key: KeyObject): string {
+function makeToken(purpose: keyof typeof FORMS, messageId: string, number: number, key: KeyObject): string {
   const id = identifierToBytes('msg', messageId)
   if (id === undefined) throw new Error(`not a message id: ${JSON.stringify(messageId)}`)
   const { hasNumber, macBytes } = FORMS[purpose]
@@ -88,7 +92,11 @@ function makeToken(purpose: Purpose, messageId: string, number: number, key: Key
 }
 
 /** `number` is 0 in a form without one. */
-function readToken(purpose: Purpose, text: string, key: KeyObject): { messageId: string; number: number } | undefined {
+function readToken(
+  purpose: keyof typeof FORMS,
+  text: string,
+  key: KeyObject,
+): { messageId: string; number: number } | undefined {
   const { hasNumber, macBytes } = FORMS[purpose]
   const signedBytes = 1 + MESSAGE_ID_BYTES + (hasNumber ? NUMBER_BYTES : 0)
   const length = ((signedBytes + macBytes) * 8) / BITS_PER_CHARACTER

@@ -3,7 +3,7 @@
  * judged here. Reads tokens, in linear time. Never throws.
  */
 import { isLetter, readHtmlTokens, type HtmlTokens } from './html-tokens.ts'
-import type { MaskedTemplate } from '../template/masked-template.ts'
+import type { MaskedTemplate } from '../template/parse-template.ts'
 import { createOpenElements, type OpenElements } from './open-elements.ts'
 import type { Template } from '../template/parse-template.ts'
 
@@ -58,7 +58,8 @@ function readPlaces(source: MaskedTemplate, elements: OpenElements | null) {
     markupEnd: pixel.markupEnd,
     tagEnd(end) {
       const { name, href, track } = tag
-      const isLeftAlone = openElement(name, CONCEALING.includes(name) || isSwitchedOff(track))
+      const isSwitchedOff = track?.value.join('').trim().toLowerCase() === 'off'
+      const isLeftAlone = openElement(name, CONCEALING.includes(name) || isSwitchedOff)
       if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && isWhole(href, source)) links.push(href)
       pixel.tagEnd(tag.isTextOnly, end)
     },
@@ -96,11 +97,12 @@ function createTagTokens(
       tag.href = tag.track = undefined
     },
     attributeName(name, nameEnd) {
-      attribute = undefined
+      const key = name === HREF ? 'href' : 'track'
       // Of two attributes with one name the first counts.
-      if (name === HREF && tag.href === undefined) tag.href = attribute = newAttribute(nameEnd)
-      else if (name === TRACK && tag.track === undefined) tag.track = attribute = newAttribute(nameEnd)
-      return attribute !== undefined
+      const isFirst = tag[key] === undefined
+      attribute = isFirst ? { start: nameEnd, end: nameEnd, quote: '', value: [], nameEnd } : undefined
+      if (isFirst) tag[key] = attribute
+      return isFirst
     },
     attributeValue: (start, end) => add(source.slice(start, end)),
     attributeEntity: (codePoint) => add([String.fromCodePoint(codePoint)]),
@@ -147,10 +149,6 @@ function createPixelPlace(text: string, elements: OpenElements | null) {
   }
 }
 
-function newAttribute(nameEnd: number): Attribute {
-  return { start: nameEnd, end: nameEnd, quote: '', value: [], nameEnd }
-}
-
 function locate(attribute: Attribute, text: string, end: number): void {
   BEFORE_VALUE.lastIndex = attribute.nameEnd
   const [before = '', quote] = BEFORE_VALUE.exec(text) ?? []
@@ -164,10 +162,6 @@ function isBrokenTag(text: string, start: number, end: number): boolean {
   if (end - start < 2) return false
   const isEndTag = text.charCodeAt(end - 1) === SLASH && text.charCodeAt(end - 2) === LESS
   return isEndTag || (text.charCodeAt(start) === LESS && isLetter(text.charCodeAt(start + 1)))
-}
-
-function isSwitchedOff(attribute: Attribute | undefined): boolean {
-  return attribute?.value.join('').trim().toLowerCase() === 'off'
 }
 
 /** False without a value, and when a placeholder was read as a part of an entity. */

@@ -38,6 +38,8 @@ export function createFindInboundRecipient(
   const reportAddresses = [inbound.complaint_address, domains.dmarc_report_address].map((text) => text.toLowerCase())
   const ownNames = [hostname, domains.targets.return_path].map((name) => name.toLowerCase())
 
+  const named = (messageId: string | undefined): InboundRecipient | null =>
+    messageId === undefined ? null : { kind: 'token', messageId }
   function readToken(localPart: string): InboundRecipient | null {
     const token = localPart.slice(2)
     switch (localPart.slice(0, 2)) {
@@ -62,8 +64,4 @@ export function createFindInboundRecipient(
     if (recipient === null) return null
     return ownNames.includes(domain) || (await store.isReturnPath(domain)) ? recipient : null
   }
-}
-
-function named(messageId: string | undefined): InboundRecipient | null {
-  return messageId === undefined ? null : { kind: 'token', messageId }
 }

@@ -77,17 +77,7 @@ interface Subject {
 }
 
 /** Rules name six stages: the banner belongs to connecting, STARTTLS to the greeting. */
-const STAGE_IN_RULES: Readonly<Record<ReportStage, string>> = {
-  connect: 'connect',
-  banner: 'connect',
-  ehlo: 'ehlo',
-  starttls: 'ehlo',
-  mail: 'mail',
-  rcpt: 'rcpt',
-  data: 'data',
-  dot: 'dot',
-  dsn: 'dsn',
-}
+const STAGE_IN_RULES: Partial<Record<ReportStage, ReportStage>> = { banner: 'connect', starttls: 'ehlo' }
 
 /** http/README.md "Events". */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
@@ -107,7 +97,7 @@ function classified(category: BounceCategory, rule: CompiledRule | null): Classi
 function isMatch(rule: CompiledRule, subject: Subject): boolean {
   const { reply, stage, provider, text } = subject
   if (rule.provider !== null && rule.provider !== provider) return false
-  if (rule.stage.length > 0 && !rule.stage.includes(STAGE_IN_RULES[stage])) return false
+  if (rule.stage.length > 0 && !rule.stage.includes(STAGE_IN_RULES[stage] ?? stage)) return false
   if (rule.class !== null && rule.class !== Math.floor(reply.code / 100)) return false
   return rule.pattern.test(text)
 }

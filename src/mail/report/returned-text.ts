@@ -5,14 +5,8 @@
  */
 import { RETURNED_BEHIND_RULER, RETURNED_SENTENCE } from './wordings.ts'
 
-interface SplitText {
-  /** What comes before the returned message. */
-  text: string
-  /** The returned message from its first header line on, quotation marks removed; empty when there is none. */
-  returnedHeader: string
-}
-
-export function splitReturnedText(text: string): SplitText {
+/** `returnedHeader` is the returned message from its first header line on, quotation marks removed; may be empty. */
+export function splitReturnedText(text: string): { text: string; returnedHeader: string } {
   const lines = text.split('\n')
   const header = findHeader(lines)
   const marker = lines.findIndex(isMarker)
