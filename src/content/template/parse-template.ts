@@ -22,7 +22,6 @@ export interface Placeholder {
 export type Template = readonly (string | Placeholder)[]
 
 const MOST_KEY_CHARACTERS = 64
-
 // Two or three braces around anything without braces; three are tried first.
 const PLACEHOLDER = /\{\{\{([^{}]*)\}\}\}|\{\{([^{}]*)\}\}/g
 

@@ -12,7 +12,7 @@ import { createSmtpDoor, type DoorParts, type SmtpDoor, type SmtpLimits } from '
 import { smtpRefusal } from '../smtp-refusal.ts'
 import { createLogIn, type Login, type LogInParts } from './log-in.ts'
 import { messageFromMime } from './message-from-mime.ts'
-import { refusalOf } from './refusals.ts'
+import { refusalOf } from '../smtp-refusal.ts'
 
 export interface SubmissionServerOptions extends DoorParts, LogInParts {
   settings: DoorParts['settings'] &

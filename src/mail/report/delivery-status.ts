@@ -9,16 +9,11 @@ import { diagnosticText, factsIn, replyCodeIn } from './report-diagnostic.ts'
 
 // A field name as these reports use them, then its value.
 const FIELD = /^([A-Za-z][A-Za-z0-9-]{1,60})[ \t]?:[ \t]?(.*)$/
-
 const MOST_VALUE_CHARACTERS = 4_096
-
 const MOST_FIELDS = 5_000
-
 const RECIPIENT_FIELDS = ['final-recipient', 'original-recipient']
-
 /** Fields that are about the message and never about a recipient (RFC 3464 §2.2). */
 const MESSAGE_FIELDS = ['reporting-mta', 'arrival-date', 'received-from-mta', 'original-envelope-id', 'dsn-gateway']
-
 /** More than any real report has; RFC 5321 §4.5.3.1.8 lets a server stop at 100. */
 const MOST_RECIPIENTS = 1_000
 
@@ -68,13 +63,10 @@ function readRecipient(group: FieldGroup): ReportedRecipient | undefined {
     .join(' ')
   const stated = fieldOf(group, 'status')
   const facts = factsIn(diagnostic, stated)
-  return { ...facts, address, action: actionOf(group, facts.status), replyCode: facts.replyCode ?? replyCodeIn(stated) }
-}
-
-function actionOf(group: FieldGroup, status: string | null): ReportAction {
-  const stated = reportedAction(fieldOf(group, 'action'))
-  if (stated !== undefined) return stated
-  return status?.startsWith('4') === true ? 'delayed' : status?.startsWith('2') === true ? 'delivered' : 'failed'
+  // Of a temporary or a good status, where there is no action.
+  const ofClass: Readonly<Record<string, ReportAction>> = { '4': 'delayed', '2': 'delivered' }
+  const action = reportedAction(fieldOf(group, 'action')) ?? ofClass[facts.status?.charAt(0) ?? ''] ?? 'failed'
+  return { ...facts, address, action, replyCode: facts.replyCode ?? replyCodeIn(stated) }
 }
 
 /** Final-Recipient is the address that was refused; Original-Recipient stands in where that one is no mailbox. */

@@ -10,7 +10,6 @@ import { headerOf, type MailPart } from './mail-tree.ts'
 import type { ReportParts } from './report-parts.ts'
 
 const MOST_STATED = 1_000
-
 // A name alone on the line below one that ends in a colon, as servers list their own users.
 const LOCAL_NAME = /:[ \t]{0,9}\n(?:[ \t]{0,9}\n)?[ \t]{1,40}([\w.+-]{2,64})[ \t]{0,9}$/m
 
