@@ -6,7 +6,6 @@
 import { isAscii } from 'node:buffer'
 import type { StoredContent, Variables } from '../mail/message.ts'
 import { fillBody, withFixedLines, type BodyTemplate } from './html/body-template.ts'
-import { textOf, type BodyText } from './mime/body-text.ts'
 import {
   fillHtml,
   fillHtmlBody,
@@ -17,11 +16,12 @@ import {
   type FillOptions,
   type HtmlTemplate,
 } from './html/instrument-html.ts'
-import { namesNonAscii, type MessageUrls } from './message-fields.ts'
-import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
-import type { Template } from './template/parse-template.ts'
 import { plainTextOf } from './html/plain-text.ts'
+import { namesNonAscii, type MessageUrls } from './message-fields.ts'
+import { textOf, type BodyText } from './mime/body-text.ts'
+import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
 import { findSubmittedHtml, readSubmittedMail, type SubmittedMail } from './mime/submitted-mail.ts'
+import type { Template } from './template/parse-template.ts'
 import { substitute } from './template/substitute-variables.ts'
 import { templateOf } from './template/template-problems.ts'
 

@@ -2,11 +2,11 @@
  * What a request would look like as a mail, for `POST /email/preview` (http/README.md "Preview"): the same steps as at
  * delivery but for the signature. Rejects as rendering does.
  */
-import { textOf } from './mime/body-text.ts'
-import { messageUrls } from './message-fields.ts'
 import { fieldBody, fieldName, splitFields } from '../mail/header-fields.ts'
-import { linksOf, prepareContent } from './prepare-content.ts'
 import type { StoredContent } from '../mail/message.ts'
+import { messageUrls } from './message-fields.ts'
+import { textOf } from './mime/body-text.ts'
+import { linksOf, prepareContent } from './prepare-content.ts'
 import { composeUnsigned, type ComposeInput } from './render-message.ts'
 
 export type PreviewInput = Omit<ComposeInput, 'content'> & { content: StoredContent }

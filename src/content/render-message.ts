@@ -5,9 +5,9 @@
  * RFC 5322 §3.6.
  */
 import { hash } from 'node:crypto'
-import type { RenderFacts } from '../mail/message.ts'
+import { fieldName } from '../mail/header-fields.ts'
 import { complaintToken } from '../mail/message-token.ts'
-import { signMessage, SIGNATURE_ROOM, type Signer, type UnsignedMessage } from './mime/dkim.ts'
+import type { RenderFacts } from '../mail/message.ts'
 import {
   composedFields,
   dateField,
@@ -17,12 +17,12 @@ import {
   type FieldsInput,
   type RenderSettings,
 } from './message-fields.ts'
-import { fieldName } from '../mail/header-fields.ts'
-import { bodiesOf, submittedMailOf, type MessageBodies, type PreparedContent } from './prepare-content.ts'
-import type { SubmittedMail } from './mime/submitted-mail.ts'
 import { hasText, toUtf8, writeBase64, writeReadable, type BodyText } from './mime/body-text.ts'
+import { signMessage, SIGNATURE_ROOM, type Signer, type UnsignedMessage } from './mime/dkim.ts'
 import { BOUNDARY_CHARACTERS, type MimeShape, type MimeTree, type MimeTreeOf } from './mime/mime-tree.ts'
 import { mostEscapedBytes, mostQuotedPrintableBytes } from './mime/quoted-printable.ts'
+import type { SubmittedMail } from './mime/submitted-mail.ts'
+import { bodiesOf, submittedMailOf, type MessageBodies, type PreparedContent } from './prepare-content.ts'
 
 /** Longer messages have memory of their own. */
 const SCRATCH_BYTES = 256 * 1024

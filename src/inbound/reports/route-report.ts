@@ -16,7 +16,6 @@ import type { ReportResult } from '../../store/records/report-records.ts'
 import type { Store } from '../../store/store.ts'
 import { createApplyReport, type ApplyParts } from './apply-report.ts'
 import { createOperatorForward, type ForwardParts, type MailForOperator } from './forward-to-operator.ts'
-import type { InboundRecipient } from './inbound-recipient.ts'
 
 interface InboundMail extends MailForOperator {
   /** With what was not kept. */
@@ -24,6 +23,13 @@ interface InboundMail extends MailForOperator {
   /** What it says, read when first asked for. */
   reading(): ReportReading
 }
+
+/** What an address of ours means. */
+export type InboundRecipient =
+  | { kind: 'token'; messageId: string } // b-… and f-…: it names the message
+  | { kind: 'unsubscribe'; token: string } // u-…
+  | { kind: 'reports' } // of complaints and of DMARC: the mail itself must name the message
+  | { kind: 'operator' } // postmaster and abuse
 
 export interface RouteParts extends ApplyParts, ForwardParts {
   settings: ApplyParts['settings'] & ForwardParts['settings'] & { headers: { reference: string | null } }

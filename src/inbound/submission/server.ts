@@ -10,9 +10,9 @@ import type { AcceptSubmission } from '../../messages/accept/send-request.ts'
 import { createMessageReceiver } from '../receive-message.ts'
 import { createSmtpDoor, type DoorParts, type SmtpDoor, type SmtpLimits } from '../smtp-door.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
+import { refusalOf } from '../smtp-refusal.ts'
 import { createLogIn, type Login, type LogInParts } from './log-in.ts'
 import { messageFromMime } from './message-from-mime.ts'
-import { refusalOf } from '../smtp-refusal.ts'
 
 export interface SubmissionServerOptions extends DoorParts, LogInParts {
   settings: DoorParts['settings'] &

@@ -4,8 +4,8 @@
  * split; a group without a recipient completes the one before it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
-import { reportedAction, type ReportAction, type ReportedRecipient, type ReportReferences } from './report-reading.ts'
 import { diagnosticText, factsIn, replyCodeIn } from './report-diagnostic.ts'
+import { reportedAction, type ReportAction, type ReportedRecipient, type ReportReferences } from './report-reading.ts'
 
 // A field name as these reports use them, then its value.
 const FIELD = /^([A-Za-z][A-Za-z0-9-]{1,60})[ \t]?:[ \t]?(.*)$/

@@ -3,11 +3,11 @@
  * and languages. It goes by where an address stands: one that opens a paragraph or follows a label says more than one
  * inside a sentence; addresses of the sender or of a help desk say nothing. Linear in the text.
  */
-import { findAddresses, type FoundAddress } from './find-addresses.ts'
-import { CONTACT_LABEL, CONTACT_LINE, FAILURE_NEARBY, OWN_LABEL, RECIPIENT_LABEL } from './wordings.ts'
 import type { HeaderField } from '../header-fields.ts'
+import { findAddresses, type FoundAddress } from './find-addresses.ts'
 import { headerOf, type MailPart } from './mail-tree.ts'
 import type { ReportParts } from './report-parts.ts'
+import { CONTACT_LABEL, CONTACT_LINE, FAILURE_NEARBY, OWN_LABEL, RECIPIENT_LABEL } from './wordings.ts'
 
 const MOST_STATED = 1_000
 // A name alone on the line below one that ends in a colon, as servers list their own users.
