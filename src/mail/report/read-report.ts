@@ -7,7 +7,7 @@
 import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'
 import { findFailedAddresses } from './unstructured-bounce.ts'
-import { readFeedbackReport, type FeedbackReport } from './feedback-report.ts'
+import { readFeedbackReport } from './feedback-report.ts'
 import { readMailTree, type MailPart } from './mail-tree.ts'
 import { factsIn, proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
 import { gatherReportParts, isStatusType, type ReportParts } from './report-parts.ts'
@@ -37,7 +37,10 @@ function wrappedReport(mail: MailPart): MailPart | undefined {
 function readMail(mail: MailPart): ReportReading {
   const parts = gatherReportParts(mail)
   const feedback = readFeedbackReport(parts, mail)
-  if (feedback !== undefined) return complaintReading(feedback, parts)
+  if (feedback !== undefined) {
+    const { originalEnvelopeId, ...complaint } = feedback
+    return { ...emptyReading(parts, originalEnvelopeId), ...complaint }
+  }
   const notification = readServiceNotification(parts.text)
   if (notification !== undefined) return { ...emptyReading(parts, null), ...notification }
   const status = readDeliveryStatus(statusText(parts))
@@ -58,16 +61,6 @@ function emptyReading({ returned }: ReportParts, originalEnvelopeId: string | nu
   const fields = new Map<string, string>()
   for (const { name, value } of returned ?? []) if (!fields.has(name)) fields.set(name, value)
   return { kind: 'other', recipients: [], feedbackType: null, references: { originalEnvelopeId, returned: fields } }
-}
-
-function complaintReading(feedback: FeedbackReport, parts: ReportParts): ReportReading {
-  const { feedbackType, isComplaint, addresses, originalEnvelopeId } = feedback
-  return {
-    ...emptyReading(parts, originalEnvelopeId),
-    kind: isComplaint ? 'complaint' : 'other',
-    recipients: addresses.map((address) => ({ ...factsIn(''), address, action: 'delivered' })),
-    feedbackType,
-  }
 }
 
 /** The status parts; without them the prose, where it holds their fields. */
