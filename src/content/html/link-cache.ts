@@ -19,7 +19,7 @@ const ENTRY_CHARACTERS = 100
 export function createLinkCache() {
   const known = new LRUCache<number, FoundLinks, { hasVariables: boolean; load: Load }>({
     maxSize: MOST_CHARACTERS,
-    sizeCalculation: sizeOf,
+    sizeCalculation: ({ links }) => links.reduce((sum, { identity }) => sum + 2 * identity.length, ENTRY_CHARACTERS),
     // What is pushed out while it is loaded is answered all the same.
     ignoreFetchAbort: true,
     fetchMethod: async (_contentId, _stale, { context: { hasVariables, load } }) => {
@@ -32,8 +32,4 @@ export function createLinkCache() {
     linksOf: async (contentId: number, hasVariables: boolean, load: Load): Promise<FoundLinks | null> =>
       (await known.fetch(contentId, { context: { hasVariables, load } })) ?? null,
   }
-}
-
-function sizeOf({ links }: FoundLinks): number {
-  return links.reduce((sum, { identity }) => sum + 2 * identity.length, ENTRY_CHARACTERS)
 }

@@ -65,7 +65,8 @@ export function gatherReportParts(mail: MailPart): ReportParts {
   }
 
   function gatherText(part: MailPart): void {
-    if (!isProse(part) || unread <= 0) return
+    // A multipart whose separators never came is prose, too.
+    if (!/^(?:text|multipart)\//.test(part.type) || unread <= 0) return
     const whole = textOf(part)
     unread -= whole.length
     const { text, returnedHeader } = splitReturnedText(whole)
@@ -81,11 +82,6 @@ function textOf(part: MailPart): string {
     .slice(0, MOST_TEXT_CHARACTERS)
     .replace(/\r\n?/g, '\n')
   return part.type === 'text/html' ? htmlToText(text) : text
-}
-
-/** A multipart whose separators never came is prose, too. */
-function isProse(part: MailPart): boolean {
-  return part.type.startsWith('text/') || part.type.startsWith('multipart/')
 }
 
 /** A part that begins with the header of a mail where its own header should stand. */
