@@ -4,7 +4,7 @@
 import { Pool } from 'undici'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { renderKeys } from '../../src/content/message-fields.ts'
-import { messageUrls } from '../../src/content/message-urls.ts'
+import { messageUrls } from '../../src/content/message-fields.ts'
 import { apiClient } from '../../test/support/api-client.ts'
 import { freePort, MASTER_KEY } from '../../test/support/serve-process.ts'
 import { threeDigits } from './figures.ts'

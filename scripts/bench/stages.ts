@@ -56,7 +56,7 @@ const STAGES: readonly [prefix: string, stage: string][] = [
   ['network/', 'dispatch and settle'],
   ['webhooks/', 'webhooks'],
   ['store/', 'store'],
-  ['mail/return-path.ts', 'render'],
+  ['mail/message-token.ts', 'render'],
   ['messages/accept/acceptance-log.ts', 'log'],
   ['http/', 'HTTP and acceptance'],
   ['messages/', 'HTTP and acceptance'],

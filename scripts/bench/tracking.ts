@@ -4,7 +4,7 @@
  */
 import { createSecretKey, randomBytes } from 'node:crypto'
 import { fillHtml, instrumentHtml } from '../../src/content/html/instrument-html.ts'
-import { messageUrls } from '../../src/content/message-urls.ts'
+import { messageUrls } from '../../src/content/message-fields.ts'
 
 const HTML_BYTES = 50 * 1_024
 const LINKS = 30

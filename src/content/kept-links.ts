@@ -22,9 +22,7 @@ export function keptLinksText(stored: Pick<StoredContent, 'raw' | 'html'>, hasVa
 
 export function readKeptLinks(text: string): Link[] {
   return (JSON.parse(text) as KeptLink[]).map((kept): Link => {
-    if (typeof kept === 'string') {
-      return { kind: 'fixed', identity: kept, target: { url: kept, host: hostOf(kept) } }
-    }
+    if (typeof kept === 'string') return { kind: 'fixed', identity: kept, target: { url: kept, host: hostOf(kept) } }
     return { kind: 'filled', identity: JSON.stringify([kept.quote, kept.value]), ...kept }
   })
 }

@@ -1,14 +1,13 @@
 /**
  * The header fields that Sternpost writes, in their order, each with its CRLF (content/README.md "Headers"). Pure; the
- * same facts give the same fields.
- *
- * RFC 5322 §3.6, RFC 6532, RFC 8058 §3.1, RFC 9477 §3; http/README.md "cc and bcc" and "Unsubscribe".
+ * same facts give the same fields. RFC 5322 §3.6, RFC 6532, RFC 8058 §3.1, RFC 9477 §3; http/README.md "cc and bcc" and
+ * "Unsubscribe".
  */
 import { createHash, type KeyObject } from 'node:crypto'
 import type { KeyRing } from '../base/key-ring.ts'
+import { clickToken, openToken, unsubscribeToken } from '../mail/message-token.ts'
 import type { Mailbox, RenderFacts, StoredContent } from '../mail/message.ts'
 import { customField, isAscii, mailboxesField, mailboxField, plainField, textField } from './mime/encode-header.ts'
-import type { MessageUrls } from './message-urls.ts'
 
 /** What is the same for all mail of this server. */
 export interface RenderSettings {
@@ -22,12 +21,7 @@ export interface RenderSettings {
 }
 
 /** One for each purpose of a token. */
-interface RenderKeys {
-  complaint: KeyObject
-  open: KeyObject
-  click: KeyObject
-  unsubscribe: KeyObject
-}
+type RenderKeys = Record<'complaint' | 'open' | 'click' | 'unsubscribe', KeyObject>
 
 export interface FieldsInput {
   content: StoredContent
@@ -45,12 +39,8 @@ const SENDER_ID_CHARACTERS = 12
 const MOST_CAMPAIGN_CHARACTERS = 64
 
 export function renderKeys(keyRing: KeyRing): RenderKeys {
-  return {
-    complaint: keyRing.key('complaint'),
-    open: keyRing.key('open'),
-    click: keyRing.key('click'),
-    unsubscribe: keyRing.key('unsubscribe'),
-  }
+  const [complaint, open] = [keyRing.key('complaint'), keyRing.key('open')]
+  return { complaint, open, click: keyRing.key('click'), unsubscribe: keyRing.key('unsubscribe') }
 }
 
 /** Names this server in Feedback-ID. */
@@ -122,4 +112,31 @@ function campaignOf({ tags }: StoredContent): string {
 function asUri(url: string): string {
   // Everything but printable ASCII, and the brackets themselves.
   return url.toWellFormed().replace(/[^!-;=?-~]/gu, encodeURIComponent)
+}
+
+/** The addresses in one message that lead back to this server (content/README.md "Tokens"). */
+export type MessageUrls = ReturnType<typeof messageUrls>
+
+/** That of the content: a message has no other. */
+const LIST_NUMBER = 0
+
+/** `baseUrl` is scheme and host from the configuration, without a slash at the end. */
+export function messageUrls({
+  messageId,
+  baseUrl,
+  keys,
+}: {
+  messageId: string
+  baseUrl: string
+  keys: Pick<RenderKeys, 'open' | 'click' | 'unsubscribe'>
+}) {
+  let token: string | undefined
+  const ofUnsubscribing = (): string => (token ??= unsubscribeToken(messageId, LIST_NUMBER, keys.unsubscribe))
+  return {
+    link: (linkNumber: number): string => `${baseUrl}/c/${clickToken(messageId, linkNumber, keys.click)}`,
+    pixel: (): string => `${baseUrl}/o/${openToken(messageId, keys.open)}`,
+    /** Where the mail client or the recipient unsubscribes. */
+    unsubscribe: (): string => `${baseUrl}/u/${ofUnsubscribing()}`,
+    unsubscribeToken: ofUnsubscribing,
+  }
 }

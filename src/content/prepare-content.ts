@@ -1,13 +1,11 @@
 /**
  * A content made ready once for all its messages: templates parsed, html instrumented, a submitted mail taken apart.
- *
  * `bodiesOf` and `submittedMailOf` then only join pieces for one message. The same content and facts give the same
  * result. Content and variables were checked at acceptance (template-problems.ts), so a throw is a fault.
  */
 import { isAscii } from 'node:buffer'
 import type { StoredContent, Variables } from '../mail/message.ts'
 import { fillBody, withFixedLines, type BodyTemplate } from './html/body-template.ts'
-import { textOf, type BodyText } from './mime/body-text.ts'
 import {
   fillHtml,
   fillHtmlBody,
@@ -18,12 +16,12 @@ import {
   type FillOptions,
   type HtmlTemplate,
 } from './html/instrument-html.ts'
-import { namesNonAscii } from './message-fields.ts'
-import type { MessageUrls } from './message-urls.ts'
-import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
-import type { Template } from './template/parse-template.ts'
 import { plainTextOf } from './html/plain-text.ts'
+import { namesNonAscii, type MessageUrls } from './message-fields.ts'
+import { textOf, type BodyText } from './mime/body-text.ts'
+import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
 import { findSubmittedHtml, readSubmittedMail, type SubmittedMail } from './mime/submitted-mail.ts'
+import type { Template } from './template/parse-template.ts'
 import { substitute } from './template/substitute-variables.ts'
 import { templateOf } from './template/template-problems.ts'
 
@@ -46,48 +44,32 @@ export interface PreparedContent {
   submitted: ((html: string | null) => SubmittedMail) | null
 }
 
-export interface MessageBodies {
-  subject: string
-  html: BodyText | null
-  text: BodyText | null
-}
+export type MessageBodies = ReturnType<typeof bodiesOf>
 
 /** `isShared`: more than one message is made of it. */
 export function prepareContent(stored: StoredContent, isShared = false): PreparedContent {
-  const prepared = prepareAlone(stored)
-  return isShared ? prepareShared(prepared) : prepared
-}
-
-function prepareAlone(stored: StoredContent): PreparedContent {
   const { subject, html, text, hasVariables, raw } = stored
   const isTracked = stored.tracking.opens || stored.tracking.clicks
   const submitted = raw === null ? null : prepareSubmitted(raw, isTracked)
   const trackedHtml = raw === null ? html : (submitted?.html ?? null)
+  const tracked = isTracked && trackedHtml !== null ? instrumentHtml(trackedHtml, hasVariables) : null
+  const isFixed = isShared && raw === null
+  const fixed = (template: BodyTemplate | null): BodyTemplate | null =>
+    isFixed && template !== null ? withFixedLines(template) : template
+  const htmlTemplate = html === null ? null : templateOf(html, 'html', hasVariables)
+  const isGenerated = html !== null && text === null && !hasVariables
   return {
     stored,
     needsUtf8: raw === null && namesNonAscii(stored),
     is8Bit: raw !== null && !isAscii(raw),
-    tracked: isTracked && trackedHtml !== null ? instrumentHtml(trackedHtml, hasVariables) : null,
+    tracked: isFixed && tracked !== null ? withFixedHtml(tracked) : tracked,
     subject: templateOf(subject, 'text', hasVariables),
-    html: html === null ? null : templateOf(html, 'html', hasVariables),
-    text: text === null ? null : templateOf(text, 'text', hasVariables),
-    treeOf: createMimeTrees(stored.attachments),
-    generatedText: html === null || text !== null || hasVariables ? null : [plainTextOf(html)],
-    submitted: submitted?.mail ?? null,
-  }
-}
-
-function prepareShared(prepared: PreparedContent): PreparedContent {
-  const fixed = (template: BodyTemplate | null): BodyTemplate | null => template && withFixedLines(template)
-  const { tracked, html, text, generatedText, submitted } = prepared
-  if (submitted !== null) return prepared
-  return {
-    ...prepared,
-    tracked: tracked && withFixedHtml(tracked),
     // Beside what is tracked it is only read.
-    html: tracked === null ? fixed(html) : html,
-    text: fixed(text),
-    generatedText: fixed(generatedText),
+    html: tracked === null ? fixed(htmlTemplate) : htmlTemplate,
+    text: fixed(text === null ? null : templateOf(text, 'text', hasVariables)),
+    treeOf: createMimeTrees(stored.attachments),
+    generatedText: fixed(isGenerated ? [plainTextOf(html)] : null),
+    submitted: submitted?.mail ?? null,
   }
 }
 
@@ -97,13 +79,13 @@ export function trackedHtmlOf({ raw, html }: Pick<StoredContent, 'raw' | 'html'>
 }
 
 /** Of a composed message: everything filled in. The text part keeps the links as they were given. */
-export function bodiesOf(prepared: PreparedContent, given: Variables, urls: MessageUrls): MessageBodies {
+export function bodiesOf(prepared: PreparedContent, given: Variables, urls: MessageUrls) {
   const variables = withUnsubscribeUrl(prepared, given, urls)
   const fill = (template: BodyTemplate | null): BodyText | null => template && fillBody(template, variables)
   const plainHtml = prepared.tracked === null || prepared.text === null ? fill(prepared.html) : null
   return {
     subject: substitute(prepared.subject, variables),
-    html: trackedHtml(prepared, variables, urls) ?? plainHtml,
+    html: prepared.tracked ? fillHtmlBody(prepared.tracked, fillOptions(prepared.stored, variables, urls)) : plainHtml,
     text: fill(prepared.text) ?? fill(prepared.generatedText) ?? (plainHtml && [plainTextOf(textOf(plainHtml))]),
   }
 }
@@ -113,18 +95,12 @@ export function linksOf({ tracked, stored }: PreparedContent, variables: Variabl
   return tracked === null ? [] : trackedTargets(tracked, fillOptions(stored, variables, urls))
 }
 
-/** Of a submitted mail: as it came, but for links and pixel. */
+/** A submitted mail as it came, but for links and pixel; null: the message is composed. */
 export function submittedMailOf(
-  submitted: NonNullable<PreparedContent['submitted']>,
-  prepared: PreparedContent,
+  { submitted, tracked, stored }: PreparedContent,
   urls: MessageUrls,
-): SubmittedMail {
-  const { tracked, stored } = prepared
-  return submitted(tracked && fillHtml(tracked, fillOptions(stored, {}, urls)))
-}
-
-function trackedHtml({ tracked, stored }: PreparedContent, variables: Variables, urls: MessageUrls): BodyText | null {
-  return tracked && fillHtmlBody(tracked, fillOptions(stored, variables, urls))
+): SubmittedMail | null {
+  return submitted && submitted(tracked && fillHtml(tracked, fillOptions(stored, {}, urls)))
 }
 
 function fillOptions(stored: StoredContent, variables: Variables, urls: MessageUrls): FillOptions {
@@ -141,16 +117,11 @@ function unsubscribeUrlOf({ unsubscribe }: StoredContent, urls: MessageUrls): st
   return unsubscribe === null ? null : (unsubscribe.url ?? urls.unsubscribe())
 }
 
-function prepareSubmitted(
-  raw: Uint8Array,
-  isTracked: boolean,
-): { html: string | null; mail: NonNullable<PreparedContent['submitted']> } {
+function prepareSubmitted(raw: Uint8Array, isTracked: boolean) {
   const asItCame = readSubmittedMail(raw)
   const found = isTracked ? findSubmittedHtml(raw) : undefined
-  return {
-    html: found?.html ?? null,
-    mail: (html) => (html === null || found === undefined ? asItCame : found.replace(html)),
-  }
+  const mail = (html: string | null): SubmittedMail => (html === null ? asItCame : (found?.replace(html) ?? asItCame))
+  return { html: found?.html ?? null, mail }
 }
 
 /** A recipient's own value of that name wins (http/README.md "Unsubscribe"). */

@@ -2,16 +2,14 @@
  * What a request would look like as a mail, for `POST /email/preview` (http/README.md "Preview"): the same steps as at
  * delivery but for the signature. Rejects as rendering does.
  */
-import { textOf } from './mime/body-text.ts'
-import { messageUrls } from './message-urls.ts'
-import { fieldName, splitFields } from './mime/mime-fields.ts'
-import { linksOf, prepareContent } from './prepare-content.ts'
+import { fieldBody, fieldName, splitFields } from '../mail/header-fields.ts'
 import type { StoredContent } from '../mail/message.ts'
+import { messageUrls } from './message-fields.ts'
+import { textOf } from './mime/body-text.ts'
+import { linksOf, prepareContent } from './prepare-content.ts'
 import { composeUnsigned, type ComposeInput } from './render-message.ts'
 
-export interface PreviewInput extends Omit<ComposeInput, 'content'> {
-  content: StoredContent
-}
+export type PreviewInput = Omit<ComposeInput, 'content'> & { content: StoredContent }
 
 export interface MessagePreview {
   subject: string
@@ -30,23 +28,16 @@ export async function previewMessage(input: PreviewInput): Promise<MessagePrevie
   const { bodies, bytes } = await composeUnsigned({ ...input, content })
   const { facts, trackingBaseUrl: baseUrl, settings } = input
   const urls = messageUrls({ messageId: facts.messageId, baseUrl, keys: settings.keys })
+  const header = bytes.toString('utf8', 0, bytes.indexOf('\r\n\r\n') + 2)
   return {
     subject: bodies?.subject ?? input.content.subject,
     html: bodies?.html ? textOf(bodies.html) : null,
     text: bodies?.text ? textOf(bodies.text) : null,
     mimeBytes: bytes.length,
-    headers: readHeader(bytes),
+    headers: splitFields(header).map((field) => ({
+      name: field.slice(0, fieldName(field).length),
+      value: fieldBody(field),
+    })),
     links: linksOf(content, facts.variables, urls),
   }
-}
-
-function readHeader(bytes: Buffer): { name: string; value: string }[] {
-  const header = bytes.toString('utf8', 0, bytes.indexOf('\r\n\r\n') + 2)
-  return splitFields(header).map((field) => ({
-    name: field.slice(0, fieldName(field).length),
-    value: field
-      .slice(field.indexOf(':') + 1)
-      .replace(/\r\n/g, '')
-      .trim(),
-  }))
 }

@@ -1,32 +1,37 @@
 /**
- * From stored content and the facts of one message to the bytes that are sent.
- *
- * 1 prepare    templates parsed, html instrumented; once for all messages of a content (prepare-content.ts) 2 fill in
- * variables, links, pixel 3 add        a text part made from the html, when none was given 4 compose    header fields
- * and MIME; a submitted mail stays as it came, below the fields that are ours 5 sign       DKIM of the sending domain,
- * with each of its keys
- *
- * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. The
- * promise rejects only for a fault of ours or an unusable DKIM key. content/README.md "Headers" and "Rendering and
- * DKIM", RFC 5322 §3.6.
+ * From stored content and the facts of one message to the bytes that are sent: fill in, compose, sign
+ * (content/README.md "The road, and its files"). The same input gives the same bytes on every attempt: time,
+ * identifiers and boundaries come from the facts. The promise rejects only for a fault of ours or an unusable DKIM key.
+ * RFC 5322 §3.6.
  */
+import { hash } from 'node:crypto'
+import { fieldName } from '../mail/header-fields.ts'
+import { complaintToken } from '../mail/message-token.ts'
 import type { RenderFacts } from '../mail/message.ts'
-import { complaintToken } from '../mail/return-path.ts'
-import { composeMessage } from './compose-message.ts'
-import { signMessage, SIGNATURE_ROOM, type Signer, type UnsignedMessage } from './mime/dkim.ts'
 import {
   composedFields,
   dateField,
   messageIdField,
+  messageUrls,
   ownFields,
   type FieldsInput,
   type RenderSettings,
 } from './message-fields.ts'
-import { messageUrls } from './message-urls.ts'
-import { fieldName } from './mime/mime-fields.ts'
-import { bodiesOf, submittedMailOf, type MessageBodies, type PreparedContent } from './prepare-content.ts'
+import { hasText, toUtf8, writeBase64, writeReadable, type BodyText } from './mime/body-text.ts'
+import { signMessage, SIGNATURE_ROOM, type Signer, type UnsignedMessage } from './mime/dkim.ts'
+import { BOUNDARY_CHARACTERS, type MimeShape, type MimeTree, type MimeTreeOf } from './mime/mime-tree.ts'
+import { mostEscapedBytes, mostQuotedPrintableBytes } from './mime/quoted-printable.ts'
 import type { SubmittedMail } from './mime/submitted-mail.ts'
+import { bodiesOf, submittedMailOf, type MessageBodies, type PreparedContent } from './prepare-content.ts'
 
+/** Longer messages have memory of their own. */
+const SCRATCH_BYTES = 256 * 1024
+/** Each message is written here first, and copied out when its length is known. */
+const scratch = Buffer.allocUnsafe(SCRATCH_BYTES)
+/** And its texts in UTF-8 here. */
+const textScratch = { text: Buffer.allocUnsafe(SCRATCH_BYTES), html: Buffer.allocUnsafe(SCRATCH_BYTES) }
+/** Of a longer text the white space is not noted: it may be all white space, and the list eight times as long. */
+const MOST_NOTED_BYTES = 256 * 1024
 /** With which the rest of a submitted mail begins. */
 const EMPTY_LINE = '\r\n'
 
@@ -45,42 +50,27 @@ export interface RenderInput extends ComposeInput {
   signers: readonly Signer[]
 }
 
-interface ComposedMessage {
-  /** What is in it, filled in; of a submitted mail nothing is known apart. */
-  bodies: MessageBodies | null
-  unsigned: UnsignedMessage
-  /** Unsigned. */
-  bytes: Buffer
-}
-
 export async function renderMessage(input: RenderInput): Promise<Buffer> {
   const { unsigned } = await composeUnsigned(input, input.signers.length * SIGNATURE_ROOM)
   return signMessage(unsigned, input.signers, input.facts.acceptedAt)
 }
 
 /** With so many free bytes in front. */
-export async function composeUnsigned(input: ComposeInput, room = 0): Promise<ComposedMessage> {
-  const { content, facts, returnPath, trackingBaseUrl, settings } = input
-  const urls = messageUrls({ messageId: facts.messageId, baseUrl: trackingBaseUrl, keys: settings.keys })
+export async function composeUnsigned(input: ComposeInput, room = 0) {
+  const { content, facts, returnPath, trackingBaseUrl: baseUrl, settings } = input
+  const urls = messageUrls({ messageId: facts.messageId, baseUrl, keys: settings.keys })
   const complaint = complaintToken(facts.messageId, settings.keys.complaint)
   const fieldsInput = { content: content.stored, facts, complaint, returnPath, urls, settings }
-  if (content.submitted !== null) {
-    const mail = submittedMailOf(content.submitted, content, urls)
-    return composed(null, withOwnFields(mail, fieldsInput, room))
-  }
+  const mail = submittedMailOf(content, urls)
+  if (mail !== null) return composed(null, withOwnFields(mail, fieldsInput, room))
   const bodies = bodiesOf(content, facts.variables, urls)
-  const unsigned = await composeMessage({
-    fields: composedFields(fieldsInput, bodies.subject),
-    html: bodies.html,
-    text: bodies.text,
-    treeOf: content.treeOf,
-    seed: facts.messageId,
-    room,
-  })
-  return composed(bodies, unsigned)
+  const fields = composedFields(fieldsInput, bodies.subject)
+  const parts = { ...bodies, fields, treeOf: content.treeOf, seed: facts.messageId, room }
+  return composed(bodies, await composeMessage(parts))
 }
 
-function composed(bodies: MessageBodies | null, unsigned: UnsignedMessage): ComposedMessage {
+/** `bodies`: what is in it, filled in; of a submitted mail nothing is known apart. `bytes`: unsigned. */
+function composed(bodies: MessageBodies | null, unsigned: UnsignedMessage) {
   return { bodies, unsigned, bytes: unsigned.buffer.subarray(unsigned.start) }
 }
 
@@ -97,4 +87,68 @@ function withOwnFields({ fields, rest }: SubmittedMail, input: FieldsInput, room
   const header = Buffer.from([...missing, ...own, ...theirs].join(''), 'latin1')
   const buffer = Buffer.concat([Buffer.alloc(room), header, rest])
   return { buffer, start: room, bodyStart: room + header.length + EMPTY_LINE.length, runs: null }
+}
+
+interface MessageParts {
+  /** Header fields, each with its CRLF; MIME-Version and Content-* are added here. */
+  fields: readonly string[]
+  /** null or without text: no such part. */
+  html: BodyText | null
+  text: BodyText | null
+  /** Of the content. */
+  treeOf: MimeTreeOf
+  /** Makes the boundaries: the message id. */
+  seed: string
+  /** Free bytes in front of the message. */
+  room: number
+}
+
+/**
+ * Header fields, bodies and attachments become the bytes of a message, unsigned. Only CRLF ends lines, none has more than
+ * 998 octets or begins with a dot, and there is no NUL. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
+ */
+async function composeMessage({ fields, html, text, treeOf, seed, room }: MessageParts): Promise<UnsignedMessage> {
+  const bodies = { text: text ?? [], html: html ?? [] }
+  const header = Buffer.from(fields.join(''))
+  const boundary = hash('sha256', seed).slice(0, BOUNDARY_CHARACTERS)
+  /** A name: this text is shorter as base64. */
+  const write = (tree: MimeTree, shape: MimeShape): UnsignedMessage | 'text' | 'html' => {
+    const utf8 = { text: toUtf8(bodies.text, textScratch.text), html: toUtf8(bodies.html, textScratch.html) }
+    // In either encoding.
+    const textBytes = mostQuotedPrintableBytes(utf8.text.bytes) + mostQuotedPrintableBytes(utf8.html.bytes)
+    const most = room + header.length + tree.bytes + textBytes
+    const target = most <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(most)
+    const isNoted = tree.isRelaxed && utf8.text.bytes + utf8.html.bytes <= MOST_NOTED_BYTES
+    const runs: number[] | null = isNoted ? [] : null
+    let end = room + header.copy(target, room)
+    let bodyStart = end
+    for (const piece of tree.pieces) {
+      if (typeof piece !== 'string') {
+        end += piece.copy(target, end)
+      } else if (piece === 'boundary') {
+        end += target.write(boundary, end, 'latin1')
+      } else if (piece === 'body') {
+        bodyStart = end
+      } else {
+        const written =
+          shape[piece] === 'base64'
+            ? writeBase64(bodies[piece], target, end)
+            : writeReadable(utf8[piece], target, end, { mostEscaped: mostEscapedBytes(utf8[piece].bytes), runs })
+        if (written === undefined) return piece
+        end = written
+      }
+    }
+    const buffer = Buffer.allocUnsafe(end)
+    target.copy(buffer, room, room, end)
+    return { buffer, start: room, bodyStart, runs }
+  }
+  let shape: MimeShape = {
+    text: hasText(bodies.text) ? 'quoted-printable' : null,
+    html: hasText(bodies.html) ? 'quoted-printable' : null,
+  }
+  for (;;) {
+    const written = write(await treeOf(shape), shape)
+    if (typeof written !== 'string') return written
+    shape = { ...shape, [written]: 'base64' }
+  }
 }

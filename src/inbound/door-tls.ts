@@ -1,8 +1,6 @@
 /**
  * TLS of an SMTP door: certificates by the name the client asks for, which can be changed while it is open, and the
  * commands that follow from them: STARTTLS is offered where there is a certificate.
- *
- * Throws ProcessExit 78 for a certificate that cannot be used, and for a listener that needs one and has none.
  */
 import type { SecureVersion, TlsOptions } from 'node:tls'
 import { EXIT, ProcessExit } from '../base/errors.ts'
@@ -20,33 +18,21 @@ export interface TlsSettings {
   min_version: SecureVersion
 }
 
-export interface DoorTls {
-  /** For smtp-server: at its making, and again after a change. */
-  optionsFor(
-    kind: ListenerTls,
-  ): Pick<TlsOptions, 'cert' | 'key' | 'minVersion' | 'SNICallback'> & { disabledCommands: string[] }
-  /** Throws when a listener of this kind could not do its work. */
-  require(kind: ListenerTls): void
-  /** For handshakes from now on; null: there is none. */
-  change(certificates: ServerCertificates | null): void
-}
-
-interface DoorTlsOptions {
-  /** Where the listeners stand in the configuration, for errors. */
-  setting: string
-  settings: TlsSettings
-  /** Keys come in here: without TLS nobody may log in. */
-  hasLogin: boolean
-}
+type DialogueTls = Pick<TlsOptions, 'cert' | 'key' | 'minVersion' | 'SNICallback'> & { disabledCommands: string[] }
 
 /** Toys of the library, and what is between a proxy and its server. */
 const NEVER_OFFERED = ['WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD']
 
-export function createDoorTls({ setting, settings, hasLogin }: DoorTlsOptions): DoorTls {
+/**
+ * `setting` is where the listeners stand in the configuration, for errors. With `hasLogin` keys come in here: without
+ * TLS nobody may log in. Throws ProcessExit 78 for a certificate that cannot be used.
+ */
+export function createDoorTls(setting: string, settings: TlsSettings, hasLogin: boolean) {
   let certificates =
     settings.certificates.length === 0 ? null : readServerCertificates(settings.certificates, settings.min_version)
   return {
-    optionsFor: (kind) => ({
+    /** For smtp-server: at its making, and again after a change. */
+    optionsFor: (kind: ListenerTls): DialogueTls => ({
       ...certificates?.default,
       minVersion: certificates?.minVersion ?? settings.min_version,
       SNICallback: (name, done) => done(null, certificates?.contextFor(name)),
@@ -56,13 +42,15 @@ export function createDoorTls({ setting, settings, hasLogin }: DoorTlsOptions): 
         ...(kind === 'starttls' && certificates !== null ? [] : ['STARTTLS']),
       ],
     }),
-    require(kind) {
+    /** Throws ProcessExit 78 when a listener of this kind needs a certificate and there is none. */
+    require(kind: ListenerTls): void {
       const isNeeded = kind === 'implicit' || (kind === 'starttls' && hasLogin)
       if (!isNeeded || certificates !== null) return
       const problem = 'a TLS listener needs a certificate: name one in tls.certificates'
       throw new ProcessExit(EXIT.configuration, `${setting}: ${problem}`)
     },
-    change(changed) {
+    /** For handshakes from now on; null: there is none. */
+    change(changed: ServerCertificates | null): void {
       certificates = changed
     },
   }

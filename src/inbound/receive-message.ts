@@ -18,32 +18,36 @@ export type ReceiveMessage = <Result>(
   handle: (message: ReceivedMessage) => Promise<Result>,
 ) => Promise<Result>
 
-interface ReceiveOptions {
-  /** Of one message; what is beyond is read, judged and forgotten. */
-  keptBytes: number
-  /** Of all messages that are being received or handled. */
-  memoryBytes: number
-}
-
 const FIRST_CAPACITY = 64 * 1024
 const NUL = 0x00
 const LF = 0x0a
 const CR = 0x0d
 
-export function createMessageReceiver({ keptBytes, memoryBytes }: ReceiveOptions): ReceiveMessage {
-  let freeBytes = memoryBytes
+/**
+ * `keptBytes` of one message: what is beyond is read, judged and forgotten. `memoryBytes` of all messages that are being
+ * received or handled.
+ */
+export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: number }): ReceiveMessage {
+  let freeBytes = limits.memoryBytes
   return async (stream, handle) => {
-    const kept = createGrowingBuffer(keptBytes, (more) => {
+    const kept = createGrowingBuffer(limits.keptBytes, (more) => {
       if (more > freeBytes) return false
       freeBytes -= more
       return true
     })
     try {
       const lineEnds = createLineEndCheck()
-      const sizeBytes = await readToEnd(stream, (chunk) => {
-        lineEnds.add(chunk)
-        if (!stream.sizeExceeded && lineEnds.areGood()) kept.add(chunk)
-      })
+      let sizeBytes = 0
+      try {
+        for await (const chunk of stream as AsyncIterable<Buffer>) {
+          sizeBytes += chunk.length
+          lineEnds.add(chunk)
+          if (!stream.sizeExceeded && lineEnds.areGood()) kept.add(chunk)
+        }
+      } catch {
+        // The client left in the middle of its message: nobody is there to read the answer.
+        throw smtpRefusal(451, '4.4.2 the connection was lost')
+      }
       if (stream.sizeExceeded) throw smtpRefusal(552, '5.3.4 the message is too large')
       if (!lineEnds.areGood() || lineEnds.isOpen()) {
         throw smtpRefusal(554, '5.6.0 the message has a bare CR, a bare LF or a NUL: lines end with CR LF')
@@ -56,32 +60,8 @@ export function createMessageReceiver({ keptBytes, memoryBytes }: ReceiveOptions
   }
 }
 
-/** Returns how many bytes there were. */
-async function readToEnd(stream: SMTPServerDataStream, take: (chunk: Buffer) => void): Promise<number> {
-  let sizeBytes = 0
-  try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      sizeBytes += chunk.length
-      take(chunk)
-    }
-  } catch {
-    // The client left in the middle of its message: nobody is there to read the answer.
-    throw smtpRefusal(451, '4.4.2 the connection was lost')
-  }
-  return sizeBytes
-}
-
-interface GrowingBuffer {
-  /** Up to the limit; after a growth that was not granted, nothing more. */
-  add(chunk: Buffer): void
-  /** A growth was not granted. */
-  isFull(): boolean
-  capacity(): number
-  bytes(): Buffer
-}
-
 /** One buffer that doubles: chunks of single bytes, kept as they come, would take a hundred times their size. */
-function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boolean): GrowingBuffer {
+function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boolean) {
   let buffer = Buffer.alloc(0)
   let length = 0
   let isFull = false
@@ -98,13 +78,15 @@ function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boole
   }
 
   return {
-    add(chunk) {
+    /** Up to the limit; after a growth that was not granted, nothing more. */
+    add(chunk: Buffer): void {
       const wanted = Math.min(chunk.length, limit - length)
       if (length + wanted > buffer.length && !isFull) grow(length + wanted)
       if (isFull) return
       chunk.copy(buffer, length, 0, wanted)
       length += wanted
     },
+    /** A growth was not granted. */
     isFull: () => isFull,
     capacity: () => buffer.length,
     bytes: () => buffer.subarray(0, length),

@@ -1,21 +1,15 @@
 /**
- * Reads one email address, with or without a display name, by one grammar of our own.
- *
- * What is accepted has a single meaning everywhere: `mailbox.address` is what RCPT TO carries, what is signed for and
- * what stands in the header. Parsers disagree about quoted local parts, comments, routes and groups and have sent mail
- * elsewhere because of it, so those are refused, also where a standard allows them. Time is linear in the input.
- *
- * Never throws: a refusal is a value, `problem` a sentence part that goes on from the field's name. RFC 5321 §4.1.2,
- * RFC 6531 §3.3, RFC 5322 §3.4, RFC 5890 §2.3.2.1.
+ * Reads one email address, with or without a display name, by one grammar of our own. What is accepted has a single
+ * meaning everywhere: `mailbox.address` is what RCPT TO carries, what is signed for and what stands in the header.
+ * Parsers disagree about quoted local parts, comments, routes and groups and have sent mail elsewhere because of it, so
+ * those are refused, also where a standard allows them. Time is linear in the input. Never throws: a refusal is a
+ * value, `problem` a sentence part that goes on from the field's name. RFC 5321 §4.1.2, RFC 6531 §3.3, RFC 5322 §3.4,
+ * RFC 5890 §2.3.2.1.
  */
 import { domainToASCII, domainToUnicode } from 'node:url'
 import { ipFamily } from '../base/ip-address.ts'
 import type { Mailbox } from './message.ts'
-
-interface AddressPolicy {
-  /** Whether names under `.test`, `.example`, `.invalid` and `.localhost` may be used. */
-  allowReservedNames: boolean
-}
+import { isSimulated } from './simulator.ts'
 
 export type ParsedAddress = { ok: true; mailbox: Mailbox; domain: string } | AddressRefusal
 
@@ -36,8 +30,6 @@ const MOST_SHOWN_CHARACTERS = 80
 
 /** RFC 2606 §2 and RFC 6761: names that never lead to a mail server. */
 const RESERVED_TOP_NAMES = ['invalid', 'localhost', 'test', 'example']
-/** Answered by our own capture server, so it may be used everywhere (http/README.md "Simulated recipients"). */
-const SIMULATOR_DOMAIN = 'simulator.sternpost.test'
 
 // Every C0 and C1 control and DEL.
 const CONTROL = /\p{Cc}/u
@@ -54,28 +46,31 @@ const PLAIN_LOCAL_PART = /^(?=.{1,64}$)[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?:\.[A-Z
 // Only digits.
 const DIGITS = /^\d+$/
 
-export function parseAddress(text: string, policy: AddressPolicy): ParsedAddress {
+/** `allowReservedNames`: whether names under `.test`, `.example`, `.invalid` and `.localhost` may be used. */
+export function parseAddress(text: string, policy: { allowReservedNames: boolean }): ParsedAddress {
   if (text.length > MOST_ADDRESS_INPUT_CHARACTERS) {
     return refuse(`is too long: ${text.length} characters, at most ${MOST_ADDRESS_INPUT_CHARACTERS}`)
   }
-  const control = CONTROL.exec(text)?.[0]
-  if (control !== undefined) return refuse(`has the control character U+${hexadecimal(control)}`)
+  const control = CONTROL.exec(text)?.[0].charCodeAt(0)
+  if (control !== undefined) {
+    return refuse(`has the control character U+${control.toString(16).toUpperCase().padStart(4, '0')}`)
+  }
   if (!text.isWellFormed()) return refuse('has an unpaired surrogate')
   const split = splitDisplayName(trimSpaces(text))
   if ('problem' in split) return split
   const read = readAddress(split.address)
   if ('problem' in read) return read
-  const refused = refusedByPolicy(read, policy)
-  if (refused !== undefined) return refused
-  const mailbox = { name: split.name, address: `${read.localPart}@${read.domain}` }
-  return { ok: true, mailbox, domain: read.domain }
+  const { localPart, domain } = read
+  const address = `${localPart}@${domain}`
+  const refused = policyProblem(read, policy.allowReservedNames)
+  if (refused !== undefined) return refuse(`${shown(address)} ${refused}`, 'policy')
+  return { ok: true, mailbox: { name: split.name, address }, domain }
 }
 
 /**
- * The lower-case A-labels of a host name, or undefined when it is not valid.
- *
- * A Unicode name must come back unchanged from the conversion: a soft hyphen, a full-width letter or another dot would
- * be mapped away without a word, and the mail would go to another domain than the one that was written.
+ * The lower-case A-labels of a host name, or undefined when it is not valid. A Unicode name must come back unchanged
+ * from the conversion: a soft hyphen, a full-width letter or another dot would be mapped away without a word, and the
+ * mail would go to another domain than the one that was written.
  */
 export function domainToAscii(text: string): string | undefined {
   if (text.length > MOST_DOMAIN_CHARACTERS) return undefined
@@ -92,13 +87,8 @@ export function domainToAscii(text: string): string | undefined {
   return isUnchanged && isDecoded && domainToASCII(unicode) === ascii ? ascii : undefined
 }
 
-interface NamedAddress {
-  name: string | null
-  address: string
-}
-
 /** `user@host`, `<user@host>`, `Name <user@host>` or `"Name" <user@host>`. */
-function splitDisplayName(text: string): NamedAddress | AddressRefusal {
+function splitDisplayName(text: string): Mailbox | AddressRefusal {
   if (text === '') return refuse('is empty')
   if (text.startsWith('"')) {
     const end = endOfQuotedString(text)
@@ -120,7 +110,7 @@ function splitDisplayName(text: string): NamedAddress | AddressRefusal {
   return inAngleBrackets(text.slice(open), name)
 }
 
-function inAngleBrackets(text: string, name: string): NamedAddress | AddressRefusal {
+function inAngleBrackets(text: string, name: string): Mailbox | AddressRefusal {
   const address = text.slice(1, -1)
   if (!text.endsWith('>') || address.includes('<') || address.includes('>')) {
     return refuse(`${shown(text)} is not one address in angle brackets, as in Name <user@example.com>`)
@@ -145,36 +135,36 @@ interface AddressParts {
 }
 
 function readAddress(text: string): AddressParts | AddressRefusal {
+  const refuseText = (problem: string): AddressRefusal => refuse(`${shown(text)} ${problem}`)
   const found = splitAtSign(text)
-  if ('problem' in found) return found
-  const localProblem = localPartProblem(found.localPart)
-  if (localProblem !== undefined) return refuse(`${shown(text)} ${localProblem}`)
+  if (typeof found === 'string') return refuseText(found)
+  const { localPart } = found
+  const localProblem = localPartProblem(localPart)
+  if (localProblem !== undefined) return refuseText(localProblem)
   if (found.domain.startsWith('[')) {
-    if (isAddressLiteral(found.domain)) return found
-    return refuse(`${shown(text)} has something in square brackets that is no IP address`)
+    return isAddressLiteral(found.domain) ? found : refuseText('has something in square brackets that is no IP address')
   }
   const domain = domainToAscii(found.domain)
-  if (domain === undefined) return refuse(`${shown(text)} ${domainProblem(found.domain)}`)
-  const octets = Buffer.byteLength(found.localPart) + 1 + domain.length
-  if (octets > MOST_ADDRESS_OCTETS) {
-    return refuse(`${shown(text)} is too long: ${octets} octets, at most ${MOST_ADDRESS_OCTETS}`)
-  }
-  return { localPart: found.localPart, domain }
+  if (domain === undefined) return refuseText(domainProblem(found.domain))
+  const octets = Buffer.byteLength(localPart) + 1 + domain.length
+  const isLong = octets > MOST_ADDRESS_OCTETS
+  return isLong ? refuseText(`is too long: ${octets} octets, at most ${MOST_ADDRESS_OCTETS}`) : { localPart, domain }
 }
 
-function splitAtSign(text: string): AddressParts | AddressRefusal {
+/** Its two parts, or what is wrong. */
+function splitAtSign(text: string): AddressParts | string {
   const quotedEnd = text.startsWith('"') ? endOfQuotedString(text) : 0
-  if (quotedEnd === undefined) return refuse(`${shown(text)} has a quote that is not closed`)
+  if (quotedEnd === undefined) return 'has a quote that is not closed'
   const at = text.indexOf('@', quotedEnd)
   if (at < 0) {
     const hint = text.normalize('NFKC').includes('@') ? ', only a character that looks like one' : ''
-    return refuse(`${shown(text)} has no '@'${hint}`)
+    return `has no '@'${hint}`
   }
-  if (at === 0 && text.includes(':')) return refuse(`${shown(text)} has a source route`)
-  if (text.includes(',')) return refuse(`${shown(text)} has a comma: give exactly one address`)
-  if (text.includes(';')) return refuse(`${shown(text)} has a semicolon: a group is not one address`)
+  if (at === 0 && text.includes(':')) return 'has a source route'
+  if (text.includes(',')) return 'has a comma: give exactly one address'
+  if (text.includes(';')) return 'has a semicolon: a group is not one address'
   const domain = text.slice(at + 1)
-  if (domain.includes('@')) return refuse(`${shown(text)} has two '@' signs`)
+  if (domain.includes('@')) return `has two '@' signs`
   return { localPart: text.slice(0, at), domain }
 }
 
@@ -214,19 +204,16 @@ function isAddressLiteral(text: string): boolean {
   return content.toLowerCase().startsWith('ipv6:') ? ipFamily(content.slice(5)) !== undefined : ipFamily(content) === 4
 }
 
-function refusedByPolicy(parts: AddressParts, policy: AddressPolicy): AddressRefusal | undefined {
-  const { localPart, domain } = parts
-  const address = (): string => shown(`${localPart}@${domain}`)
-  if (localPart.startsWith('"')) {
-    return refuse(`${address()} has a quoted local part, which servers read differently`, 'policy')
-  }
-  if (domain.startsWith('[')) return refuse(`${address()} has an IP address in place of a domain`, 'policy')
+function policyProblem({ localPart, domain }: AddressParts, allowReservedNames: boolean): string | undefined {
+  if (localPart.startsWith('"')) return 'has a quoted local part, which servers read differently'
+  if (domain.startsWith('[')) return 'has an IP address in place of a domain'
   const labels = domain.split('.')
   const top = labels.at(-1) ?? ''
-  if (labels.length < 2) return refuse(`${address()} has a domain without a dot`, 'policy')
-  if (DIGITS.test(top)) return refuse(`${address()} has a domain that ends in a number`, 'policy')
-  if (policy.allowReservedNames || domain === SIMULATOR_DOMAIN || !RESERVED_TOP_NAMES.includes(top)) return undefined
-  return refuse(`${address()} is under the reserved name .${top}, which no mail server has`, 'policy')
+  if (labels.length < 2) return 'has a domain without a dot'
+  if (DIGITS.test(top)) return 'has a domain that ends in a number'
+  // A simulated recipient may be used everywhere: our own capture server answers.
+  if (allowReservedNames || isSimulated(domain) || !RESERVED_TOP_NAMES.includes(top)) return undefined
+  return `is under the reserved name .${top}, which no mail server has`
 }
 
 function refuse(problem: string, refusal: AddressRefusal['refusal'] = 'syntax'): AddressRefusal {
@@ -246,8 +233,4 @@ function shown(text: string): string {
   const characters = [...text]
   const end = characters.length > MOST_SHOWN_CHARACTERS ? '…' : ''
   return `'${characters.slice(0, MOST_SHOWN_CHARACTERS).join('')}${end}'`
-}
-
-function hexadecimal(character: string): string {
-  return character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')
 }

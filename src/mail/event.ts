@@ -1,6 +1,5 @@
 /**
  * Events: facts about a message or a domain that are told to webhook endpoints, and the exact bytes they are told in.
- *
  * The envelope and the fields of the five given kinds are the specification's (http/README.md "Events"): keys in this
  * order, no further fields, all values of `data` strings.
  */
@@ -56,35 +55,35 @@ export function isSubscribed(events: readonly string[], kind: EventKind): boolea
   return events.includes('*') || events.includes(kind)
 }
 
+type EventData = Record<string, string>
+
 /** `recipient` is the address as given in the request, without display name. */
-export function deliveredData(messageId: string, recipient: string, isp: string): Record<string, string> {
+export function deliveredData(messageId: string, recipient: string, isp: string): EventData {
   return { message_id: messageId, recipient, isp }
 }
 
-export function complainedData(messageId: string, recipient: string, isp: string): Record<string, string> {
-  return { message_id: messageId, recipient, isp }
-}
+/** The same of a complaint. */
+export const complainedData = deliveredData
 
-export function canceledData(messageId: string, recipient: string): Record<string, string> {
+export function canceledData(messageId: string, recipient: string): EventData {
   return { message_id: messageId, recipient }
 }
 
+/** The same of an open. */
+export const openedData = canceledData
+
 /** `list`: the one the recipient left, or `all`. */
-export function unsubscribedData(messageId: string, recipient: string, list: string): Record<string, string> {
+export function unsubscribedData(messageId: string, recipient: string, list: string): EventData {
   return { message_id: messageId, recipient, list }
 }
 
 /** `reason`: why the address is on the list. */
-export function suppressedData(messageId: string, recipient: string, reason: string): Record<string, string> {
+export function suppressedData(messageId: string, recipient: string, reason: string): EventData {
   return { message_id: messageId, recipient, reason }
 }
 
-export function openedData(messageId: string, recipient: string): Record<string, string> {
-  return { message_id: messageId, recipient }
-}
-
 /** `url` is the target as the mail was sent with it, after substitution. */
-export function clickedData(messageId: string, recipient: string, url: string): Record<string, string> {
+export function clickedData(messageId: string, recipient: string, url: string): EventData {
   return { message_id: messageId, recipient, url }
 }
 
@@ -93,17 +92,11 @@ export function deferredData(
   messageId: string,
   recipient: string,
   { isp, description, nextAttemptAt }: { isp: string; description: string; nextAttemptAt: number },
-): Record<string, string> {
-  const next = String(toUnixSeconds(nextAttemptAt))
-  return { message_id: messageId, recipient, isp, description, next_attempt_at: next }
+): EventData {
+  return { message_id: messageId, recipient, isp, description, next_attempt_at: String(toUnixSeconds(nextAttemptAt)) }
 }
 
-export function bouncedData(messageId: string, recipient: string, bounce: Bounce): Record<string, string> {
-  return {
-    message_id: messageId,
-    recipient,
-    bounce_type: bounce.type,
-    bounce_code: bounce.code,
-    bounce_description: bounce.description,
-  }
+export function bouncedData(messageId: string, recipient: string, bounce: Bounce): EventData {
+  const { type: bounce_type, code: bounce_code, description: bounce_description } = bounce
+  return { message_id: messageId, recipient, bounce_type, bounce_code, bounce_description }
 }

@@ -1,8 +1,6 @@
 /**
  * The nouns of a message: what is accepted, what is stored, and the states it goes through (http/README.md "States of a
- * message").
- *
- * One message is one recipient, one envelope, one queue row. Content is what messages of a batch share.
+ * message"). One message is one recipient, one envelope, one queue row. Content is what messages of a batch share.
  */
 
 /** The states the API shows. Stored are fewer: see `src/README.md`, States. */

@@ -1,8 +1,6 @@
 /**
- * Which part of a host name its owner registered, by the Public Suffix List (RFC 7489 §3.2).
- *
- * Private suffixes count: `a.github.io` and `b.github.io` have two owners. Never throws; a name without a registrable
- * part is its own answer.
+ * Which part of a host name its owner registered, by the Public Suffix List (RFC 7489 §3.2). Private suffixes count:
+ * `a.github.io` and `b.github.io` have two owners. Never throws; a name without a registrable part is its own answer.
  */
 import { getDomain, getPublicSuffix } from 'tldts'
 

@@ -1,8 +1,6 @@
 /**
  * The simulated recipients (http/README.md "Simulated recipients"): addresses that work with every key and whose mail
- * never leaves the host.
- *
- * A `+label` is kept in the address and does not change what it stands for. Pure.
+ * never leaves the host. A `+label` is kept in the address and does not change what it stands for. Pure.
  */
 
 export const SIMULATOR_DOMAIN = 'simulator.sternpost.test'

@@ -7,7 +7,6 @@ import t from 'tap'
 import {
   fixedLines,
   hasText,
-  mostEncodedBytes,
   textOf,
   toUtf8,
   writeBase64,
@@ -15,7 +14,12 @@ import {
   type BodyText,
 } from '../../src/content/mime/body-text.ts'
 import { relaxedBody, withoutRuns } from '../../src/content/mime/dkim.ts'
-import { mostEscapedBytes, quotedPrintable, writeQuotedPrintable } from '../../src/content/mime/quoted-printable.ts'
+import {
+  mostQuotedPrintableBytes,
+  mostEscapedBytes,
+  quotedPrintable,
+  writeQuotedPrintable,
+} from '../../src/content/mime/quoted-printable.ts'
 import { prepareContent } from '../../src/content/prepare-content.ts'
 import { composeUnsigned } from '../../src/content/render-message.ts'
 import { createMessageBody } from '../../src/delivery/session/message-body.ts'
@@ -55,7 +59,7 @@ t.test('a text in pieces becomes what it becomes as a whole', async (t) => {
   fc.assert(
     fc.property(PIECES, (body) => {
       const text = Buffer.from(textOf(body))
-      const alone = Buffer.alloc(5 + mostEncodedBytes(text.length))
+      const alone = Buffer.alloc(5 + mostQuotedPrintableBytes(text.length))
       const target = Buffer.alloc(alone.length)
       const mostEscaped = mostEscapedBytes(text.length)
       const [runs, runsAlone]: [number[], number[]] = [[], []]

@@ -9,7 +9,7 @@ import { Parser } from 'htmlparser2'
 import t from 'tap'
 import { findLinks } from '../../src/content/html/find-links.ts'
 import { fillHtml, instrumentHtml, linkTargets, type FillOptions } from '../../src/content/html/instrument-html.ts'
-import { maskTemplate } from '../../src/content/template/masked-template.ts'
+import { maskTemplate } from '../../src/content/template/parse-template.ts'
 import type { Variables } from '../../src/mail/message.ts'
 
 const CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)

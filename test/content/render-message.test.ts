@@ -8,7 +8,7 @@ import t from 'tap'
 import { mailboxField, textField } from '../../src/content/mime/encode-header.ts'
 import { renderMessage } from '../../src/content/render-message.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
-import { readComplaintToken } from '../../src/mail/return-path.ts'
+import { readComplaintToken } from '../../src/mail/message-token.ts'
 import { attachment, brokenLimits, input, KEYS, MESSAGE_ID, parse } from './render-input.ts'
 
 const STRINGS = new URL('../../../shared/corpora/strings/blns.json', import.meta.url)

@@ -12,7 +12,7 @@ import {
   readOpenToken,
   readUnsubscribeToken,
   unsubscribeToken,
-} from '../../src/content/tracking-token.ts'
+} from '../../src/mail/message-token.ts'
 
 const KEY = createSecretKey(Buffer.alloc(32, 7))
 const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'

@@ -20,7 +20,7 @@ import {
   readReturnPathToken,
   returnPathAddress,
   returnPathToken,
-} from '../../src/mail/return-path.ts'
+} from '../../src/mail/message-token.ts'
 
 const KEY = createSecretKey(Buffer.alloc(32, 7))
 const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'

@@ -31,13 +31,7 @@ function splitLines(text: string): BodyTemplate {
     : [text.slice(0, start), fixedLines(text.slice(start, end)), text.slice(end)]
 }
 
-interface BodyWriter {
-  add(text: string): void
-  fill(template: BodyTemplate, variables: Variables): void
-  result(): BodyText
-}
-
-export function createBodyWriter(): BodyWriter {
+export function createBodyWriter() {
   const body: (string | FixedLines)[] = []
   let text = ''
   const add = (more: string): void => {
@@ -47,7 +41,7 @@ export function createBodyWriter(): BodyWriter {
   }
   return {
     add,
-    fill(template, variables) {
+    fill(template: BodyTemplate, variables: Variables): void {
       for (const part of template) {
         if (typeof part === 'string') {
           add(part)
@@ -59,7 +53,7 @@ export function createBodyWriter(): BodyWriter {
         }
       }
     },
-    result: () => [...body, text],
+    result: (): BodyText => [...body, text],
   }
 }
 

@@ -3,7 +3,7 @@
  * judged here. Reads tokens, in linear time. Never throws.
  */
 import { isLetter, readHtmlTokens, type HtmlTokens } from './html-tokens.ts'
-import type { MaskedTemplate } from '../template/masked-template.ts'
+import type { MaskedTemplate } from '../template/parse-template.ts'
 import { createOpenElements, type OpenElements } from './open-elements.ts'
 import type { Template } from '../template/parse-template.ts'
 
@@ -15,11 +15,6 @@ export interface FoundLink {
   quote: '"' | "'" | ''
   /** The value with its entities decoded. */
   value: Template
-}
-
-interface FoundPlaces {
-  links: FoundLink[]
-  pixelAt: number
 }
 
 interface Attribute extends FoundLink {
@@ -38,28 +33,13 @@ const LESS = 0x3c
 const SLASH = 0x2f
 
 /** Most html neither conceals anything nor switches it off: then it does not matter what is inside of what. */
-export function findLinks(source: MaskedTemplate): FoundPlaces {
-  const { places, isMissed } = read(source, null)
-  return isMissed ? read(source, createOpenElements()).places : places
+export function findLinks(source: MaskedTemplate): { links: FoundLink[]; pixelAt: number } {
+  const places = readPlaces(source, null)
+  return places.isMissed ? readPlaces(source, createOpenElements()) : places
 }
 
-interface Reading {
-  places: FoundPlaces
-  /** Something is marked, and no `elements` were given to keep it: the places are not to be used. */
-  isMissed: boolean
-}
-
-function read(source: MaskedTemplate, elements: OpenElements | null): Reading {
-  const reader = createReader(source, elements)
-  readHtmlTokens(source.text, reader.tokens)
-  return reader.result()
-}
-
-/** What the tokens come to. */
-function createReader(
-  source: MaskedTemplate,
-  elements: OpenElements | null,
-): { tokens: HtmlTokens; result(): Reading } {
+/** `isMissed`: something is marked, and no `elements` were given to keep it, so the places are not to be used. */
+function readPlaces(source: MaskedTemplate, elements: OpenElements | null) {
   const { text } = source
   const tag: Tag = { name: '', isTextOnly: false, href: undefined, track: undefined }
   const pixel = createPixelPlace(text, elements)
@@ -72,13 +52,14 @@ function createReader(
     isMissed ||= marks
     return marks
   }
-  const tokens: HtmlTokens = {
+  readHtmlTokens(text, {
     ...createTagTokens(source, tag),
     text: pixel.text,
     markupEnd: pixel.markupEnd,
     tagEnd(end) {
       const { name, href, track } = tag
-      const isLeftAlone = openElement(name, CONCEALING.includes(name) || isSwitchedOff(track))
+      const isSwitchedOff = track?.value.join('').trim().toLowerCase() === 'off'
+      const isLeftAlone = openElement(name, CONCEALING.includes(name) || isSwitchedOff)
       if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && isWhole(href, source)) links.push(href)
       pixel.tagEnd(tag.isTextOnly, end)
     },
@@ -87,8 +68,8 @@ function createReader(
       elements?.close(name)
       pixel.closeTag(name, start, end)
     },
-  }
-  return { tokens, result: () => ({ places: { links, pixelAt: pixel.at() }, isMissed }) }
+  })
+  return { links, pixelAt: pixel.at(), isMissed }
 }
 
 /** The start tag that is being read, as far as it matters. */
@@ -99,13 +80,11 @@ interface Tag {
   track: Attribute | undefined
 }
 
-type TagTokens = Pick<
-  HtmlTokens,
-  'tagName' | 'wantedAttributes' | 'attributeName' | 'attributeValue' | 'attributeEntity' | 'attributeEnd'
->
-
 /** Fills the tag. */
-function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
+function createTagTokens(
+  source: MaskedTemplate,
+  tag: Tag,
+): Omit<HtmlTokens, 'text' | 'markupEnd' | 'tagEnd' | 'closeTag'> {
   let attribute: Attribute | undefined
   const add = (parts: Template): void => {
     for (const part of parts) attribute?.value.push(part)
@@ -118,11 +97,12 @@ function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
       tag.href = tag.track = undefined
     },
     attributeName(name, nameEnd) {
-      attribute = undefined
+      const key = name === HREF ? 'href' : 'track'
       // Of two attributes with one name the first counts.
-      if (name === HREF && tag.href === undefined) tag.href = attribute = newAttribute(nameEnd)
-      else if (name === TRACK && tag.track === undefined) tag.track = attribute = newAttribute(nameEnd)
-      return attribute !== undefined
+      const isFirst = tag[key] === undefined
+      attribute = isFirst ? { start: nameEnd, end: nameEnd, quote: '', value: [], nameEnd } : undefined
+      if (isFirst) tag[key] = attribute
+      return isFirst
     },
     attributeValue: (start, end) => add(source.slice(start, end)),
     attributeEntity: (codePoint) => add([String.fromCodePoint(codePoint)]),
@@ -134,13 +114,7 @@ function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
 }
 
 /** Where the pixel may go; `tagEnd` and `closeTag` come when the element is open, or closed. */
-interface PixelPlace extends Pick<HtmlTokens, 'text' | 'markupEnd'> {
-  tagEnd(holdsText: boolean, end: number): void
-  closeTag(name: string, nameStart: number, end: number): void
-  at(): number
-}
-
-function createPixelPlace(text: string, elements: OpenElements | null): PixelPlace {
+function createPixelPlace(text: string, elements: OpenElements | null) {
   let isTextOnly = false
   /** Where the last end tag of the body stands, or undefined. */
   let bodyEnd: number | undefined
@@ -159,24 +133,20 @@ function createPixelPlace(text: string, elements: OpenElements | null): PixelPla
   }
   return {
     markupEnd,
-    text(start, end) {
+    text(start: number, end: number): void {
       if (!isBrokenTag(text, Math.max(0, start - 1), end)) allow(end)
     },
-    tagEnd(holdsText, end) {
+    tagEnd(holdsText: boolean, end: number): void {
       isTextOnly = holdsText
       markupEnd(end)
     },
-    closeTag(name, nameStart, end) {
+    closeTag(name: string, nameStart: number, end: number): void {
       isTextOnly = false
       if (name === 'body' && isShown()) bodyEnd = nameStart - '</'.length
       markupEnd(end)
     },
     at: () => bodyEnd ?? openPlace,
   }
-}
-
-function newAttribute(nameEnd: number): Attribute {
-  return { start: nameEnd, end: nameEnd, quote: '', value: [], nameEnd }
 }
 
 function locate(attribute: Attribute, text: string, end: number): void {
@@ -192,10 +162,6 @@ function isBrokenTag(text: string, start: number, end: number): boolean {
   if (end - start < 2) return false
   const isEndTag = text.charCodeAt(end - 1) === SLASH && text.charCodeAt(end - 2) === LESS
   return isEndTag || (text.charCodeAt(start) === LESS && isLetter(text.charCodeAt(start + 1)))
-}
-
-function isSwitchedOff(attribute: Attribute | undefined): boolean {
-  return attribute?.value.join('').trim().toLowerCase() === 'off'
 }
 
 /** False without a value, and when a placeholder was read as a part of an entity. */

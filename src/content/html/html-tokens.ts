@@ -1,10 +1,8 @@
 /**
  * Html cut into tokens: those of htmlparser2's tokenizer, at a fraction of its cost for the html of which mails are
- * made.
- *
- * What is out of the ordinary (declarations but the doctype, scripts, other raw text, tags that never end, a `<` in
- * text) is left to the tokenizer, from that place to the end: between two tokens it has no memory. The tokens are the
- * same either way, but for texts, which entities do not cut. Linear; never throws.
+ * made. What is out of the ordinary (declarations but the doctype, scripts, other raw text, tags that never end, a `<`
+ * in text) is left to the tokenizer, from that place to the end: between two tokens it has no memory. The tokens are
+ * the same either way, but for texts, which entities do not cut. Linear; never throws.
  */
 import { runTokenizer } from './run-tokenizer.ts'
 
@@ -74,16 +72,14 @@ function readOrdinary(text: string, tokens: HtmlTokens): number {
   let position = 0
   for (;;) {
     const open = text.indexOf('<', position)
-    if (open < 0) return readLastText(text, position, tokens)
+    if (open < 0) {
+      if (position < text.length) tokens.text(position, text.length)
+      return text.length
+    }
     const end = readMarkup(text, open, position, tokens)
     if (end < 0) return position
     position = end
   }
-}
-
-function readLastText(text: string, start: number, tokens: HtmlTokens): number {
-  if (start < text.length) tokens.text(start, text.length)
-  return text.length
 }
 
 /** The text in front of it is told once it is clear what comes. Returns its end, or -1: the tokenizer's. */
@@ -106,16 +102,12 @@ function endOfMarkup(text: string, open: number): number {
     const end = text.indexOf('--', start)
     // `<!-->`, `<!--->` and `--!>` end a comment as well.
     if (end <= start || text.charCodeAt(start) === GREATER || text.startsWith('->', start)) return -1
-    return endOfComment(text, end)
+    const last = text.indexOf('-->', end)
+    const odd = text.indexOf('--!>', end)
+    return last < 0 || (odd >= 0 && odd < last) ? -1 : last + 2
   }
   const isDoctype = text.slice(open, open + DOCTYPE.length).toLowerCase() === DOCTYPE
   return isDoctype ? text.indexOf('>', open + DOCTYPE.length) : -1
-}
-
-function endOfComment(text: string, from: number): number {
-  const end = text.indexOf('-->', from)
-  const odd = text.indexOf('--!>', from)
-  return end < 0 || (odd >= 0 && odd < end) ? -1 : end + 2
 }
 
 function readStartTag(text: string, open: number, textStart: number, tokens: HtmlTokens): number {
@@ -174,7 +166,7 @@ function readAttribute(text: string, start: number, tokens: HtmlTokens): number 
   const valueEnd = isQuoted ? text.indexOf(text.charAt(valueStart), valueStart + 1) : endOfUnquoted(text, valueStart)
   if (valueEnd < 0) return -1
   const end = isQuoted ? valueEnd + 1 : valueEnd
-  if (isWanted) tellValue(text, { start: valueStart, end, quoteLength: isQuoted ? 1 : 0 }, tokens)
+  if (isWanted) tellValue(text, valueStart, end, tokens)
   return end
 }
 
@@ -188,12 +180,10 @@ function tellName(text: string, start: number, end: number, tokens: HtmlTokens):
   return false
 }
 
-function tellValue(
-  text: string,
-  { start, end, quoteLength }: { start: number; end: number; quoteLength: 0 | 1 },
-  tokens: HtmlTokens,
-): void {
+/** From its quotation mark, if it has one, to behind the other. */
+function tellValue(text: string, start: number, end: number, tokens: HtmlTokens): void {
   const written = text.slice(start, end)
+  const quoteLength = written.startsWith('"') || written.startsWith("'") ? 1 : 0
   if (!written.includes('&')) {
     tokens.attributeValue(start + quoteLength, end - quoteLength)
   } else if (!ODD_REFERENCE.test(written)) {

@@ -1,16 +1,14 @@
 /**
  * Tracked links and the pixel in html (content/README.md "Tracking"): found once for a content, then filled in for each
- * recipient by joining pieces.
- *
- * The same html always gives the same numbers, so that a click finds its target again. Filling in throws only for a
- * missing value, which acceptance has ruled out.
+ * recipient by joining pieces. The same html always gives the same numbers, so that a click finds its target again.
+ * Filling in throws only for a missing value, which acceptance has ruled out.
  */
 import type { Variables } from '../../mail/message.ts'
 import { createBodyWriter, withFixedLines, type BodyTemplate } from './body-template.ts'
 import { textOf, type BodyText } from '../mime/body-text.ts'
 import { findLinks, type FoundLink } from './find-links.ts'
 import { hostOf, readLink, targetOf, type Link } from './link-target.ts'
-import { maskTemplate, type MaskedTemplate } from '../template/masked-template.ts'
+import { maskTemplate } from '../template/parse-template.ts'
 import type { Template } from '../template/parse-template.ts'
 import { isUsableValue, substitute } from '../template/substitute-variables.ts'
 import { templateOf } from '../template/template-problems.ts'
@@ -51,7 +49,17 @@ const MOST_LINKS = 1_000
 export function instrumentHtml(html: string, hasVariables: boolean): HtmlTemplate {
   const source = maskTemplate(templateOf(html, 'html', hasVariables))
   const { links: found, pixelAt } = findLinks(source)
-  const numbering = createNumbering()
+  const links: Link[] = []
+  const numbers = new Map<string, number>()
+  /** In the order of the calls; undefined for what is not tracked. */
+  const numberOf = (place: FoundLink): number | undefined => {
+    const link = readLink(place)
+    if (link === undefined) return undefined
+    const known = numbers.get(link.identity)
+    if (known !== undefined || links.length === MOST_LINKS) return known
+    numbers.set(link.identity, links.length)
+    return links.push(link) - 1
+  }
   const pieces: Piece[] = []
   let position = 0
   const copyUpTo = (end: number): void => {
@@ -63,26 +71,24 @@ export function instrumentHtml(html: string, hasVariables: boolean): HtmlTemplat
     pieces.push({ kind: 'pixel' })
   }
   for (const each of found) {
-    const linkNumber = numbering.numberOf(each)
+    const linkNumber = numberOf(each)
     if (linkNumber === undefined) continue
     if (position <= pixelAt && pixelAt < each.start) placePixel()
-    copyUpTo(each.start)
-    pieces.push(linkPiece(each, linkNumber, source))
-    position = each.end
+    const { start, end, quote } = each
+    copyUpTo(start)
+    pieces.push({ kind: 'link', linkNumber, original: source.slice(start, end), addedQuote: quote === '' ? '"' : '' })
+    position = end
   }
   if (position <= pixelAt) placePixel()
   copyUpTo(source.text.length)
-  return { pieces, links: numbering.links }
+  return { pieces, links }
 }
 
 /** The same for many messages: see `withFixedLines`. */
 export function withFixedHtml({ pieces, links }: HtmlTemplate): HtmlTemplate {
-  return {
-    links,
-    pieces: pieces.map((piece) =>
-      piece.kind === 'template' ? { ...piece, template: withFixedLines(piece.template) } : piece,
-    ),
-  }
+  const fixed = (piece: Piece): Piece =>
+    piece.kind === 'template' ? { ...piece, template: withFixedLines(piece.template) } : piece
+  return { links, pieces: pieces.map(fixed) }
 }
 
 /** The html of one recipient. */
@@ -99,7 +105,8 @@ export function fillHtmlBody(template: HtmlTemplate, options: FillOptions): Body
   for (const piece of template.pieces) {
     if (piece.kind === 'template') html.fill(piece.template, variables)
     else if (piece.kind === 'link') html.add(filledLink(piece, urls[piece.linkNumber], variables))
-    else if (pixelUrl !== null) html.add(pixelTag(pixelUrl))
+    // Clients do not fetch what is hidden, so it is not.
+    else if (pixelUrl !== null) html.add(`<img src="${pixelUrl}" width="1" height="1" alt="" style="border:0">`)
   }
   return html.result()
 }
@@ -118,38 +125,11 @@ export function linkTargets(
 }
 
 /** Where the links lead that are replaced in the html of one recipient, by number. */
-export function trackedTargets({ links }: HtmlTemplate, options: FillOptions): string[] {
-  const variables = withUnsubscribeUrl(options.variables, options.unsubscribeUrl)
-  const urls = options.rewritesLinks ? linkUrls(links, variables, options) : []
-  return links.flatMap((link, linkNumber) =>
-    urls[linkNumber] === undefined ? [] : (targetOf(link, variables)?.url ?? []),
-  )
-}
-
-/** Gives numbers to links in the order of the calls; undefined for what is not tracked. */
-function createNumbering() {
-  const numbers = new Map<string, number>()
-  const links: Link[] = []
-  return {
-    links,
-    numberOf(found: FoundLink): number | undefined {
-      const link = readLink(found)
-      if (link === undefined) return undefined
-      const known = numbers.get(link.identity)
-      if (known !== undefined || links.length === MOST_LINKS) return known
-      numbers.set(link.identity, links.length)
-      return links.push(link) - 1
-    },
-  }
-}
-
-function linkPiece({ start, end, quote }: FoundLink, linkNumber: number, source: MaskedTemplate): LinkPiece {
-  return { kind: 'link', linkNumber, original: source.slice(start, end), addedQuote: quote === '' ? '"' : '' }
-}
-
-/** Clients do not fetch what is hidden, so it is not. */
-function pixelTag(url: string): string {
-  return `<img src="${url}" width="1" height="1" alt="" style="border:0">`
+export function trackedTargets(template: HtmlTemplate, options: FillOptions): string[] {
+  const { variables, unsubscribeUrl, rewritesLinks } = options
+  const urls = rewritesLinks ? linkUrls(template.links, withUnsubscribeUrl(variables, unsubscribeUrl), options) : []
+  const targets = linkTargets(template, variables, unsubscribeUrl)
+  return targets.flatMap((target, linkNumber) => (urls[linkNumber] === undefined ? [] : (target ?? [])))
 }
 
 function filledLink({ original, addedQuote }: LinkPiece, url: string | undefined, variables: Variables): string {

@@ -10,18 +10,16 @@ export type FoundLinks = Pick<HtmlTemplate, 'links'>
 /** Gives the html the links are counted in, or the links that were kept of it, or null when there is none. */
 type Load = () => Promise<string | FoundLinks | null>
 
-export interface LinkCache {
-  linksOf(contentId: number, hasVariables: boolean, load: Load): Promise<FoundLinks | null>
-}
+export type LinkCache = ReturnType<typeof createLinkCache>
 
 const MOST_CHARACTERS = 16 * 2 ** 20
 /** What an entry costs beside its addresses. */
 const ENTRY_CHARACTERS = 100
 
-export function createLinkCache(): LinkCache {
+export function createLinkCache() {
   const known = new LRUCache<number, FoundLinks, { hasVariables: boolean; load: Load }>({
     maxSize: MOST_CHARACTERS,
-    sizeCalculation: sizeOf,
+    sizeCalculation: ({ links }) => links.reduce((sum, { identity }) => sum + 2 * identity.length, ENTRY_CHARACTERS),
     // What is pushed out while it is loaded is answered all the same.
     ignoreFetchAbort: true,
     fetchMethod: async (_contentId, _stale, { context: { hasVariables, load } }) => {
@@ -31,11 +29,7 @@ export function createLinkCache(): LinkCache {
     },
   })
   return {
-    linksOf: async (contentId, hasVariables, load) =>
+    linksOf: async (contentId: number, hasVariables: boolean, load: Load): Promise<FoundLinks | null> =>
       (await known.fetch(contentId, { context: { hasVariables, load } })) ?? null,
   }
-}
-
-function sizeOf({ links }: FoundLinks): number {
-  return links.reduce((sum, { identity }) => sum + 2 * identity.length, ENTRY_CHARACTERS)
 }

@@ -1,8 +1,7 @@
 /**
- * Where a link leads, and whether that is tracked (content/README.md "Tracking"). Pure, never throws.
- *
- * A target is in the form in which a browser would take it from the html: entities decoded, white space around it and
- * line ends within it dropped (WHATWG URL, 4.4). Its other characters are as they were written.
+ * Where a link leads, and whether that is tracked (content/README.md "Tracking"). Pure, never throws. A target is in
+ * the form in which a browser would take it from the html: entities decoded, white space around it and line ends within
+ * it dropped (WHATWG URL, 4.4). Its other characters are as they were written.
  */
 import type { Variables } from '../../mail/message.ts'
 import type { FoundLink } from './find-links.ts'
@@ -53,21 +52,16 @@ export function targetOf(link: Link, variables: Variables): Target | undefined {
   return trackedTarget(written)
 }
 
-/** As in `Target`; '' when there is none. */
+/** As in `Target`, without the name of a user; '' when there is none. */
 export function hostOf(url: string): string {
-  return trackedHost(url) ?? ''
-}
-
-/** With its port, without the name of a user. */
-function trackedHost(url: string): string | undefined {
-  const written = TRACKED.exec(url)?.[1]
-  return written?.slice(written.lastIndexOf('@') + 1).toLowerCase()
+  const written = TRACKED.exec(url)?.[1] ?? ''
+  return written.slice(written.lastIndexOf('@') + 1).toLowerCase()
 }
 
 function trackedTarget(written: string): Target | undefined {
   const url = trimSpaces(written).replace(LINE_ENDS_AND_TABS, '')
-  const host = url.length <= MOST_TARGET_CHARACTERS ? trackedHost(url) : undefined
-  return host === undefined ? undefined : { url, host }
+  const isTracked = url.length <= MOST_TARGET_CHARACTERS && TRACKED.test(url)
+  return isTracked ? { url, host: hostOf(url) } : undefined
 }
 
 /** Control characters count as spaces; an expression would be quadratic in those that are not at the end. */

@@ -1,6 +1,5 @@
 /**
  * Which elements are open while html is read from front to back, as far as it matters for what is inside of what.
- *
  * Missing end tags are supplied as a browser does it for paragraphs, list items, table parts, links and formatting
  * (WHATWG HTML, 13.2.4 and 13.2.6.4.7); where tags overlap otherwise, a browser may differ. Every tag costs the same.
  * Never throws.
@@ -28,42 +27,24 @@ const BLOCKS = (
   'address article aside blockquote center details dir div dl fieldset figure footer form h1 h2 h3 h4 h5 h6 ' +
   'header hr main menu nav ol p pre section table ul'
 ).split(' ')
-const ENDS_PARAGRAPH: Implied = { ends: ['p'], within: [...BOUNDARIES, 'button'] }
-const ENDS_TERM: Implied = { ends: ['dd', 'dt', 'p'], within: [...BOUNDARIES, 'dl', 'button'] }
-const ENDS_CELL: Implied = { ends: ['td', 'th'], within: TABLE_BOUNDARIES }
-const ENDS_ROW: Implied = { ends: ['tr', 'td', 'th'], within: TABLE_BOUNDARIES }
-const ENDS_SECTION: Implied = {
-  ends: ['thead', 'tbody', 'tfoot', 'caption', 'colgroup', 'tr', 'td', 'th'],
-  within: TABLE_BOUNDARIES,
-}
+const SECTION_PARTS = ['thead', 'tbody', 'tfoot', 'caption', 'colgroup', 'tr', 'td', 'th']
+
 /** Which open elements a start tag ends, and up to which outer ones. */
-const IMPLIED_ENDS: ReadonlyMap<string, Implied> = new Map<string, Implied>([
-  ...BLOCKS.map((name): [string, Implied] => [name, ENDS_PARAGRAPH]),
-  ['li', { ends: ['li', 'p'], within: [...BOUNDARIES, 'ul', 'ol', 'button'] }],
-  ['dd', ENDS_TERM],
-  ['dt', ENDS_TERM],
-  ['a', { ends: ['a'], within: BOUNDARIES }],
-  ['td', ENDS_CELL],
-  ['th', ENDS_CELL],
-  ['tr', ENDS_ROW],
-  ['thead', ENDS_SECTION],
-  ['tbody', ENDS_SECTION],
-  ['tfoot', ENDS_SECTION],
-])
+const IMPLIED_ENDS: ReadonlyMap<string, Implied> = new Map(
+  [
+    { tags: BLOCKS, ends: ['p'], within: [...BOUNDARIES, 'button'] },
+    { tags: ['li'], ends: ['li', 'p'], within: [...BOUNDARIES, 'ul', 'ol', 'button'] },
+    { tags: ['dd', 'dt'], ends: ['dd', 'dt', 'p'], within: [...BOUNDARIES, 'dl', 'button'] },
+    { tags: ['a'], ends: ['a'], within: BOUNDARIES },
+    { tags: ['td', 'th'], ends: ['td', 'th'], within: TABLE_BOUNDARIES },
+    { tags: ['tr'], ends: ['tr', 'td', 'th'], within: TABLE_BOUNDARIES },
+    { tags: ['thead', 'tbody', 'tfoot'], ends: SECTION_PARTS, within: TABLE_BOUNDARIES },
+  ].flatMap(({ tags, ...implied }) => tags.map((tag): [string, Implied] => [tag, implied])),
+)
 
-export interface OpenElements {
-  /**
-   * A start tag; with `marks`, it and all that is inside of it is marked. Returns whether the element is marked, by
-   * itself or by one around it.
-   */
-  open(name: string, marks: boolean): boolean
-  close(name: string): void
-  isOpen(name: string): boolean
-  /** Whether what comes now is inside of an element that marks. */
-  isMarked(): boolean
-}
+export type OpenElements = ReturnType<typeof createOpenElements>
 
-export function createOpenElements(): OpenElements {
+export function createOpenElements() {
   const names: string[] = []
   /** For each name where its innermost element stands in `names`; for each element where the next outer one does. */
   const innermost = new Map<string, number>()
@@ -105,7 +86,11 @@ export function createOpenElements(): OpenElements {
   }
 
   return {
-    open(name, marks) {
+    /**
+     * A start tag; with `marks`, it and all that is inside of it is marked. Returns whether the element is marked, by
+     * itself or by one around it.
+     */
+    open(name: string, marks: boolean): boolean {
       const implied = IMPLIED_ENDS.get(name)
       const isStray = TABLE_PARTS.has(name) && name !== 'table' && depthOf('table') < 0
       if (implied !== undefined && !isStray) endImplied(implied)
@@ -113,14 +98,15 @@ export function createOpenElements(): OpenElements {
       push(name, marks)
       return mark !== undefined
     },
-    close(name) {
+    close(name: string): void {
       const depth = depthOf(name)
       if (depth < 0 || NEVER_CLOSED.has(name)) return
       // Nothing is inside of the innermost one.
       if (depth === names.length - 1 || depth >= deepest(boundariesOf(name))) end(depth)
     },
-    isOpen: (name) => depthOf(name) >= 0,
-    isMarked: () => mark !== undefined,
+    isOpen: (name: string): boolean => depthOf(name) >= 0,
+    /** Whether what comes now is inside of an element that marks. */
+    isMarked: (): boolean => mark !== undefined,
   }
 }
 

@@ -4,7 +4,6 @@
  */
 import { VOID_ELEMENTS } from './open-elements.ts'
 import { runTokenizer } from './run-tokenizer.ts'
-import { createTextWriter } from './text-writer.ts'
 
 /** Elements whose text is not shown. */
 const SILENT = new Set(['script', 'style', 'template', 'noscript', 'title', 'textarea', 'select'])
@@ -110,4 +109,67 @@ function createReader() {
 function linkTarget(href: string): string {
   const target = href.trim()
   return SHOWN_SCHEME.test(target) ? target.replace(/^mailto:/i, '') : ''
+}
+
+const MOST_LINE_ENDS = 2
+
+/**
+ * Collects words, and the spaces and line ends between them, so that white space never doubles and no line ends with
+ * it. Nothing is written before the first word or behind the last one.
+ */
+function createTextWriter() {
+  const pieces: string[] = []
+  let words = 0
+  let lineEnds = 0
+  let isSpaceDue = false
+  let isItemDue = false
+
+  const write = (word: string): void => {
+    if (pieces.length > 0 && lineEnds > 0) pieces.push('\n'.repeat(lineEnds))
+    else if (pieces.length > 0 && isSpaceDue) pieces.push(' ')
+    if (isItemDue) pieces.push('- ')
+    pieces.push(word)
+    words++
+    lineEnds = 0
+    isSpaceDue = isItemDue = false
+  }
+  return {
+    /** Runs of white space count as one space. */
+    text(text: string): void {
+      // HTML white space or a word; the no-break space belongs to words.
+      for (const [part] of text.matchAll(/[ \t\r\n\f]+|[^ \t\r\n\f]+/g)) {
+        if (' \t\r\n\f'.includes(part.charAt(0))) isSpaceDue = true
+        else write(part)
+      }
+    },
+    /** White space as it is. */
+    preformatted(text: string): void {
+      if (text !== '') write(text)
+    },
+    space(): void {
+      isSpaceDue = true
+    },
+    /** One line end more, two at most. */
+    breakLine(): void {
+      lineEnds = Math.min(lineEnds + 1, MOST_LINE_ENDS)
+    },
+    /** At least so many line ends before the next word. */
+    breakLines(count: number): void {
+      // The first block of a list item stays behind its hyphen.
+      if (!isItemDue) lineEnds = Math.max(lineEnds, count)
+    },
+    /** A hyphen before the next word, wherever that comes. */
+    startItem(): void {
+      isItemDue = true
+    },
+    wordCount: () => words,
+    /** The target behind its words; alone where there are none, and left out where the words are the target. */
+    link(target: string, firstWord: number): void {
+      if (words === firstWord) return write(target)
+      if (words === firstWord + 1 && pieces.at(-1) === target) return
+      isSpaceDue = true
+      write(`[${target}]`)
+    },
+    result: () => pieces.join('').trim(),
+  }
 }

@@ -1,9 +1,7 @@
 /**
  * The text of one body part on its way into a message: strings, and lines that are the same in many messages and were
- * encoded once.
- *
- * Pieces come to the same bytes as their text encoded as a whole, since each begins where a line begins. Never throws.
- * RFC 2045 §6.7 and §6.8.
+ * encoded once. Pieces come to the same bytes as their text encoded as a whole, since each begins where a line begins.
+ * Never throws. RFC 2045 §6.7 and §6.8.
  */
 import {
   mostEscapedBytes,
@@ -92,11 +90,6 @@ function mostUtf8Bytes(body: BodyText): number {
   let units = 0
   for (const piece of body) units += typeof piece === 'string' ? piece.length : 0
   return MOST_BYTES_PER_UNIT * units
-}
-
-/** Room for a text of so many bytes in either encoding. */
-export function mostEncodedBytes(bytes: number): number {
-  return mostQuotedPrintableBytes(bytes)
 }
 
 /** Returns where it ends; undefined: more bytes than `mostEscaped` have to be escaped. */

@@ -1,10 +1,8 @@
 /**
- * Signs messages with DKIM (content/README.md "Rendering and DKIM").
- *
- * The same message, keys and time give the same bytes. Rejects when a key cannot sign. RFC 6376 §3.4.2, §3.4.4, §3.5,
- * §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
+ * Signs messages with DKIM (content/README.md "Rendering and DKIM"). The same message, keys and time give the same
+ * bytes. Rejects when a key cannot sign. RFC 6376 §3.4.2, §3.4.4, §3.5, §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
  */
-import { createPrivateKey, hash, sign, type KeyObject } from 'node:crypto'
+import { createPrivateKey, hash, sign } from 'node:crypto'
 import { promisify } from 'node:util'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { foldBase64 } from './transfer-encoding.ts'
@@ -19,14 +17,6 @@ export interface Signer {
   readonly algorithm: 'rsa-sha256' | 'ed25519-sha256'
   /** The signature of these bytes: the selected fields and the DKIM-Signature field in canonical form. */
   sign(input: Uint8Array): Promise<Buffer>
-}
-
-interface SignerOptions {
-  /** The sending domain in A-labels: `d=`. */
-  domain: string
-  selector: string
-  /** PKCS#8 PEM of an RSA or Ed25519 key; its kind is the algorithm. */
-  privateKeyPem: string
 }
 
 /** Signed once more than they are present (RFC 6376 §8.15). */
@@ -64,21 +54,27 @@ const LF = 0x0a
 
 const signOnThreadPool = promisify(sign)
 
-export function createSigner({ domain, selector, privateKeyPem }: SignerOptions): Signer {
+/** `privateKeyPem` is PKCS#8 of an RSA or Ed25519 key; its kind is the algorithm. `domain` is in A-labels. */
+export function createSigner({
+  domain,
+  selector,
+  privateKeyPem,
+}: Pick<Signer, 'domain' | 'selector'> & { privateKeyPem: string }): Signer {
   const key = createPrivateKey(privateKeyPem)
   switch (key.asymmetricKeyType) {
     case 'rsa':
       return { domain, selector, algorithm: 'rsa-sha256', sign: (input) => signOnThreadPool('sha256', input, key) }
     case 'ed25519':
-      return { domain, selector, algorithm: 'ed25519-sha256', sign: (input) => signHash(input, key) }
+      return {
+        domain,
+        selector,
+        algorithm: 'ed25519-sha256',
+        // RFC 8463 §3: what is signed is the SHA-256 hash, with no further hash of its own choosing.
+        sign: (input) => signOnThreadPool(null, hash('sha256', input, 'buffer'), key),
+      }
     default:
       throw new Error(`the DKIM key of ${domain} must be an RSA or Ed25519 key`)
   }
-}
-
-/** RFC 8463 §3: what Ed25519 signs is the SHA-256 hash, with no further hash of its own choosing. */
-function signHash(input: Uint8Array, key: KeyObject): Promise<Buffer> {
-  return signOnThreadPool(null, hash('sha256', input, 'buffer'), key)
 }
 
 /** A message as it was composed. */
@@ -129,17 +125,10 @@ export async function signMessage(
   return buffer.subarray(start - fields.length)
 }
 
-interface SelectedFields {
-  /** What stands in `h=`, in order. */
-  names: string[]
-  /** The fields in canonical form, in that order. */
-  canonical: string
-}
-
-/** Out of a header block, each line with its CRLF. */
-function selectFields(header: string): SelectedFields {
+/** Out of a header block, each line with its CRLF: what stands in `h=`, and the fields in canonical form, in that order. */
+function selectFields(header: string): { names: string[]; canonical: string } {
   const present = readSigned(header)
-  const selected: SelectedFields = { names: [], canonical: '' }
+  const selected: ReturnType<typeof selectFields> = { names: [], canonical: '' }
   for (const { name, lowerCase, more } of SIGNED_FIELDS) {
     const fields = present.get(lowerCase) ?? []
     for (let count = 0; count < fields.length + more; count++) selected.names.push(name)
@@ -220,7 +209,8 @@ export function withoutRuns(bytes: Buffer, bodyStart: number, runs: readonly num
   const end = endOfText(body)
   if (end === 0) return body.subarray(0, 0)
   if (runs.length === 0 && body.length === end + 2 && body[end] === CR) return body
-  const canonical = scratchOf(end + LINE_END.length)
+  const most = end + LINE_END.length
+  const canonical = most <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(most)
   let length = 0
   let copied = 0
   for (let index = 0; index < runs.length; index += 2) {
@@ -232,10 +222,6 @@ export function withoutRuns(bytes: Buffer, bodyStart: number, runs: readonly num
   canonical[length++] = CR
   canonical[length++] = LF
   return canonical.subarray(0, length)
-}
-
-function scratchOf(bytes: number): Buffer {
-  return bytes <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(bytes)
 }
 
 /** Behind the last byte that is neither white space nor of a line end. */
@@ -252,14 +238,12 @@ function isWhiteSpace(code: number | undefined): boolean {
   return code === SPACE || code === TAB
 }
 
-/** Up to and with `b=`, in both forms. */
-interface SignatureField {
-  /** Folded. */
-  field: string
-  canonical: string
-}
-
-function signatureField(tags: readonly string[], names: readonly string[], bodyHash: string): SignatureField {
+/** Up to and with `b=`: folded, and in canonical form. */
+function signatureField(
+  tags: readonly string[],
+  names: readonly string[],
+  bodyHash: string,
+): { field: string; canonical: string } {
   let field = 'DKIM-Signature: v=1;'
   let canonical = 'dkim-signature:v=1;'
   let column = field.length
@@ -272,8 +256,7 @@ function signatureField(tags: readonly string[], names: readonly string[], bodyH
   for (const tag of tags) add(`${tag};`, ' ')
   names.forEach((name, index) => {
     const end = index === names.length - 1 ? ';' : ':'
-    if (index === 0) add(`h=${name}${end}`, ' ')
-    else add(`${name}${end}`, '')
+    add(index === 0 ? `h=${name}${end}` : `${name}${end}`, index === 0 ? ' ' : '')
   })
   add(`bh=${bodyHash};`, ' ')
   return { field: `${field}\r\n\tb=`, canonical: `${canonical} b=` }

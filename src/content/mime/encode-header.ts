@@ -1,6 +1,5 @@
 /**
  * Writes header fields (content/README.md "Headers"): text of any language becomes encoded words, and lines are folded.
- *
  * The result decodes to exactly what was given, controls included, and has CRLF only inside a fold. RFC 5322 §2.2.3,
  * RFC 2047 §2 and §5, RFC 6532.
  */
@@ -8,13 +7,11 @@ import type { Mailbox } from '../../mail/message.ts'
 
 /** RFC 5322 §2.1.1 recommends 78 without the CRLF; one is kept for a comma. */
 const MOST_LINE_CHARACTERS = 76
-/** RFC 2047 §2 allows 75; less leaves room for a field's name on the first line. */
-const MOST_ENCODED_WORD_CHARACTERS = 64
+/** RFC 2047 §2 allows encoded words of 75; 64 with their frame leave room for a field's name on the first line. */
+const MOST_WORD_TEXT_CHARACTERS = 64 - '=?UTF-8?B??='.length
 const MOST_PLAIN_WORD_CHARACTERS = 60
 /** RFC 5322 §2.1.1, without the CRLF. */
 const LONGEST_LINE_CHARACTERS = 998
-const BASE64_FRAME = '=?UTF-8?B??='
-const QUOTED_FRAME = '=?UTF-8?Q??='
 
 // Printable ASCII with single spaces between words and none at the ends.
 const PLAIN_WORDS = /^[!-~]+(?: [!-~]+)*$/
@@ -80,17 +77,14 @@ function mailboxWords({ name, address }: Mailbox): string[] {
 
 function phrase(name: string): string[] {
   if (isPlain(name, PLAIN_PHRASE)) return name.split(' ')
+  const isQuotable = isPlain(name, PRINTABLE) && name.length <= MOST_PLAIN_WORD_CHARACTERS
   // A quote or a backslash, which a quoted string escapes.
-  const escaped = name.replace(/["\\]/g, '\\$&')
-  return isPlain(name, PRINTABLE) && name.length <= MOST_PLAIN_WORD_CHARACTERS ? [`"${escaped}"`] : encodedWords(name)
+  return isQuotable ? [`"${name.replace(/["\\]/g, '\\$&')}"`] : encodedWords(name)
 }
 
 function isPlain(text: string, pattern: RegExp): boolean {
-  return (
-    pattern.test(text) &&
-    !text.includes('=?') &&
-    text.split(' ').every((word) => word.length <= MOST_PLAIN_WORD_CHARACTERS)
-  )
+  if (!pattern.test(text) || text.includes('=?')) return false
+  return text.split(' ').every((word) => word.length <= MOST_PLAIN_WORD_CHARACTERS)
 }
 
 function foldField(name: string, words: readonly string[]): string {
@@ -110,7 +104,13 @@ function encodedWords(text: string): string[] {
   const characters = [...text]
   const quoted = characters.map(quotedCharacter)
   const quotedLength = quoted.reduce((sum, character) => sum + character.length, 0)
-  return quotedLength <= (Buffer.byteLength(text) * 4) / 3 ? quotedWords(quoted) : base64Words(characters)
+  if (quotedLength <= (Buffer.byteLength(text) * 4) / 3) {
+    return groups(quoted, MOST_WORD_TEXT_CHARACTERS, ({ length }) => length).map((group) => `=?UTF-8?Q?${group}?=`)
+  }
+  const most = Math.floor(MOST_WORD_TEXT_CHARACTERS / 4) * 3
+  return groups(characters, most, (character) => Buffer.byteLength(character)).map(
+    (group) => `=?UTF-8?B?${Buffer.from(group).toString('base64')}?=`,
+  )
 }
 
 function quotedCharacter(character: string): string {
@@ -119,31 +119,16 @@ function quotedCharacter(character: string): string {
   return [...Buffer.from(character)].map((byte) => `=${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('')
 }
 
-function quotedWords(characters: readonly string[]): string[] {
-  const most = MOST_ENCODED_WORD_CHARACTERS - QUOTED_FRAME.length
-  return groups(characters, most, (character) => character.length).map((group) => `=?UTF-8?Q?${group}?=`)
-}
-
-function base64Words(characters: readonly string[]): string[] {
-  const most = Math.floor((MOST_ENCODED_WORD_CHARACTERS - BASE64_FRAME.length) / 4) * 3
-  return groups(characters, most, (character) => Buffer.byteLength(character)).map(
-    (group) => `=?UTF-8?B?${Buffer.from(group).toString('base64')}?=`,
-  )
-}
-
 /** Characters joined to groups whose sizes add up to at most `most`. */
 function groups(characters: readonly string[], most: number, sizeOf: (character: string) => number): string[] {
   const found: string[] = []
   let group = ''
   let size = 0
   for (const character of characters) {
-    if (group !== '' && size + sizeOf(character) > most) {
-      found.push(group)
-      group = ''
-      size = 0
-    }
-    group += character
-    size += sizeOf(character)
+    const isFull = group !== '' && size + sizeOf(character) > most
+    if (isFull) found.push(group)
+    group = isFull ? character : group + character
+    size = (isFull ? 0 : size) + sizeOf(character)
   }
   return [...found, group]
 }

@@ -1,16 +1,14 @@
 /**
  * The MIME tree of a message without its texts: built once by MailComposer and kept in pieces (content/README.md
- * "Rendering and DKIM").
- *
- * Marks stand in the place of boundary and bodies; they are random, so nothing that a customer wrote can be taken for
- * one. RFC 2045, RFC 2046 §5.
+ * "Rendering and DKIM"). Marks stand in the place of boundary and bodies; they are random, so nothing that a customer
+ * wrote can be taken for one. RFC 2045, RFC 2046 §5.
  */
 import { randomBytes } from 'node:crypto'
 import MailComposer, { type MailComposerAlternative, type MailComposerAttachment } from 'nodemailer/lib/mail-composer'
 import type { Attachment } from '../../mail/message.ts'
 import type { BodyEncoding } from './body-text.ts'
 import { relaxedBody } from './dkim.ts'
-import { splitFields } from './mime-fields.ts'
+import { splitFields } from '../../mail/header-fields.ts'
 
 /** How the texts are encoded; null: there is no such part. */
 export interface MimeShape {
@@ -52,19 +50,18 @@ const COMPOSITE_TYPE = /^(?:multipart|message)\//i
 
 /** Trees of a content with these attachments; each shape is built once. */
 export function createMimeTrees(attachments: readonly Attachment[]): MimeTreeOf {
-  if (attachments.length === 0) return treeWithoutAttachments
-  return keepingTrees((shape) => buildTree(shape, attachments))
+  return attachments.length === 0 ? treeWithoutAttachments : keepingTrees(attachments)
 }
 
-const treeWithoutAttachments = keepingTrees((shape) => buildTree(shape, []))
+const treeWithoutAttachments = keepingTrees([])
 
-function keepingTrees(build: MimeTreeOf): MimeTreeOf {
+function keepingTrees(attachments: readonly Attachment[]): MimeTreeOf {
   const kept = new Map<string, Promise<MimeTree>>()
   return (shape) => {
     const name = `${shape.text} ${shape.html}`
     const known = kept.get(name)
     if (known !== undefined) return known
-    const tree = build(shape)
+    const tree = buildTree(shape, attachments)
     kept.set(name, tree)
     tree.catch(() => kept.delete(name))
     return tree
@@ -89,15 +86,11 @@ async function buildTree({ text, html }: MimeShape, attachments: readonly Attach
   const bodyStart = headerEnd + LINE_END_BYTES
   const fields = splitFields(bytes.toString('latin1', 0, headerEnd))
   const header = Buffer.from(`${fields.filter((field) => MIME_FIELD.test(field)).join('')}\r\n`, 'latin1')
-  const places = [
-    ...placesOf(bytes, markOf(MARKS.text, text), 'text'),
-    ...placesOf(bytes, markOf(MARKS.html, html), 'html'),
-    ...placesOf(bytes, MARKS.boundary, 'boundary'),
-  ]
+  const places = [...placesOf(bytes, 'text', text), ...placesOf(bytes, 'html', html), ...placesOf(bytes, 'boundary')]
     .filter(({ start }) => start >= bodyStart)
     .toSorted((left, right) => left.start - right.start)
   return {
-    pieces: [...cut(header, placesOf(header, MARKS.boundary, 'boundary')), 'body', ...cut(bytes, places, bodyStart)],
+    pieces: [...cut(header, placesOf(header, 'boundary')), 'body', ...cut(bytes, places, bodyStart)],
     bytes: header.length + bytes.length,
     isRelaxed: isRelaxed(bytes.subarray(bodyStart)),
   }
@@ -113,20 +106,17 @@ function alternative(mark: string, encoding: BodyEncoding | null): MailComposerA
   return encoding === null ? undefined : { content: mark, contentTransferEncoding: encoding }
 }
 
-/** As it stands in the bytes; null: it is not there. */
-function markOf(mark: string, encoding: BodyEncoding | null): string | null {
-  return encoding === 'base64' ? Buffer.from(mark).toString('base64') : encoding && mark
-}
-
 interface Place {
   start: number
   length: number
-  kind: 'boundary' | 'text' | 'html'
+  kind: keyof typeof MARKS
 }
 
-function placesOf(bytes: Buffer, mark: string | null, kind: Place['kind']): Place[] {
+/** Where a mark stands in the bytes; one with the encoding null is not there. */
+function placesOf(bytes: Buffer, kind: Place['kind'], encoding: BodyEncoding | null = 'quoted-printable'): Place[] {
   const places: Place[] = []
-  if (mark === null) return places
+  if (encoding === null) return places
+  const mark = encoding === 'base64' ? Buffer.from(MARKS[kind]).toString('base64') : MARKS[kind]
   for (let start = bytes.indexOf(mark); start >= 0; start = bytes.indexOf(mark, start + mark.length)) {
     places.push({ start, length: mark.length, kind })
   }
@@ -143,15 +133,14 @@ function cut(bytes: Buffer, places: readonly Place[], from = 0): (Buffer | Place
   return [...pieces, bytes.subarray(position)]
 }
 
-function attachmentOptions(attachment: Attachment): MailComposerAttachment {
-  const { name, contentType, contentId, bytes } = attachment
+function attachmentOptions({ name, contentType, contentId, bytes }: Attachment): MailComposerAttachment {
   const isLeafType = MEDIA_TYPE.test(contentType) && !COMPOSITE_TYPE.test(contentType)
-  const options: MailComposerAttachment = {
+  return {
     filename: name,
     content: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength),
     contentType: isLeafType ? contentType : 'application/octet-stream',
     contentDisposition: contentId === null ? 'attachment' : 'inline',
     contentTransferEncoding: 'base64',
+    ...(contentId !== null && { cid: contentId }),
   }
-  return contentId === null ? options : { ...options, cid: contentId }
 }

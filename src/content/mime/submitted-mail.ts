@@ -1,11 +1,9 @@
 /**
  * A mail as an application submitted it, taken apart just far enough to put our fields on top and other html in place
- * of its html; every other byte stays (content/README.md "Tracking").
- *
- * Where anything about its html is odd, there is none. Never throws; linear in the size for each level. RFC 2045, RFC
- * 2046 §5.1.1, RFC 1847.
+ * of its html; every other byte stays (content/README.md "Tracking"). Where anything about its html is odd, there is
+ * none. Never throws; linear in the size for each level. RFC 2045, RFC 2046 §5.1.1, RFC 1847.
  */
-import { fieldName, fieldValue, readMediaType, splitFields, type MediaType } from './mime-fields.ts'
+import { fieldName, fieldValue, readMediaType, splitFields, type MediaType } from '../../mail/header-fields.ts'
 import { decodePart, encodePart, readTransferEncoding, type TransferEncoding } from './transfer-encoding.ts'
 
 export interface SubmittedMail {
@@ -31,13 +29,8 @@ const MOST_TAIL_BYTES = 100
 const MOST_HTML_BYTES = 5 * 1024 * 1024
 /** Bytes that mean the same in each of these, so that what we put in is right in all of them. */
 const CHARACTER_SETS: ReadonlyMap<string, 'utf8' | 'latin1'> = new Map([
-  ['', 'utf8'],
-  ['utf-8', 'utf8'],
-  ['utf8', 'utf8'],
-  ['us-ascii', 'utf8'],
-  ['ascii', 'utf8'],
-  ['iso-8859-1', 'latin1'],
-  ['windows-1252', 'latin1'],
+  ...['', 'utf-8', 'utf8', 'us-ascii', 'ascii'].map((name): [string, 'utf8'] => [name, 'utf8']),
+  ...['iso-8859-1', 'windows-1252'].map((name): [string, 'latin1'] => [name, 'latin1']),
 ])
 // Of a file, also of one that is shown within the mail: a body has no name.
 const ATTACHED = /^attachment\b|;\s*filename\b/i
@@ -46,10 +39,8 @@ const LINE_END = '\r\n'
 /** A mail without an empty line is all header. */
 export function readSubmittedMail(raw: Uint8Array): SubmittedMail {
   const bytes = toBuffer(raw)
-  const header = headerOf(bytes, { start: 0, end: bytes.length })
-  if (header !== undefined) {
-    return { fields: splitFields(bytes.toString('latin1', 0, header.end)), rest: bytes.subarray(header.end) }
-  }
+  const end = headerEndOf(bytes, { start: 0, end: bytes.length })
+  if (end !== undefined) return { fields: splitFields(bytes.toString('latin1', 0, end)), rest: bytes.subarray(end) }
   const text = bytes.toString('latin1')
   const isOpen = text !== '' && !text.endsWith(LINE_END)
   return { fields: splitFields(isOpen ? `${text}${LINE_END}` : text), rest: Buffer.from(LINE_END) }
@@ -57,10 +48,9 @@ export function readSubmittedMail(raw: Uint8Array): SubmittedMail {
 
 export function findSubmittedHtml(raw: Uint8Array): SubmittedHtml | undefined {
   const bytes = toBuffer(raw)
-  const search: Search = { bytes, partsLeft: MOST_PARTS, isOdd: false }
-  const part = findPart(search, { start: 0, end: bytes.length }, 0)
-  if (part === undefined || search.isOdd) return undefined
-  const decoded = decodePart(bytes.subarray(part.bodyStart, part.end), part.encoding)
+  const part = findPart({ bytes, partsLeft: MOST_PARTS }, { start: 0, end: bytes.length }, 0)
+  if (part === undefined || part === 'odd') return undefined
+  const decoded = decodePart(bytes.subarray(part.headerEnd + LINE_END.length, part.end), part.encoding)
   const html = decoded === undefined || decoded.length > MOST_HTML_BYTES ? undefined : decode(decoded, part.charset)
   return html === undefined ? undefined : { html, replace: createReplace(bytes, part) }
 }
@@ -70,13 +60,8 @@ interface Range {
   end: number
 }
 
-interface Header {
+interface HtmlPart extends Range {
   /** Behind its last field, in front of the empty line. */
-  end: number
-  bodyStart: number
-}
-
-interface HtmlPart extends Range, Pick<Header, 'bodyStart'> {
   headerEnd: number
   fields: string[]
   encoding: TransferEncoding
@@ -86,67 +71,48 @@ interface HtmlPart extends Range, Pick<Header, 'bodyStart'> {
 interface Search {
   bytes: Buffer
   partsLeft: number
-  /** Something had no clear meaning: nothing that was found counts. */
-  isOdd: boolean
 }
 
-function findPart(search: Search, range: Range, depth: number): HtmlPart | undefined {
-  const header = headerOf(search.bytes, { ...range, end: Math.min(range.end, range.start + MOST_HEADER_BYTES) })
-  const fields = splitFields(search.bytes.toString('latin1', range.start, header?.end ?? range.start))
-  const type = readType(fields)
-  if (header === undefined || type === undefined || depth > MOST_DEPTH || --search.partsLeft < 0) {
-    search.isOdd = true
-    return undefined
-  }
-  const { end: headerEnd, bodyStart } = header
-  if (type.type === 'text/html') return readLeaf(search, { ...range, headerEnd, bodyStart, fields }, type)
-  if (!type.type.startsWith('multipart/')) return undefined
-  return findBelow(search, type, { range: { start: bodyStart, end: range.end }, depth })
-}
-
-function findBelow(
-  search: Search,
-  { type, parameters }: MediaType,
-  { range, depth }: { range: Range; depth: number },
-): HtmlPart | undefined {
-  if (type === 'multipart/signed' || type === 'multipart/encrypted') return undefined
-  const parts = splitMultipart(search.bytes, range, parameters.get('boundary') ?? '')
-  if (parts === undefined) search.isOdd = true
-  for (const part of parts ?? []) {
+/** odd: something has no clear meaning, so nothing that is found counts. */
+function findPart(search: Search, range: Range, depth: number): HtmlPart | 'odd' | undefined {
+  const { bytes } = search
+  const headerEnd = headerEndOf(bytes, { ...range, end: Math.min(range.end, range.start + MOST_HEADER_BYTES) })
+  const fields = splitFields(bytes.toString('latin1', range.start, headerEnd ?? range.start))
+  const typeField = fieldValue(fields, 'content-type')
+  const media = typeField === undefined ? undefined : readMediaType(typeField)
+  if (headerEnd === undefined || media === undefined || depth > MOST_DEPTH || --search.partsLeft < 0) return 'odd'
+  const { type, parameters } = media
+  if (type === 'text/html') return readLeaf({ ...range, headerEnd, fields }, media)
+  if (!type.startsWith('multipart/') || type === 'multipart/signed' || type === 'multipart/encrypted') return undefined
+  const body = { start: headerEnd + LINE_END.length, end: range.end }
+  const parts = splitMultipart(bytes, body, parameters.get('boundary') ?? '')
+  if (parts === undefined) return 'odd'
+  for (const part of parts) {
     const found = findPart(search, part, depth + 1)
-    if (found !== undefined || search.isOdd) return found
+    if (found !== undefined) return found
   }
   return undefined
 }
 
 function readLeaf(
-  search: Search,
   place: Omit<HtmlPart, 'encoding' | 'charset'>,
   { parameters }: MediaType,
-): HtmlPart | undefined {
+): HtmlPart | 'odd' | undefined {
   const disposition = fieldValue(place.fields, 'content-disposition')
   if (disposition !== undefined && (ATTACHED.test(disposition) || parameters.has('name'))) return undefined
   const encodingName = fieldValue(place.fields, 'content-transfer-encoding')
   const encoding = encodingName === undefined ? undefined : readTransferEncoding(encodingName)
   const charset = CHARACTER_SETS.get((parameters.get('charset') ?? '').toLowerCase())
-  if (disposition === undefined || encoding === undefined || charset === undefined) {
-    search.isOdd = true
-    return undefined
-  }
-  return { ...place, encoding, charset }
-}
-
-function readType(fields: readonly string[]): MediaType | undefined {
-  const value = fieldValue(fields, 'content-type')
-  return value === undefined ? undefined : readMediaType(value)
+  const isOdd = disposition === undefined || encoding === undefined || charset === undefined
+  return isOdd ? 'odd' : { ...place, encoding, charset }
 }
 
 /** undefined: no empty line, so nobody knows where the body begins. */
-function headerOf(bytes: Buffer, { start, end }: Range): Header | undefined {
+function headerEndOf(bytes: Buffer, { start, end }: Range): number | undefined {
   const range = bytes.subarray(start, end)
-  if (range.toString('latin1', 0, 2) === LINE_END) return { end: start, bodyStart: start + 2 }
+  if (range.toString('latin1', 0, 2) === LINE_END) return start
   const found = range.indexOf('\r\n\r\n')
-  return found < 0 ? undefined : { end: start + found + 2, bodyStart: start + found + 4 }
+  return found < 0 ? undefined : start + found + LINE_END.length
 }
 
 /** The parts between the delimiter lines; undefined without a closing one. */
@@ -182,12 +148,12 @@ function decode(bytes: Buffer, charset: 'utf8' | 'latin1'): string | undefined {
 }
 
 function createReplace(bytes: Buffer, part: HtmlPart): SubmittedHtml['replace'] {
-  const { start, end, headerEnd, bodyStart, encoding, charset } = part
-  const isWhole = start === 0
+  const { start, end, encoding, charset } = part
   const fields = encoding === 'identity' ? withQuotedPrintable(part.fields) : part.fields
+  const isWhole = start === 0
   const outer = isWhole ? { fields, rest: Buffer.alloc(0) } : readSubmittedMail(bytes.subarray(0, start))
-  const ownHeader = isWhole ? Buffer.alloc(0) : Buffer.from(fields.join(''), 'latin1')
-  const before = Buffer.concat([outer.rest, ownHeader, bytes.subarray(headerEnd, bodyStart)])
+  const ownHeader = isWhole ? '' : fields.join('')
+  const before = Buffer.concat([outer.rest, Buffer.from(`${ownHeader}${LINE_END}`, 'latin1')])
   return (html) => {
     const encoded = Buffer.from(encodePart(Buffer.from(html, charset), encoding), 'latin1')
     return { fields: outer.fields, rest: Buffer.concat([before, encoded, bytes.subarray(end)]) }

@@ -1,8 +1,6 @@
 /**
- * Transfer encodings of a text part: its bytes out of the wire form, and back.
- *
- * Decoding gives undefined for what is not strictly of its encoding: such a part is better left alone. Linear. RFC 2045
- * §6.7 and §6.8.
+ * Transfer encodings of a text part: its bytes out of the wire form, and back. Decoding gives undefined for what is not
+ * strictly of its encoding: such a part is better left alone. Linear. RFC 2045 §6.7 and §6.8.
  */
 import { quotedPrintable } from './quoted-printable.ts'
 
@@ -11,24 +9,19 @@ export type TransferEncoding = 'quoted-printable' | 'base64' | 'identity'
 const BODY_LINE = { characters: 76, end: '\r\n' }
 // The base64 alphabet, padded at the end alone.
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
-// An equals sign with or without its two digits.
-const ESCAPE = /=([0-9A-Fa-f]{2})?/g
+// An equals sign and its two digits; one without them.
+const ESCAPE = /=([0-9A-Fa-f]{2})/g
+const ODD_EQUALS = /=(?![0-9A-Fa-f]{2})/
+
+const NAMES: ReadonlyMap<string, TransferEncoding> = new Map([
+  ['quoted-printable', 'quoted-printable'],
+  ['base64', 'base64'],
+  ...['', '7bit', '8bit', 'binary'].map((name): [string, TransferEncoding] => [name, 'identity']),
+])
 
 /** undefined: an encoding we do not know. */
 export function readTransferEncoding(value: string): TransferEncoding | undefined {
-  const name = value.toLowerCase()
-  switch (name) {
-    case 'quoted-printable':
-    case 'base64':
-      return name
-    case '':
-    case '7bit':
-    case '8bit':
-    case 'binary':
-      return 'identity'
-    default:
-      return undefined
-  }
+  return NAMES.get(value.toLowerCase())
 }
 
 export function decodePart(bytes: Buffer, encoding: TransferEncoding): Buffer | undefined {
@@ -45,17 +38,15 @@ export function encodePart(bytes: Buffer, encoding: TransferEncoding): string {
 }
 
 function decodeQuotedPrintable(text: string): Buffer | undefined {
-  let isStrict = true
   const lines = text.split('\r\n').map((line, index, { length }) => {
     const end = endWithoutSpaces(line)
     const isSoft = line.charAt(end - 1) === '='
-    const decoded = line.slice(0, isSoft ? end - 1 : end).replace(ESCAPE, (_escape, digits: string | undefined) => {
-      if (digits === undefined) isStrict = false
-      return String.fromCharCode(Number.parseInt(digits ?? '0', 16))
-    })
+    const content = line.slice(0, isSoft ? end - 1 : end)
+    if (ODD_EQUALS.test(content)) return undefined
+    const decoded = content.replace(ESCAPE, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)))
     return isSoft || index === length - 1 ? decoded : `${decoded}\r\n`
   })
-  return isStrict ? Buffer.from(lines.join(''), 'latin1') : undefined
+  return lines.includes(undefined) ? undefined : Buffer.from(lines.join(''), 'latin1')
 }
 
 /** Spaces and tabs that a transport added at the end of a line. */

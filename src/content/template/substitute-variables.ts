@@ -1,9 +1,8 @@
 /**
  * Puts values into a template, each exactly once: a value is never looked at for placeholders again, and no character
- * in it has a meaning here (http/README.md "Variables").
- *
- * Only own properties count, so `constructor` or `__proto__` is a missing variable unless it was given. A value that is
- * missing without a fallback was refused at acceptance; here it throws, because braces are never sent.
+ * in it has a meaning here (http/README.md "Variables"). Only own properties count, so `constructor` or `__proto__` is
+ * a missing variable unless it was given. A value that is missing without a fallback was refused at acceptance; here it
+ * throws, because braces are never sent.
  */
 import type { Variables } from '../../mail/message.ts'
 import type { Placeholder, Template } from './parse-template.ts'

@@ -1,11 +1,9 @@
 /**
  * Everything that is wrong with a content and one recipient's variables, found at acceptance so that rendering cannot
  * fail later (http/README.md "Sending" and "Variables"). Returns sentences for the caller, all of them at once; never
- * throws.
- *
- * A content is read once and then judged for each recipient by the values that are given: that costs a batch a look at
- * those, however many placeholders its html has. Sizes are added up before anything is built: a large value used a
- * thousand times must not cost its product in memory or time.
+ * throws. A content is read once and then judged for each recipient by the values that are given: that costs a batch a
+ * look at those, however many placeholders its html has. Sizes are added up before anything is built: a large value
+ * used a thousand times must not cost its product in memory or time.
  */
 import type { StoredContent, Variables } from '../../mail/message.ts'
 import { parseTemplate, type Template, type TemplateKind } from './parse-template.ts'
@@ -163,18 +161,15 @@ function variableProblems(
   given: GivenValues,
 ): TemplateProblem[] {
   const found: TemplateProblem[] = []
-  const add = (key: string, fields: readonly FieldName[], text: string): void => {
-    found.push({ about: 'variable', name: key, text: `used in ${fields.join(' and ')}, ${text}` })
+  const add = (name: string, fields: readonly FieldName[], what: string): void => {
+    if (found.length >= MOST_VARIABLE_PROBLEMS) return
+    found.push({ about: 'variable', name, text: `used in ${fields.join(' and ')}, ${what}` })
   }
-  for (const { key, neededIn } of needed) {
-    if (found.length >= MOST_VARIABLE_PROBLEMS) return found
-    if (!given.has(key)) add(key, neededIn, 'not given')
-  }
+  for (const { key, neededIn } of needed) if (!given.has(key)) add(key, neededIn, 'not given')
   for (const [key, value] of given) {
-    if (found.length >= MOST_VARIABLE_PROBLEMS) return found
+    if (isUsableValue(value)) continue
     const kind = Array.isArray(value) ? 'an array' : 'an object'
-    const { fields = [] } = uses.get(key) ?? {}
-    if (!isUsableValue(value)) add(key, fields, `must be a string, number or boolean, not ${kind}`)
+    add(key, uses.get(key)?.fields ?? [], `must be a string, number or boolean, not ${kind}`)
   }
   return found
 }
@@ -186,15 +181,12 @@ function fieldProblem(name: FieldName, problem: string | undefined): TemplatePro
 /** What becomes wrong with a field by the values in it. */
 function renderedProblem(field: Field, given: GivenValues): string | undefined {
   if (field.places.size === 0) return undefined
-  const isSubject = field.name === 'subject'
-  const problem = isSubject ? renderedSubjectProblem(field, given) : bodyProblem(renderedSize(field, given))
-  return problem === undefined ? undefined : `${problem} once its variables are filled in`
-}
-
-function renderedSubjectProblem(field: Field, given: GivenValues): string | undefined {
+  const size = renderedSize(field, given)
   // Nothing long is built.
-  if (renderedSize(field, given) > MOST_SUBJECT_UNITS) return LONG_SUBJECT
-  return subjectProblem(renderedSubject(field, given))
+  const isLong = size > MOST_SUBJECT_UNITS
+  const ofSubject = (): string | undefined => (isLong ? LONG_SUBJECT : subjectProblem(renderedSubject(field, given)))
+  const problem = field.name === 'subject' ? ofSubject() : bodyProblem(size)
+  return problem === undefined ? undefined : `${problem} once its variables are filled in`
 }
 
 /** A character is at most two of UTF-16. */

@@ -6,7 +6,7 @@
  * level; never throws. RFC 2045 §6, RFC 6152 §3.
  */
 import { isAscii } from 'node:buffer'
-import { fieldName, fieldValue, readMediaType } from '../../content/mime/mime-fields.ts'
+import { fieldName, fieldValue, readMediaType } from '../../mail/header-fields.ts'
 import { readSubmittedMail, splitMultipart, type SubmittedMail } from '../../content/mime/submitted-mail.ts'
 import { encodePart, readTransferEncoding } from '../../content/mime/transfer-encoding.ts'
 

@@ -1,9 +1,8 @@
 /**
  * A bounce, a notice or a complaint about one message -> what the store records of it (mail/README.md "Reading a
- * report", inbound/README.md "Complaints").
- *
- * It is judged by the same rules as a reply in the dialogue. The recipient is that of our row, never the one the report
- * names. Throws SmtpRefusal 451 when the delivery itself is still being recorded, so that the report comes again.
+ * report", inbound/README.md "Complaints"). It is judged by the same rules as a reply in the dialogue. The recipient is
+ * that of our row, never the one the report names. Throws SmtpRefusal 451 when the delivery itself is still being
+ * recorded, so that the report comes again.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DAY, type Clock } from '../../base/clock.ts'
@@ -15,58 +14,69 @@ import type { ReportedFact, ReportResult } from '../../store/records/report-reco
 import type { Store } from '../../store/store.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
 
-interface ApplyOptions {
+export interface ApplyParts {
+  settings: { inbound: { token_max_age: number } }
   store: Pick<Store, 'lookupMessage' | 'recordReport'>
   classify: ClassifyReply
-  /** Id of the provider with this `isp` name, or null. */
-  providerOf(isp: string | null): string | null
-  /** inbound.token_max_age, milliseconds. */
-  maxAge: number
   clock: Clock
-}
-
-export interface AppliedBounce {
-  result: ReportResult
-  /** null: a notice. */
-  bounce: Bounce | null
 }
 
 const RECORDED_AFTER_MILLISECONDS = 100
 /** Five seconds: a delivery is recorded within milliseconds of its last reply, while the store is well. */
 const MOST_TRIES = 50
+/** Complaints come later than bounces do. */
+const MOST_COMPLAINT_AGE = 90 * DAY
 const NO_REASON = 'the receiving server reported later that it could not deliver the message'
 
-export function createApplyBounce(
-  options: ApplyOptions,
-): (messageId: string, reading: ReportReading) => Promise<AppliedBounce> {
-  const { store, classify, providerOf, maxAge, clock } = options
-
+/** `providerOf` gives the id of the provider with this `isp` name, or null. */
+export function createApplyReport(
+  { settings, store, classify, clock }: ApplyParts,
+  providerOf: (isp: string | null) => string | null,
+) {
   async function record(messageId: string, fact: ReportedFact): Promise<ReportResult> {
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       const now = clock.now()
-      const result = await store.recordReport({ messageId, now, acceptedSince: now - maxAge, fact })
+      const result = await store.recordReport({
+        messageId,
+        now,
+        acceptedSince: now - settings.inbound.token_max_age,
+        fact,
+      })
       if (result.kind !== 'under-way') return result
       await sleep(RECORDED_AFTER_MILLISECONDS)
     }
     throw smtpRefusal(451, '4.3.0 the delivery of this message is not recorded yet, try again later')
   }
 
-  return async (messageId, reading) => {
-    const message = await store.lookupMessage(messageId, clock.now())
-    if (message === null) return { result: { kind: 'unknown-message' }, bounce: null }
-    const recipient = reportedOf(reading, message.recipient)
-    if (reading.kind === 'notice') {
-      const about = recipient?.action ?? 'delayed'
-      const fact: ReportedFact = { kind: 'note', about, description: recipient?.diagnostic ?? '' }
-      return { result: await record(messageId, fact), bounce: null }
-    }
-    const judgement = recipient && judgeReported(recipient, classify, providerOf(message.isp))
-    const bounce =
-      judgement === undefined
-        ? bounceFor('unknown', null, NO_REASON)
-        : { ...bounceFor(judgement.category, judgement.reply, NO_REASON), type: judgement.bounceType }
-    const fact: ReportedFact = { kind: 'bounce', bounce, suppress: judgement?.suppress ?? 'never' }
-    return { result: await record(messageId, fact), bounce }
+  return {
+    /** `bounce` is null for a notice. */
+    async applyBounce(
+      messageId: string,
+      reading: ReportReading,
+    ): Promise<{ result: ReportResult; bounce: Bounce | null }> {
+      const message = await store.lookupMessage(messageId, clock.now())
+      if (message === null) return { result: { kind: 'unknown-message' }, bounce: null }
+      const recipient = reportedOf(reading, message.recipient)
+      if (reading.kind === 'notice') {
+        const about = recipient?.action ?? 'delayed'
+        const fact: ReportedFact = { kind: 'note', about, description: recipient?.diagnostic ?? '' }
+        return { result: await record(messageId, fact), bounce: null }
+      }
+      const judgement = recipient && judgeReported(recipient, classify, providerOf(message.isp))
+      const bounce =
+        judgement === undefined
+          ? bounceFor('unknown', null, NO_REASON)
+          : { ...bounceFor(judgement.category, judgement.reply, NO_REASON), type: judgement.bounceType }
+      const fact: ReportedFact = { kind: 'bounce', bounce, suppress: judgement?.suppress ?? 'never' }
+      return { result: await record(messageId, fact), bounce }
+    },
+    /** A feedback report (inbound/README.md "Complaints"); undefined for what says nothing about the message. */
+    async applyComplaint(messageId: string, reading: ReportReading): Promise<ReportResult | undefined> {
+      const fact = complaintFact(reading)
+      if (fact === undefined) return undefined
+      const now = clock.now()
+      return store.recordReport({ messageId, now, acceptedSince: now - MOST_COMPLAINT_AGE, fact })
+    },
   }
 }
 
@@ -76,28 +86,8 @@ function reportedOf({ kind, recipients }: ReportReading, own: string): ReportedR
   return candidates.find(({ address }) => address.toLowerCase() === own.toLowerCase()) ?? candidates[0]
 }
 
-/** Complaints come later than bounces do. */
-const MOST_COMPLAINT_AGE = 90 * DAY
-const NO_TYPE = 'abuse'
-
-/** A feedback report (inbound/README.md "Complaints"); undefined for what says nothing about the message. */
-export function createApplyComplaint({
-  store,
-  clock,
-}: Pick<ApplyOptions, 'store' | 'clock'>): (
-  messageId: string,
-  reading: ReportReading,
-) => Promise<ReportResult | undefined> {
-  return async (messageId, reading) => {
-    const fact = complaintFact(reading)
-    if (fact === undefined) return undefined
-    const now = clock.now()
-    return store.recordReport({ messageId, now, acceptedSince: now - MOST_COMPLAINT_AGE, fact })
-  }
-}
-
 function complaintFact({ kind, feedbackType }: ReportReading): ReportedFact | undefined {
-  if (kind === 'complaint') return { kind: 'complaint', feedbackType: feedbackType ?? NO_TYPE }
+  if (kind === 'complaint') return { kind: 'complaint', feedbackType: feedbackType ?? 'abuse' }
   if (feedbackType === 'opt-out') return { kind: 'opt-out' }
   if (feedbackType !== 'not-spam') return undefined
   return { kind: 'note', about: 'not-spam', description: 'the recipient says that it is no spam' }

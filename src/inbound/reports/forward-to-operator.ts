@@ -9,10 +9,8 @@ import { ServiceError } from '../../base/errors.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { AcceptSubmission, Caller } from '../../messages/accept/send-request.ts'
 
-interface OperatorForwardOptions {
-  hostname: string
-  /** operator.email, or null. */
-  operator: string | null
+export interface ForwardParts {
+  settings: { hostname: string; operator: { email: string | null } }
   acceptSubmission: AcceptSubmission
   clock: Clock
 }
@@ -25,40 +23,42 @@ export interface MailForOperator {
 }
 
 /** Why it was dropped, or `forwarded`. */
-export type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail' | 'refused'
+type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail' | 'refused'
 
 const MOST_PER_HOUR = 20
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 /** Marks what we forwarded: an operator whose mailbox leads back to us makes no circle. */
 const MARK = 'X-Sternpost-Forwarded'
 const MARK_WITHIN_BYTES = 64 * 1024
-/** RFC 2045 §6.8. */
-const BASE64_LINE_CHARACTERS = 76
 
-export function createOperatorForward(
-  options: OperatorForwardOptions,
-): (mail: MailForOperator) => Promise<ForwardResult> {
-  const { hostname, operator, acceptSubmission, clock } = options
+export function createOperatorForward({
+  settings,
+  acceptSubmission,
+  clock,
+}: ForwardParts): (mail: MailForOperator) => Promise<ForwardResult> {
+  const { hostname, operator } = settings
   const limit = createRateLimit({ clock, count: MOST_PER_HOUR, perMilliseconds: HOUR, burst: MOST_PER_HOUR })
   return async (mail) => {
-    if (operator === null) return 'no-operator'
+    if (operator.email === null) return 'no-operator'
     const head = Buffer.from(mail.bytes.subarray(0, MARK_WITHIN_BYTES)).toString('latin1')
     if (head.includes(MARK)) return 'own-mail'
     if (limit.take('operator') > 0) return 'too-many'
+    const digest = createHash('sha256').update(mail.bytes).digest('hex')
+    const subject = `Mail for ${shown(mail.recipient)}`
+    const addresses = [`From: "Sternpost" <postmaster@${hostname}>`, `To: <${operator.email}>`]
+    const header = [...addresses, `Subject: ${subject}`, 'Auto-Submitted: auto-generated', `${MARK}: ${hostname}`]
+    const request = {
+      recipients: [operator.email],
+      from: `postmaster@${hostname}`,
+      subject,
+      raw: messageFor(mail, header, `operator-${digest.slice(0, 32)}`),
+      tags: undefined,
+      ipPool: undefined,
+      track: { opens: false, clicks: false },
+      idempotencyKey: `operator ${digest}`,
+    }
     try {
-      await acceptSubmission(
-        {
-          recipients: [operator],
-          from: `postmaster@${hostname}`,
-          subject: subjectOf(mail),
-          raw: messageFor(mail, { hostname, operator }),
-          tags: undefined,
-          ipPool: undefined,
-          track: { opens: false, clicks: false },
-          idempotencyKey: `operator ${createHash('sha256').update(mail.bytes).digest('hex')}`,
-        },
-        ADMINISTRATOR,
-      )
+      await acceptSubmission(request, ADMINISTRATOR)
       return 'forwarded'
     } catch (thrown) {
       // Trying again helps only where the fault is ours for the moment.
@@ -68,20 +68,10 @@ export function createOperatorForward(
   }
 }
 
-const subjectOf = ({ recipient }: MailForOperator): string => `Mail for ${shown(recipient)}`
-
-function messageFor(mail: MailForOperator, { hostname, operator }: { hostname: string; operator: string }): Buffer {
-  const boundary = `operator-${createHash('sha256').update(mail.bytes).digest('hex').slice(0, 32)}`
-  const encoded = Buffer.from(mail.bytes).toString('base64')
-  // Whole lines, and what is left.
-  const lines = encoded.match(new RegExp(`.{1,${BASE64_LINE_CHARACTERS}}`, 'g')) ?? []
+function messageFor(mail: MailForOperator, header: readonly string[], boundary: string): Buffer {
   return Buffer.from(
     [
-      `From: "Sternpost" <postmaster@${hostname}>`,
-      `To: <${operator}>`,
-      `Subject: ${subjectOf(mail)}`,
-      'Auto-Submitted: auto-generated',
-      `${MARK}: ${hostname}`,
+      ...header,
       'MIME-Version: 1.0',
       `Content-Type: multipart/mixed; boundary="${boundary}"`,
       '',
@@ -96,7 +86,10 @@ function messageFor(mail: MailForOperator, { hostname, operator }: { hostname: s
       'Content-Disposition: attachment; filename="mail.eml"',
       'Content-Transfer-Encoding: base64',
       '',
-      ...lines,
+      // Lines of 76 characters (RFC 2045 §6.8), and what is left.
+      ...(Buffer.from(mail.bytes)
+        .toString('base64')
+        .match(/.{1,76}/g) ?? []),
       `--${boundary}--`,
       '',
     ].join('\r\n'),

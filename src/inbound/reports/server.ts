@@ -3,52 +3,26 @@
  * after the commit of what the mail meant; while the store does not answer, the sender is asked to come again, with
  * 451. RFC 5321.
  */
-import type { KeyObject } from 'node:crypto'
-import type { SMTPServerSession } from 'smtp-server'
-import type { Clock } from '../../base/clock.ts'
-import type { KeyRing } from '../../base/key-ring.ts'
-import type { Logger } from '../../base/logger.ts'
 import type { Port } from '../../base/service/open-port.ts'
-import type { PassedSockets } from '../../base/service/passed-sockets.ts'
-import type { ProviderSettings } from '../../config/settings/provider-settings.ts'
-import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
+import { domainToAscii } from '../../mail/address.ts'
+import { readComplaintToken, readReturnPathToken } from '../../mail/message-token.ts'
 import { readReport } from '../../mail/report/read-report.ts'
 import type { ReportReading } from '../../mail/report/report-reading.ts'
-import type { AcceptSubmission } from '../../messages/accept/send-request.ts'
 import type { Store } from '../../store/store.ts'
-import type { TlsSettings } from '../door-tls.ts'
-import { createMessageReceiver, type ReceivedMessage } from '../receive-message.ts'
-import { createSmtpDoor, type SmtpDoor, type SmtpLimits } from '../smtp-door.ts'
+import { createMessageReceiver } from '../receive-message.ts'
+import { createSmtpDoor, type DoorParts, type SmtpDoor, type SmtpLimits } from '../smtp-door.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
-import { createApplyBounce, createApplyComplaint } from './apply-report.ts'
-import { createOperatorForward } from './forward-to-operator.ts'
-import { createFindInboundRecipient, type FindInboundRecipient, type InboundAddresses } from './inbound-recipient.ts'
-import { createFindNamedMessage } from './named-message.ts'
-import { createRouteReport, type RouteReport, type RouteReportOptions } from './route-report.ts'
+import { createRouteReport, type RouteParts, type InboundRecipient } from './route-report.ts'
 
-export interface ReportServerOptions {
-  settings: InboundAddresses & {
-    inbound: { limits: SmtpLimits & { kept: number }; token_max_age: number }
-    operator: { email: string | null }
-    headers: { reference: string | null }
-    tls: TlsSettings
-  }
-  providers: Pick<ProviderSettings, 'providers'>
-  classify: ClassifyReply
-  store: Pick<Store, 'isReturnPath' | 'lookupMessage' | 'recordReport' | 'keepUnmatchedReport'>
-  keyRing: KeyRing
+export interface ReportServerOptions extends DoorParts, RouteParts {
+  settings: DoorParts['settings'] &
+    RouteParts['settings'] & {
+      inbound: { complaint_address: string; limits: SmtpLimits & { kept: number } }
+      domains: { targets: { return_path: string }; dmarc_report_address: string }
+    }
+  store: RouteParts['store'] & Pick<Store, 'isReturnPath'>
   /** Whether a token for unsubscribing is genuine: asked at RCPT. */
   isUnsubscribeToken(token: string): boolean
-  unsubscribe(token: string): Promise<unknown>
-  /** Takes what goes on to the operator. */
-  acceptSubmission: AcceptSubmission
-  clock: Clock
-  logger: Logger
-  metrics: RouteReportOptions['metrics']
-  /** Events were written. */
-  onEvents(): void
-  /** Sockets that are open already. */
-  passed?: PassedSockets | undefined
 }
 
 export interface ReportServer extends Omit<SmtpDoor, 'start'> {
@@ -58,78 +32,76 @@ export interface ReportServer extends Omit<SmtpDoor, 'start'> {
 
 /** Of all connections; of each mail the first part is kept. */
 const MEMORY_BYTES = 128 * 1024 * 1024
+const NO_RECIPIENT = { code: 550, text: '5.1.1 there is no such recipient here' }
 
 export function createReportServer(options: ReportServerOptions): ReportServer {
-  const { settings, store, keyRing, clock, logger } = options
-  const { limits } = settings.inbound
-  const tokenKeys = { bounce: keyRing.key('bounce'), complaint: keyRing.key('complaint') }
-  const findRecipient = createFindInboundRecipient({
-    settings,
-    tokenKeys,
-    isUnsubscribeToken: (token) => options.isUnsubscribeToken(token),
-    isReturnPath: (host) => store.isReturnPath(host),
-  })
-  const route = createRouter(options, tokenKeys)
+  const { limits } = options.settings.inbound
+  const findRecipient = createFindRecipient(options)
+  const route = createRouteReport(options)
   const door = createSmtpDoor({
-    hostName: settings.hostname,
+    ...options,
     setting: 'listen.inbound',
     limits,
-    tls: settings.tls,
-    passed: options.passed,
     badRecipient: NO_RECIPIENT,
-    clock,
-    logger,
-    hooks: {
-      receive: createMessageReceiver({ keptBytes: limits.kept, memoryBytes: MEMORY_BYTES }),
-      logIn: null,
-      async onRecipient(address) {
-        if ((await findRecipient(address)) === null) throw smtpRefusal(NO_RECIPIENT.code, NO_RECIPIENT.text)
-      },
-      async onMessage(message, session) {
-        await routeAll(message, session, { findRecipient, route })
-        return '2.0.0 taken'
-      },
+    receive: createMessageReceiver({ keptBytes: limits.kept, memoryBytes: MEMORY_BYTES }),
+    logIn: null,
+    async onRecipient(address) {
+      if ((await findRecipient(address)) === null) throw smtpRefusal(NO_RECIPIENT.code, NO_RECIPIENT.text)
+    },
+    async onMessage({ bytes, sizeBytes }, { envelope, remoteAddress }) {
+      const sender = envelope.mailFrom === false ? '' : envelope.mailFrom.address
+      let read: ReportReading | undefined
+      const mail = { sender, remoteAddress, bytes, sizeBytes, reading: () => (read ??= readReport(bytes, sender)) }
+      // One after the other: what one of them fails on comes again with the whole mail, and changes nothing twice.
+      for (const { address } of envelope.rcptTo) {
+        const recipient = await findRecipient(address)
+        if (recipient !== null) await route({ ...mail, recipient: address }, recipient)
+      }
+      return '2.0.0 taken'
     },
   })
   return { ...door, start: (listeners) => door.start(listeners.map((port) => ({ ...port, tls: 'starttls' }))) }
 }
 
-const NO_RECIPIENT = { code: 550, text: '5.1.1 there is no such recipient here' }
+/** RFC 5321 §4.5.1, RFC 2142 §4. */
+const OPERATOR_NAMES = ['postmaster', 'abuse']
+const OPERATOR: InboundRecipient = { kind: 'operator' }
 
-function createRouter(
-  options: ReportServerOptions,
-  tokenKeys: { bounce: KeyObject; complaint: KeyObject },
-): RouteReport {
-  const { settings, providers, classify, store, clock, logger, metrics, acceptSubmission } = options
-  const providerOf = (isp: string | null): string | null =>
-    Object.entries(providers.providers).find(([, block]) => block.isp === isp)?.[0] ?? null
-  const { hostname, operator, inbound, headers } = settings
-  return createRouteReport({
-    store,
-    clock,
-    logger,
-    metrics,
-    namedMessage: createFindNamedMessage({ tokenKeys, referenceHeader: headers.reference }),
-    applyBounce: createApplyBounce({ store, clock, providerOf, classify, maxAge: inbound.token_max_age }),
-    applyComplaint: createApplyComplaint({ store, clock }),
-    unsubscribe: (token) => options.unsubscribe(token),
-    forwardToOperator: createOperatorForward({ hostname, operator: operator.email, acceptSubmission, clock }),
-    providerLabel: (isp) => providerOf(isp) ?? 'other',
-    onEvents: () => options.onEvents(),
-  })
-}
+/**
+ * What an address means here: one of our tokens under a host name of ours, an address that reports come to, or the
+ * operator. Everything else is nobody (test/README.md "Attacks", A19). A token is judged before any lookup, so guesses
+ * cost a MAC. Rejects when the store does not answer.
+ */
+function createFindRecipient(parts: ReportServerOptions): (address: string) => Promise<InboundRecipient | null> {
+  const { keyRing, store } = parts
+  const { hostname, inbound, domains } = parts.settings
+  const reportAddresses = [inbound.complaint_address, domains.dmarc_report_address].map((text) => text.toLowerCase())
+  const ownNames = [hostname, domains.targets.return_path].map((name) => name.toLowerCase())
 
-/** One after the other: what one of them fails on comes again with the whole mail, and changes nothing twice. */
-async function routeAll(
-  { bytes, sizeBytes }: ReceivedMessage,
-  { envelope, remoteAddress }: SMTPServerSession,
-  { findRecipient, route }: { findRecipient: FindInboundRecipient; route: RouteReport },
-): Promise<void> {
-  const sender = envelope.mailFrom === false ? '' : envelope.mailFrom.address
-  let read: ReportReading | undefined
-  const mail = { sender, remoteAddress, bytes, sizeBytes, reading: () => (read ??= readReport(bytes, sender)) }
-  for (const { address } of envelope.rcptTo) {
-    const recipient = await findRecipient(address)
-    if (recipient !== null) await route({ ...mail, recipient: address }, recipient)
+  const named = (messageId: string | undefined): InboundRecipient | null =>
+    messageId === undefined ? null : { kind: 'token', messageId }
+  function readToken(localPart: string): InboundRecipient | null {
+    const token = localPart.slice(2)
+    switch (localPart.slice(0, 2)) {
+      case 'b-':
+        return named(readReturnPathToken(token, keyRing.key('bounce')))
+      case 'f-':
+        return named(readComplaintToken(token, keyRing.key('complaint')))
+      case 'u-':
+        return parts.isUnsubscribeToken(token) ? { kind: 'unsubscribe', token } : null
+      default:
+        return null
+    }
+  }
+
+  return async (address) => {
+    // RFC 5321 §4.1.1.3: without a domain it is the postmaster of this host.
+    const [localPart = '', given = hostname, ...more] = address.toLowerCase().split('@')
+    const domain = domainToAscii(given)
+    if (domain === undefined || more.length > 0) return null
+    if (reportAddresses.includes(`${localPart}@${domain}`)) return { kind: 'reports' }
+    const recipient = OPERATOR_NAMES.includes(localPart) ? OPERATOR : readToken(localPart)
+    if (recipient === null) return null
+    return ownNames.includes(domain) || (await store.isReturnPath(domain)) ? recipient : null
   }
 }

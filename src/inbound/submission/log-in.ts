@@ -10,7 +10,7 @@ import { createRateLimit } from '../../base/rate-limit.ts'
 import type { Caller } from '../../messages/accept/send-request.ts'
 import { hasScope, type ApiKeys } from '../../senders/api-key.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
-import { refusalOf } from './refusals.ts'
+import { refusalOf } from '../smtp-refusal.ts'
 
 /** What a connection is once it has logged in. */
 export interface Login {
@@ -20,19 +20,19 @@ export interface Login {
   recheck(): Promise<void>
 }
 
-interface LogInOptions {
+export interface LogInParts {
+  settings: { submission: { auth_failures: { count: number; per_milliseconds: number } } }
   apiKeys: Pick<ApiKeys, 'authenticate'>
-  failures: { count: number; per_milliseconds: number }
   clock: Clock
   logger: Logger
-  metrics: Pick<Metrics, 'submissionSessions'>
+  metrics: Pick<Metrics, 'submissionSessions' | 'messagesRejected'>
 }
 
 const REFUSED_AFTER_MILLISECONDS = SECOND
 
-export function createLogIn(options: LogInOptions): (password: string, remoteAddress: string) => Promise<Login> {
-  const { apiKeys, clock, logger, metrics } = options
-  const { count, per_milliseconds: perMilliseconds } = options.failures
+export function createLogIn(parts: LogInParts): (key: string, remoteAddress: string) => Promise<Login> {
+  const { apiKeys, clock, logger, metrics } = parts
+  const { count, per_milliseconds: perMilliseconds } = parts.settings.submission.auth_failures
   const failures = createRateLimit({ clock, count, perMilliseconds, burst: count })
 
   async function authenticate(key: string, remoteAddress: string): Promise<Caller> {
@@ -60,7 +60,9 @@ export function createLogIn(options: LogInOptions): (password: string, remoteAdd
       const login: Login = {
         caller,
         async recheck() {
-          login.caller = await recheck(key, remoteAddress)
+          login.caller = await authenticate(key, remoteAddress).catch((thrown: unknown) => {
+            throw thrown instanceof ServiceError ? refusalOf(thrown) : thrown
+          })
         },
       }
       return login
@@ -71,14 +73,6 @@ export function createLogIn(options: LogInOptions): (password: string, remoteAdd
       logger.info({ remote_address: remoteAddress, reason: thrown.details }, 'login refused')
       await new Promise<void>((resolve) => clock.after(REFUSED_AFTER_MILLISECONDS, resolve))
       throw refusalOf(thrown)
-    }
-  }
-
-  async function recheck(key: string, remoteAddress: string): Promise<Caller> {
-    try {
-      return await authenticate(key, remoteAddress)
-    } catch (thrown) {
-      throw thrown instanceof ServiceError ? refusalOf(thrown) : thrown
     }
   }
 }

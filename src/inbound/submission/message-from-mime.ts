@@ -1,52 +1,87 @@
 /**
  * A submitted message (RFC 6409) -> what acceptance wants to know of it, and the bytes to send (inbound/README.md
- * "Submission"). Return-Path is cut out: the last server writes it (RFC 5321 §4.4). Pure; what cannot be read is a
- * problem in a sentence.
+ * "Submission"). Only the form of its options is judged here; acceptance judges the values as those of the API.
+ * Return-Path is cut out: the last server writes it (RFC 5321 §4.4). Pure; what cannot be read is a problem in a
+ * sentence.
  */
 import { decodeWords } from 'postal-mime'
 import { parseAddress } from '../../mail/address.ts'
+import { readStrictFields, type HeaderField, type PlacedField } from '../../mail/header-fields.ts'
 import type { Mailbox } from '../../mail/message.ts'
 import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
-import { readControls } from './control-headers.ts'
-import { readHeaderFields, type PlacedField } from './header-fields.ts'
 
-type SubmittedMessage = { ok: true; request: Omit<SubmissionRequest, 'recipients'> } | { ok: false; problem: string }
+type Read<Value> = ({ ok: true } & Value) | { ok: false; problem: string }
 
+/** Each at most once. */
 const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
 const REMOVED = new Set(['bcc', 'resent-bcc', 'return-path', ...CONTROLS])
 
 // Every control character.
 const CONTROL = /\p{Cc}+/gu
 
-export function messageFromMime(message: Buffer): SubmittedMessage {
-  const header = readHeaderFields(message)
-  if (!header.ok) return header
-  const { fields } = header
+export function messageFromMime(message: Buffer): Read<{ request: Omit<SubmissionRequest, 'recipients'> }> {
+  const fields = readStrictFields(message)
+  if (typeof fields === 'string') return { ok: false, problem: fields }
   const from = readFrom(fields)
   if (!from.ok) return from
-  const controls = readControls(fields.filter(({ name }) => CONTROLS.includes(name)))
-  if (!controls.ok) return controls
-  return {
-    ok: true,
-    request: {
-      ...controls.controls,
-      from: mailboxText(from.mailbox),
-      subject: decoded(fields.find(({ name }) => name === 'subject')?.value ?? ''),
-      raw: without(
-        message,
-        fields.filter(({ name }) => REMOVED.has(name)),
-      ),
-    },
-  }
+  const read = readControls(fields.filter(({ name }) => CONTROLS.includes(name)))
+  if (!read.ok) return read
+  const subject = decoded(fields.find(({ name }) => name === 'subject')?.value ?? '')
+  const raw = withoutRemoved(message, fields)
+  return { ok: true, request: { ...read.controls, from: mailboxText(from.mailbox), subject, raw } }
 }
 
-function readFrom(fields: readonly PlacedField[]): { ok: true; mailbox: Mailbox } | { ok: false; problem: string } {
+function readFrom(fields: readonly HeaderField[]): Read<{ mailbox: Mailbox }> {
   const [from, ...others] = fields.filter(({ name }) => name === 'from')
   if (from === undefined) return { ok: false, problem: 'the message has no From header' }
   if (others.length > 0) return { ok: false, problem: 'the message has more than one From header' }
   // Whether its domain may send is judged by acceptance.
   const parsed = parseAddress(from.value, { allowReservedNames: true })
   return parsed.ok ? parsed : { ok: false, problem: `From: ${parsed.problem}` }
+}
+
+type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>
+
+function readControls(fields: readonly HeaderField[]): Read<{ controls: Controls }> {
+  const refuse = (name: string, problem: string) => ({ ok: false as const, problem: `${name}: ${problem}` })
+  const values = new Map<string, string>()
+  for (const { name, value } of fields) {
+    if (values.has(name)) return refuse(name, 'is given twice')
+    if (value === '') return refuse(name, 'is empty')
+    values.set(name, value)
+  }
+  const tags = readTags(values.get('x-tags'))
+  if (tags === null) return refuse('x-tags', 'must be key=value, several separated by commas, no key twice')
+  const track = readTrack(values.get('x-track'))
+  if (track === null) return refuse('x-track', 'must be opens, clicks, opens,clicks or none')
+  const ipPool = values.get('x-pool')
+  return { ok: true, controls: { tags, track, ipPool, idempotencyKey: values.get('x-idempotency-key') } }
+}
+
+/** null: not of the form. */
+function readTags(text: string | undefined): Controls['tags'] | null {
+  if (text === undefined) return undefined
+  const tags = new Map<string, string>()
+  for (const tag of listOf(decodeWords(text))) {
+    // A tag's value may hold further equals signs.
+    const [, name = '', value = ''] = /^([^=]+)=(.*)$/u.exec(tag) ?? []
+    const key = name.trim()
+    if (key === '' || tags.has(key)) return null
+    tags.set(key, value.trim())
+  }
+  return Object.fromEntries(tags)
+}
+
+function readTrack(text: string | undefined): Controls['track'] | null {
+  if (text === undefined) return undefined
+  const kinds = listOf(text.toLowerCase())
+  if (kinds.length === 1 && kinds[0] === 'none') return { opens: false, clicks: false }
+  if (!kinds.every((kind) => kind === 'opens' || kind === 'clicks')) return null
+  return { opens: kinds.includes('opens'), clicks: kinds.includes('clicks') }
+}
+
+function listOf(text: string): string[] {
+  return text.split(',').map((entry) => entry.trim())
 }
 
 /** In a form that is read back as the same mailbox. */
@@ -60,13 +95,9 @@ function decoded(text: string): string {
   return decodeWords(text).replace(CONTROL, ' ').toWellFormed()
 }
 
-function without(message: Buffer, removed: readonly PlacedField[]): Buffer {
+function withoutRemoved(message: Buffer, fields: readonly PlacedField[]): Buffer {
+  const removed = fields.filter(({ name }) => REMOVED.has(name))
   if (removed.length === 0) return message
-  const kept: Buffer[] = []
-  let position = 0
-  for (const { start, end } of removed) {
-    kept.push(message.subarray(position, start))
-    position = end
-  }
-  return Buffer.concat([...kept, message.subarray(position)])
+  const starts = [0, ...removed.map(({ end }) => end)]
+  return Buffer.concat(starts.map((start, index) => message.subarray(start, removed[index]?.start)))
 }

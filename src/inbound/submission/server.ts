@@ -3,47 +3,31 @@
  * of its messages after they were committed.
  */
 import type { SMTPServerSession } from 'smtp-server'
-import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { Logger } from '../../base/logger.ts'
-import type { Metrics } from '../../base/metrics.ts'
-import type { PassedSockets } from '../../base/service/passed-sockets.ts'
 import { parseAddress } from '../../mail/address.ts'
 import type { MailRefusal } from '../../messages/accept/mail-refusal.ts'
 import type { AcceptSubmission } from '../../messages/accept/send-request.ts'
-import type { ApiKeys } from '../../senders/api-key.ts'
-import type { TlsSettings } from '../door-tls.ts'
 import { createMessageReceiver } from '../receive-message.ts'
-import { createSmtpDoor, type SmtpDoor, type SmtpLimits } from '../smtp-door.ts'
+import { createSmtpDoor, type DoorParts, type SmtpDoor, type SmtpLimits } from '../smtp-door.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
-import { createLogIn, type Login } from './log-in.ts'
+import { refusalOf } from '../smtp-refusal.ts'
+import { createLogIn, type Login, type LogInParts } from './log-in.ts'
 import { messageFromMime } from './message-from-mime.ts'
-import { refusalOf } from './refusals.ts'
 
-export interface SubmissionServerOptions {
-  settings: {
-    hostname: string
-    submission: { limits: SmtpLimits; auth_failures: { count: number; per_milliseconds: number } }
-    delivery: { allow_private_addresses: boolean }
-    tls: TlsSettings
-  }
-  apiKeys: Pick<ApiKeys, 'authenticate'>
+export interface SubmissionServerOptions extends DoorParts, LogInParts {
+  settings: DoorParts['settings'] &
+    LogInParts['settings'] & { submission: { limits: SmtpLimits }; delivery: { allow_private_addresses: boolean } }
   acceptSubmission: AcceptSubmission
   mailRefusal: MailRefusal
-  clock: Clock
-  logger: Logger
-  metrics: Pick<Metrics, 'submissionSessions' | 'messagesRejected'>
-  /** Sockets that are open already. */
-  passed?: PassedSockets | undefined
 }
 
 /** Of all connections: enough for some of the largest mails at once, and for thousands of usual ones. */
 const MEMORY_BYTES = 256 * 1024 * 1024
 
 export function createSubmissionServer(options: SubmissionServerOptions): SmtpDoor {
-  const { settings, acceptSubmission, clock, logger, metrics } = options
-  const { limits, auth_failures: failures } = settings.submission
-  const logIn = createLogIn({ ...options, failures })
+  const { settings, acceptSubmission, logger, metrics } = options
+  const { limits } = settings.submission
+  const logIn = createLogIn(options)
   const policy = { allowReservedNames: settings.delivery.allow_private_addresses }
 
   async function submit(message: Buffer, session: SMTPServerSession): Promise<string[]> {
@@ -55,39 +39,33 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
   }
 
   return createSmtpDoor({
-    hostName: settings.hostname,
+    ...options,
     setting: 'listen.submission',
     limits,
-    tls: settings.tls,
-    passed: options.passed,
     badRecipient: { code: 553, text: '5.1.3 invalid_recipient: the recipient is no address' },
-    clock,
-    logger,
-    hooks: {
-      receive: createMessageReceiver({ keptBytes: limits.message, memoryBytes: MEMORY_BYTES }),
-      logIn: (password, session) => logIn(password, session.remoteAddress),
-      async onSender(session) {
-        await loginOf(session).recheck()
-        const refusal = await options.mailRefusal()
-        if (refusal !== null) throw smtpRefusal(452, `4.3.1 ${refusal.reason}, try again later`)
-      },
-      async onRecipient(address) {
-        const parsed = parseAddress(address, policy)
-        if (!parsed.ok) throw smtpRefusal(553, `5.1.3 invalid_recipient: ${parsed.problem}`)
-      },
-      async onMessage({ bytes, sizeBytes }, session) {
-        const { apiKeyId } = loginOf(session).caller
-        const facts = { remote_address: session.remoteAddress, bytes: sizeBytes, api_key_id: apiKeyId }
-        try {
-          const messageIds = await submit(bytes, session)
-          return `2.0.0 queued as ${messageIds.join(' ')}`
-        } catch (thrown) {
-          if (!(thrown instanceof ServiceError)) throw thrown
-          metrics.messagesRejected.inc({ code: thrown.code })
-          logger.info({ ...facts, code: thrown.code, reason: thrown.details }, 'submission refused')
-          throw refusalOf(thrown)
-        }
-      },
+    receive: createMessageReceiver({ keptBytes: limits.message, memoryBytes: MEMORY_BYTES }),
+    logIn: (password, session) => logIn(password, session.remoteAddress),
+    async onSender(session) {
+      await loginOf(session).recheck()
+      const refusal = await options.mailRefusal()
+      if (refusal !== null) throw smtpRefusal(452, `4.3.1 ${refusal.reason}, try again later`)
+    },
+    async onRecipient(address) {
+      const parsed = parseAddress(address, policy)
+      if (!parsed.ok) throw smtpRefusal(553, `5.1.3 invalid_recipient: ${parsed.problem}`)
+    },
+    async onMessage({ bytes, sizeBytes }, session) {
+      const { apiKeyId } = loginOf(session).caller
+      const facts = { remote_address: session.remoteAddress, bytes: sizeBytes, api_key_id: apiKeyId }
+      try {
+        const messageIds = await submit(bytes, session)
+        return `2.0.0 queued as ${messageIds.join(' ')}`
+      } catch (thrown) {
+        if (!(thrown instanceof ServiceError)) throw thrown
+        metrics.messagesRejected.inc({ code: thrown.code })
+        logger.info({ ...facts, code: thrown.code, reason: thrown.details }, 'submission refused')
+        throw refusalOf(thrown)
+      }
     },
   })
 }

@@ -44,8 +44,8 @@ export function createClassifier(rules: readonly BounceRule[]): ClassifyReply {
   const compiled = rules.map(compileRule)
   const ofProviders = compiled.filter((rule) => rule.provider !== null)
   const ordered = [...ofProviders, ...compiled.filter((rule) => rule.provider === null)]
-  const strong = ordered.filter((rule) => !rule.isWeak)
-  const weak = ordered.filter((rule) => rule.isWeak)
+  const strong = ordered.filter((rule) => !rule.weak)
+  const weak = ordered.filter((rule) => rule.weak)
   return (reply, stage, provider) => {
     const subject = { reply, stage, provider, text: reply.text.slice(0, MOST_REPLY_CHARACTERS) }
     const byRules = (candidates: readonly CompiledRule[]): Classification | undefined => {
@@ -67,16 +67,7 @@ export function bounceFor(category: BounceCategory, reply: SmtpReply | null, sen
   return { type, category, code: reply?.enhancedCode ?? defaultCode, description }
 }
 
-interface CompiledRule {
-  id: string
-  provider: string | null
-  stages: readonly string[]
-  class: 4 | 5 | null
-  pattern: RegExp
-  category: BounceCategory
-  isWeak: boolean
-  suppress: 'always' | 'second'
-}
+type CompiledRule = ReturnType<typeof compileRule>
 
 interface Subject {
   reply: SmtpReply
@@ -86,34 +77,16 @@ interface Subject {
 }
 
 /** Rules name six stages: the banner belongs to connecting, STARTTLS to the greeting. */
-const STAGE_IN_RULES: Readonly<Record<ReportStage, string>> = {
-  connect: 'connect',
-  banner: 'connect',
-  ehlo: 'ehlo',
-  starttls: 'ehlo',
-  mail: 'mail',
-  rcpt: 'rcpt',
-  data: 'data',
-  dot: 'dot',
-  dsn: 'dsn',
-}
+const STAGE_IN_RULES: Partial<Record<ReportStage, ReportStage>> = { banner: 'connect', starttls: 'ehlo' }
 
 /** http/README.md "Events". */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
 
-function compileRule(rule: BounceRule): CompiledRule {
+function compileRule(rule: BounceRule) {
   const category = BOUNCE_CATEGORY_NAMES.find((name) => name === rule.category)
   if (category === undefined) throw new Error(`bounce rule ${rule.id}: unknown category ${rule.category}`)
-  return {
-    id: rule.id,
-    provider: rule.provider === 'any' ? null : rule.provider,
-    stages: rule.stage,
-    class: rule.class,
-    pattern: new RegExp(rule.match, 'iu'),
-    category,
-    isWeak: rule.weak,
-    suppress: rule.suppress ?? 'always',
-  }
+  const provider = rule.provider === 'any' ? null : rule.provider
+  return { ...rule, provider, category, pattern: new RegExp(rule.match, 'iu') }
 }
 
 function classified(category: BounceCategory, rule: CompiledRule | null): Classification {
@@ -124,7 +97,7 @@ function classified(category: BounceCategory, rule: CompiledRule | null): Classi
 function isMatch(rule: CompiledRule, subject: Subject): boolean {
   const { reply, stage, provider, text } = subject
   if (rule.provider !== null && rule.provider !== provider) return false
-  if (rule.stages.length > 0 && !rule.stages.includes(STAGE_IN_RULES[stage])) return false
+  if (rule.stage.length > 0 && !rule.stage.includes(STAGE_IN_RULES[stage] ?? stage)) return false
   if (rule.class !== null && rule.class !== Math.floor(reply.code / 100)) return false
   return rule.pattern.test(text)
 }

@@ -31,9 +31,11 @@ export function readSmtpReply(raw: string): SmtpReply | undefined {
   // A line that has another code in front.
   const isMixed = lines.some((line) => /^\d{3}(?:[ -]|$)/.test(line) && !line.startsWith(digits))
   if (isMixed) return undefined
-  const code = Number(digits)
-  const enhancedCode = enhancedCodeOf(first, code)
-  return { code, enhancedCode, text: oneLine(lines, digits, enhancedCode) }
+  // Right behind the reply code, a number sign before it allowed (Cisco writes `550 #5.1.0`); no further digits or dots.
+  const found = /^\d{3}[ -]\s*#?([245]\.\d{1,3}\.\d{1,3})(?!\w|\.\d)/.exec(first)?.[1]
+  // RFC 2034 §4: its class repeats the reply's first digit.
+  const enhancedCode = found !== undefined && found.charAt(0) === digits.charAt(0) ? found : null
+  return { code: Number(digits), enhancedCode, text: oneLine(lines, digits, enhancedCode) }
 }
 
 /** Replies may have many lines, each with the codes in front: only the first keeps them. */
@@ -52,11 +54,4 @@ function oneLine(lines: readonly string[], digits: string, enhancedCode: string 
 function withoutCodes(line: string, digits: string, enhancedCode: string | null): string {
   const text = line.startsWith(digits) ? line.slice(digits.length + 1) : line
   return enhancedCode !== null && text.startsWith(`${enhancedCode} `) ? text.slice(enhancedCode.length + 1) : text
-}
-
-/** RFC 2034 §4: the enhanced code stands right behind the reply code; its class repeats the reply's first digit. */
-function enhancedCodeOf(firstLine: string, code: number): string | null {
-  // d.d.d behind the code, a number sign before it allowed (Cisco writes `550 #5.1.0`), and no further digits or dots.
-  const found = /^\d{3}[ -]\s*#?([245]\.\d{1,3}\.\d{1,3})(?!\w|\.\d)/.exec(firstLine)?.[1]
-  return found !== undefined && Number(found.charAt(0)) === Math.floor(code / 100) ? found : null
 }

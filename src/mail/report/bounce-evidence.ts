@@ -1,9 +1,7 @@
 /**
  * Whether a mail without delivery status fields is a bounce at all, and whether it is the last word; or else an
- * automatic answer.
- *
- * Several signs have to agree, since people write about bounces, too: who wrote it, to whom an answer would go, the
- * subject, and what the text says. Pure.
+ * automatic answer. Several signs have to agree, since people write about bounces, too: who wrote it, to whom an answer
+ * would go, the subject, and what the text says. Pure.
  */
 import { decodeWords } from './decode-text.ts'
 import { headerOf, type MailPart } from './mail-tree.ts'
@@ -21,22 +19,20 @@ import {
   WAITING_SUBJECT,
 } from './wordings.ts'
 
-type BounceEvidence =
-  | 'strong' // a bounce or a notice
-  | 'weak' // one, unless it calls itself an automatic answer
-  | 'none'
-
 /** What the signs have to add up to. */
 const ENOUGH = 3
 const CERTAIN = 4
 /** Reports come to the point at their start. */
 const EVIDENCE_CHARACTERS = 8_192
 
-export function bounceEvidence(mail: MailPart, parts: ReportParts): BounceEvidence {
+/** strong: a bounce or a notice. weak: one, unless it calls itself an automatic answer. */
+export function bounceEvidence(mail: MailPart, parts: ReportParts): 'strong' | 'weak' | 'none' {
   const text = parts.text.slice(0, EVIDENCE_CHARACTERS)
   const isReturned = parts.returned !== null
   const hasCode = replyCodeIn(text) !== null
-  const isFromServer = isFromDaemon(mail) || isNullSender(mail) || isAutomatic(mail)
+  // RFC 3834 §5.
+  const isAutomatic = /^auto-/i.test(headerOf(mail, 'auto-submitted'))
+  const isFromServer = isFromDaemon(mail) || isNullSender(mail) || isAutomatic
   const hasStructure = hasReportStructure(mail, parts)
   // A person who asks about a bounce, unless it is passed on as a whole.
   if (!isFromServer && !hasStructure && !isReturned) return 'none'
@@ -81,11 +77,6 @@ function isFromDaemon(mail: MailPart): boolean {
   return DAEMON_NAME.test(from) || DAEMON_NAME.test(headerOf(mail, 'return-path')) || /<>\s{0,9}$/.test(from)
 }
 
-/** RFC 3834 §5. */
-function isAutomatic(mail: MailPart): boolean {
-  return /^auto-/i.test(headerOf(mail, 'auto-submitted'))
-}
-
 /** RFC 5321 §4.5.5: reports have no sender to answer to. */
 function isNullSender(mail: MailPart): boolean {
   return mail.headers.some(({ name, value }) => name === 'return-path' && (value === '' || /^<\s{0,9}>/.test(value)))
@@ -109,7 +100,7 @@ export function isAutoReply(mail: MailPart, parts: ReportParts): boolean {
     AUTO_REPLY_FIELDS.some((name) => mail.headers.some((field) => field.name === name)) ||
     AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'precedence')) ||
     AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'x-precedence')) ||
-    AUTO_REPLY_SUBJECT.test(decodeWords(headerOf(mail, 'subject'))) ||
+    AUTO_REPLY_SUBJECT.test(subjectOf(mail)) ||
     // A receipt that the mail was displayed or deleted (RFC 8098).
     parts.types.has('message/disposition-notification')
   )

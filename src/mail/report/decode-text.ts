@@ -1,8 +1,7 @@
 /**
- * Bytes of mail to text: transfer encodings, character sets, encoded words, and HTML down to its words.
- *
- * Never throws and is linear: what is wrongly encoded comes out as what it most likely was. Texts go in with one
- * character per byte. RFC 2045 §6, RFC 2047; the names of the character sets are those of the Encoding Standard.
+ * Bytes of mail to text: transfer encodings, character sets, encoded words, and HTML down to its words. Never throws
+ * and is linear: what is wrongly encoded comes out as what it most likely was. Texts go in with one character per byte.
+ * RFC 2045 §6, RFC 2047; the names of the character sets are those of the Encoding Standard.
  */
 import { TextDecoder } from 'node:util'
 

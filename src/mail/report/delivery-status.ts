@@ -1,34 +1,34 @@
 /**
- * Delivery status reports: who did not get the message, and why (RFC 3464, RFC 6533).
- *
- * Takes the fields from a part of their own or from the middle of a text. Groups may be split where they should not be
- * and joined where they should be split; a group without a recipient completes the one before it. Never throws.
+ * Delivery status reports: who did not get the message, and why (RFC 3464, RFC 6533). Takes the fields from a part of
+ * their own or from the middle of a text. Groups may be split where they should not be and joined where they should be
+ * split; a group without a recipient completes the one before it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
-import { reportedAction, type ReportAction, type ReportedRecipient } from './report-reading.ts'
-import { diagnosticText, replyCodeIn, statedStatus, stageIn } from './report-diagnostic.ts'
-import { fieldOf, readFieldGroups, type FieldGroup } from './status-fields.ts'
+import { diagnosticText, factsIn, replyCodeIn } from './report-diagnostic.ts'
+import { reportedAction, type ReportAction, type ReportedRecipient, type ReportReferences } from './report-reading.ts'
 
-interface DeliveryStatus {
-  recipients: ReportedRecipient[]
-  originalEnvelopeId: string | null
-}
-
+// A field name as these reports use them, then its value.
+const FIELD = /^([A-Za-z][A-Za-z0-9-]{1,60})[ \t]?:[ \t]?(.*)$/
+const MOST_VALUE_CHARACTERS = 4_096
+const MOST_FIELDS = 5_000
+const RECIPIENT_FIELDS = ['final-recipient', 'original-recipient']
+/** Fields that are about the message and never about a recipient (RFC 3464 §2.2). */
+const MESSAGE_FIELDS = ['reporting-mta', 'arrival-date', 'received-from-mta', 'original-envelope-id', 'dsn-gateway']
 /** More than any real report has; RFC 5321 §4.5.3.1.8 lets a server stop at 100. */
 const MOST_RECIPIENTS = 1_000
 
-export function readDeliveryStatus(text: string): DeliveryStatus {
+export function readDeliveryStatus(
+  text: string,
+): Pick<ReportReferences, 'originalEnvelopeId'> & { recipients: ReportedRecipient[] } {
   const groups = joinGroups(readFieldGroups(text))
-  const recipients: ReportedRecipient[] = []
-  const seen = new Set<string>()
+  const recipients = new Map<string, ReportedRecipient>()
   for (const group of groups.filter(isAboutRecipient).slice(0, MOST_RECIPIENTS)) {
     const recipient = readRecipient(group)
-    if (recipient === undefined || seen.has(recipient.address.toLowerCase())) continue
-    seen.add(recipient.address.toLowerCase())
-    recipients.push(recipient)
+    const key = recipient?.address.toLowerCase()
+    if (recipient !== undefined && key !== undefined && !recipients.has(key)) recipients.set(key, recipient)
   }
   const envelopeId = groups.map((group) => fieldOf(group, 'original-envelope-id')).find((id) => id !== '')
-  return { recipients, originalEnvelopeId: envelopeId ?? null }
+  return { recipients: [...recipients.values()], originalEnvelopeId: envelopeId ?? null }
 }
 
 /** Whether a text holds such fields although it is no status part. */
@@ -61,21 +61,12 @@ function readRecipient(group: FieldGroup): ReportedRecipient | undefined {
     .map(diagnosticText)
     .filter((text) => text !== '')
     .join(' ')
-  const status = statedStatus(fieldOf(group, 'status'), diagnostic)
-  return {
-    address,
-    action: actionOf(group, status),
-    status,
-    replyCode: replyCodeIn(diagnostic) ?? replyCodeIn(fieldOf(group, 'status')),
-    diagnostic,
-    stage: stageIn(diagnostic),
-  }
-}
-
-function actionOf(group: FieldGroup, status: string | null): ReportAction {
-  const stated = reportedAction(fieldOf(group, 'action'))
-  if (stated !== undefined) return stated
-  return status?.startsWith('4') === true ? 'delayed' : status?.startsWith('2') === true ? 'delivered' : 'failed'
+  const stated = fieldOf(group, 'status')
+  const facts = factsIn(diagnostic, stated)
+  // Of a temporary or a good status, where there is no action.
+  const ofClass: Readonly<Record<string, ReportAction>> = { '4': 'delayed', '2': 'delivered' }
+  const action = reportedAction(fieldOf(group, 'action')) ?? ofClass[facts.status?.charAt(0) ?? ''] ?? 'failed'
+  return { ...facts, address, action, replyCode: facts.replyCode ?? replyCodeIn(stated) }
 }
 
 /** Final-Recipient is the address that was refused; Original-Recipient stands in where that one is no mailbox. */
@@ -106,4 +97,54 @@ function cleanAddress(value: string): string {
 function unescapeCharacter(escaped: string, digits: string): string {
   const code = Number.parseInt(digits, 16)
   return code > 0x1f && code <= 0x10_ff_ff ? String.fromCodePoint(code) : escaped
+}
+
+type FieldGroup = Map<string, string[]>
+
+/**
+ * Groups of `Name: value` lines, as delivery status and feedback reports hold them (RFC 3464 §2.1, RFC 5965 §3), in their
+ * order; names in lower case, every value of a name that comes more than once. A line of white space ends a group;
+ * folded values are joined, also where the fold lost its white space.
+ */
+export function readFieldGroups(text: string): FieldGroup[] {
+  const groups: FieldGroup[] = []
+  let group: FieldGroup | undefined
+  let values: string[] | undefined
+  let fields = 0
+  for (const line of text.split('\n')) {
+    const isFolded = line.startsWith(' ') || line.startsWith('\t')
+    const field = isFolded ? null : FIELD.exec(line.slice(0, MOST_VALUE_CHARACTERS))
+    if (line.trim() === '') {
+      group = undefined
+      values = undefined
+    } else if (field === null) {
+      appendToLast(values, line)
+    } else if (fields < MOST_FIELDS) {
+      const key = field[1]?.toLowerCase() ?? ''
+      if (group === undefined || startsGroup(group, key)) groups.push((group = new Map()))
+      values = group.get(key) ?? []
+      values.push(field[2]?.trim() ?? '')
+      group.set(key, values)
+      fields++
+    }
+  }
+  return groups
+}
+
+/** First value of a field, or an empty text. */
+export function fieldOf(group: FieldGroup, name: string): string {
+  return group.get(name)?.[0] ?? ''
+}
+
+/** The empty line in front of a recipient is missing: the field is there already, or the group is the message's. */
+function startsGroup(group: FieldGroup, name: string): boolean {
+  if (!RECIPIENT_FIELDS.includes(name)) return false
+  const isOfMessage = MESSAGE_FIELDS.some((field) => group.has(field)) && !group.has('action') && !group.has('status')
+  return group.has(name) || (isOfMessage && !RECIPIENT_FIELDS.some((field) => group.has(field)))
+}
+
+function appendToLast(values: string[] | undefined, line: string): void {
+  const last = values?.at(-1)
+  if (values === undefined || last === undefined || last.length > MOST_VALUE_CHARACTERS) return
+  values[values.length - 1] = `${last} ${line.slice(0, MOST_VALUE_CHARACTERS).trim()}`
 }

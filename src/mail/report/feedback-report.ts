@@ -4,24 +4,21 @@
  * it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
-import { headerOf, type HeaderField, type MailPart } from './mail-tree.ts'
+import type { HeaderField } from '../header-fields.ts'
+import { headerOf, type MailPart } from './mail-tree.ts'
+import { factsIn } from './report-diagnostic.ts'
 import type { ReportParts } from './report-parts.ts'
-import { fieldOf, readFieldGroups } from './status-fields.ts'
+import type { ReportReading } from './report-reading.ts'
+import { fieldOf, readFieldGroups } from './delivery-status.ts'
 
-export interface FeedbackReport {
-  /** Lower case, such as `abuse`. */
-  feedbackType: string
-  isComplaint: boolean
-  /** Who complained, as far as the report tells. */
-  addresses: string[]
-  originalEnvelopeId: string | null
-}
+type FeedbackReading = Pick<ReportReading, 'kind' | 'recipients' | 'feedbackType'> &
+  Pick<ReportReading['references'], 'originalEnvelopeId'>
 
 /** Types that are about a message without being a complaint about it. */
 const NO_COMPLAINT = new Set(['not-spam', 'auth-failure', 'opt-out', 'dmarc', 'miscategorized'])
 
 /** Undefined when the mail is no feedback report. */
-export function readFeedbackReport(parts: ReportParts, mail: MailPart): FeedbackReport | undefined {
+export function readFeedbackReport(parts: ReportParts, mail: MailPart): FeedbackReading | undefined {
   const fields = new Map(parts.feedback.flatMap(readFieldGroups).flatMap((group) => [...group]))
   const isReport = fields.size > 0 || mail.parameters.get('report-type')?.toLowerCase() === 'feedback-report'
   const type = fieldOf(fields, 'feedback-type').toLowerCase().trim()
@@ -29,9 +26,14 @@ export function readFeedbackReport(parts: ReportParts, mail: MailPart): Feedback
   const feedbackType = type === '' ? 'abuse' : type
   const envelopeId = fieldOf(fields, 'original-envelope-id')
   return {
+    kind: NO_COMPLAINT.has(feedbackType) ? 'other' : 'complaint',
     feedbackType,
-    isComplaint: !NO_COMPLAINT.has(feedbackType),
-    addresses: complainers(fields, parts.returned ?? []),
+    // Who complained, as far as the report tells.
+    recipients: complainers(fields, parts.returned ?? []).map((address) => ({
+      ...factsIn(''),
+      address,
+      action: 'delivered',
+    })),
     originalEnvelopeId: envelopeId === '' ? null : envelopeId,
   }
 }

@@ -1,8 +1,7 @@
 /**
- * Addresses in running text and in header values, with where they stand.
- *
- * Looser than the grammar of `address.ts`, which decides what we send to: reports come from any system. Linear: from
- * every at sign at most 64 octets are looked at to the left and 255 to the right (RFC 5321 §4.5.3.1).
+ * Addresses in running text and in header values, with where they stand. Looser than the grammar of `address.ts`, which
+ * decides what we send to: reports come from any system. Linear: from every at sign at most 64 octets are looked at to
+ * the left and 255 to the right (RFC 5321 §4.5.3.1).
  */
 
 export interface FoundAddress {
@@ -42,8 +41,7 @@ function addressAround(text: string, at: number, notBefore: number): FoundAddres
   const leftmost = Math.max(notBefore, at - MOST_LOCAL_CHARACTERS)
   let start = text[at - 1] === '"' ? quoteStart(text, at, leftmost) : at
   if (start === at) while (start > leftmost && LOCAL_CHARACTER.test(text[start - 1] ?? '')) start--
-  const skipped = LEADING_PUNCTUATION.exec(text.slice(start, at))?.[0].length ?? 0
-  start += skipped
+  start += LEADING_PUNCTUATION.exec(text.slice(start, at))?.[0].length ?? 0
   const rightmost = Math.min(text.length, at + 1 + MOST_DOMAIN_CHARACTERS)
   let end = at + 1
   while (end < rightmost && DOMAIN_CHARACTER.test(text[end] ?? '')) end++

@@ -27,19 +27,11 @@ export function judgeReported(
   const reply = replyOf(recipient)
   const { category, rule, suppress } = classify(reply, recipient.stage, provider)
   const { type } = BOUNCE_CATEGORIES[category]
-  const isSoft = isTemporary(recipient, reply)
-  return {
-    bounceType: type === 'hard' && isSoft ? 'soft' : type,
-    category,
-    rule,
-    suppress: isSoft ? 'never' : suppress,
-    reply,
-  }
-}
-
-/** Refused for the time being, and no more: no last word on the address (mail/README.md "Reading a report"). */
-function isTemporary({ action, status }: ReportedRecipient, { code }: SmtpReply): boolean {
-  return action === 'delayed' || (status === null ? code < 500 : status.startsWith('4'))
+  const { action, status } = recipient
+  // Refused for the time being, and no more: no last word on the address (mail/README.md "Reading a report").
+  const isSoft = action === 'delayed' || (status === null ? reply.code < 500 : status.startsWith('4'))
+  const bounceType = type === 'hard' && isSoft ? 'soft' : type
+  return { bounceType, category, rule, suppress: isSoft ? 'never' : suppress, reply }
 }
 
 /** Without a reply code the class of the status, without that the action decides between 4xx and 5xx. */

@@ -1,17 +1,10 @@
 /**
- * A mail as a tree of MIME parts, whatever its sender made of the standards (mail/README.md "Reading a report").
- *
- * One pass over the first MiB, linear in its length. Deeper parts than the limit are text of the part around them,
- * later ones are left out. Never throws. RFC 5322 §2, RFC 2045 §5.1, RFC 2046 §5.1.
+ * A mail as a tree of MIME parts, whatever its sender made of the standards (mail/README.md "Reading a report"). One
+ * pass over the first MiB, linear in its length. Deeper parts than the limit are text of the part around them, later
+ * ones are left out. Never throws. RFC 5322 §2, RFC 2045 §5.1, RFC 2046 §5.1.
  */
+import type { HeaderField } from '../header-fields.ts'
 import { decodeTransfer } from './decode-text.ts'
-
-export interface HeaderField {
-  /** Lower case. */
-  name: string
-  /** Unfolded, one character per byte, encoded words as they are. */
-  value: string
-}
 
 export interface MailPart {
   headers: readonly HeaderField[]
@@ -70,15 +63,20 @@ export function readHeader(text: string, from: number, isRoot: boolean): { heade
     if (lineEnd === position) return { headers, end: lineEnd + 1 }
     const name = FIELD.exec(text.slice(position, Math.min(lineEnd, position + 80)))?.[1]
     if (name === undefined) {
-      if (!maySkip(text, position, { isRoot, isFirst: headers.length === 0 })) return { headers, end: position }
+      if (!maySkip(text, position, isRoot, headers.length === 0)) return { headers, end: position }
       position = lineEnd + 1
       continue
     }
-    const end = endOfField(text, lineEnd)
+    let end = lineEnd
+    // Continuation lines.
+    while (text[end + 1] === ' ' || text[end + 1] === '\t') end = endOfLine(text, end + 1)
     const raw = text.slice(text.indexOf(':', position) + 1, Math.min(end, position + MOST_FIELD_CHARACTERS))
     headers.push({ name: name.toLowerCase(), value: raw.replaceAll('\n', ' ').trim() })
     position = end + 1
-    if (headers.length >= MOST_HEADER_FIELDS) return { headers, end: endOfHeader(text, position) }
+    if (headers.length >= MOST_HEADER_FIELDS) {
+      const blank = text.indexOf('\n\n', position)
+      return { headers, end: blank === -1 ? text.length : blank + 2 }
+    }
   }
   return { headers, end: Math.min(position, text.length) }
 }
@@ -154,7 +152,7 @@ function createOpenParts(text: string, counts: Counts) {
         const level = way.length - 1
         const newest = way[level]
         if (newest === undefined) return text.length
-        const boundary = boundaryOf(newest.part, text, { from: newest.bodyStart, isRoot: level === 0 })
+        const boundary = boundaryOf(newest.part, text, newest.bodyStart, level === 0)
         if (boundary !== undefined && level < MOST_DEPTH && !levels.has(boundary)) {
           newest.boundary = boundary
           levels.set(boundary, level)
@@ -215,11 +213,7 @@ function isEncoded(part: MailPart): boolean {
 }
 
 /** The boundary the part announces; at the root also one that nobody announced but that is there. */
-function boundaryOf(
-  part: MailPart,
-  text: string,
-  { from, isRoot }: { from: number; isRoot: boolean },
-): string | undefined {
+function boundaryOf(part: MailPart, text: string, from: number, isRoot: boolean): string | undefined {
   const stated = part.type.startsWith('multipart/') ? part.parameters.get('boundary')?.trimEnd() : undefined
   const usable = stated === '' || (stated?.length ?? 0) > MOST_BOUNDARY_CHARACTERS ? undefined : stated
   if (!isRoot) return usable
@@ -232,24 +226,12 @@ function boundaryOf(
 }
 
 /** A line that is no header field: of the mbox format, or a broken one in the middle of the header of a message. */
-function maySkip(text: string, position: number, { isRoot, isFirst }: { isRoot: boolean; isFirst: boolean }): boolean {
+function maySkip(text: string, position: number, isRoot: boolean, isFirst: boolean): boolean {
   const line = text.slice(position, Math.min(endOfLine(text, position), position + 80))
   if (isFirst && MBOX_LINE.test(line)) return true
   if (!isRoot || line.startsWith('--')) return false
   const next = endOfLine(text, position) + 1
   return FIELD.test(text.slice(next, Math.min(endOfLine(text, next), next + 80)))
-}
-
-/** Where a field with its continuation lines ends. */
-function endOfField(text: string, lineEnd: number): number {
-  let end = lineEnd
-  while (text[end + 1] === ' ' || text[end + 1] === '\t') end = endOfLine(text, end + 1)
-  return end
-}
-
-function endOfHeader(text: string, from: number): number {
-  const blank = text.indexOf('\n\n', from)
-  return blank === -1 ? text.length : blank + 2
 }
 
 function endOfLine(text: string, from: number): number {

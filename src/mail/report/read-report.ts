@@ -1,16 +1,15 @@
 /**
  * Reads a mail that came back: a bounce, a notice, an automatic answer, a complaint, or none of them (mail/README.md
  * "Reading a report"). What it finds is only what the mail claims; whether to believe it is decided elsewhere
- * (inbound/README.md "Whose mail a report is about").
- *
- * Pure. Never throws, whatever the bytes, and takes time linear in the first MiB; the rest is not read.
+ * (inbound/README.md "Whose mail a report is about"). Pure. Never throws, whatever the bytes, and takes time linear in
+ * the first MiB; the rest is not read.
  */
 import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'
-import { findFailedAddresses } from './failed-addresses.ts'
-import { readFeedbackReport, type FeedbackReport } from './feedback-report.ts'
+import { findFailedAddresses } from './unstructured-bounce.ts'
+import { readFeedbackReport } from './feedback-report.ts'
 import { readMailTree, type MailPart } from './mail-tree.ts'
-import { proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
+import { factsIn, proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
 import { gatherReportParts, isStatusType, type ReportParts } from './report-parts.ts'
 import type { ReportedRecipient, ReportKind, ReportReading } from './report-reading.ts'
 import type { ReportStage } from '../reply/smtp-reply.ts'
@@ -38,13 +37,16 @@ function wrappedReport(mail: MailPart): MailPart | undefined {
 function readMail(mail: MailPart): ReportReading {
   const parts = gatherReportParts(mail)
   const feedback = readFeedbackReport(parts, mail)
-  if (feedback !== undefined) return complaintReading(feedback, parts)
+  if (feedback !== undefined) {
+    const { originalEnvelopeId, ...complaint } = feedback
+    return { ...emptyReading(parts, originalEnvelopeId), ...complaint }
+  }
   const notification = readServiceNotification(parts.text)
   if (notification !== undefined) return { ...emptyReading(parts, null), ...notification }
   const status = readDeliveryStatus(statusText(parts))
   const reading = emptyReading(parts, status.originalEnvelopeId)
   if (status.recipients.length > 0) {
-    const recipients = completeFromProse(withMailboxes(status.recipients, { mail, parts }), parts)
+    const recipients = completeFromProse(withMailbox(status.recipients, mail, parts), parts)
     return { ...reading, recipients, kind: kindOfActions(recipients) }
   }
   const evidence = bounceEvidence(mail, parts)
@@ -61,18 +63,6 @@ function emptyReading({ returned }: ReportParts, originalEnvelopeId: string | nu
   return { kind: 'other', recipients: [], feedbackType: null, references: { originalEnvelopeId, returned: fields } }
 }
 
-function complaintReading(feedback: FeedbackReport, parts: ReportParts): ReportReading {
-  const { feedbackType, isComplaint, addresses, originalEnvelopeId } = feedback
-  return {
-    ...emptyReading(parts, originalEnvelopeId),
-    kind: isComplaint ? 'complaint' : 'other',
-    recipients: addresses.map((address) => ({ ...NOTHING_TOLD, address, action: 'delivered' })),
-    feedbackType,
-  }
-}
-
-const NOTHING_TOLD = { status: null, replyCode: null, diagnostic: '', stage: 'dsn' } as const
-
 /** The status parts; without them the prose, where it holds their fields. */
 function statusText({ statuses, text }: ReportParts): string {
   if (statuses.length > 0) return statuses.join('\n\n')
@@ -85,14 +75,11 @@ function kindOfActions(recipients: readonly ReportedRecipient[]): ReportKind {
 }
 
 /** A single recipient that is no mailbox, such as the path of a file, may be named elsewhere in the report. */
-function withMailboxes(
-  recipients: readonly ReportedRecipient[],
-  { mail, parts }: { mail: MailPart; parts: ReportParts },
-): readonly ReportedRecipient[] {
-  const [only] = recipients
-  if (only === undefined || recipients.length > 1) return recipients
+function withMailbox(recipients: ReportedRecipient[], mail: MailPart, parts: ReportParts): ReportedRecipient[] {
+  const [only, ...others] = recipients
   // A bare user name is what the mail says; only what cannot be one is replaced.
-  if (isMailbox(only.address) || !/[@/|]/.test(only.address)) return recipients
+  const isNamed = only === undefined || isMailbox(only.address) || !/[@/|]/.test(only.address)
+  if (isNamed || others.length > 0) return recipients
   const named = findFailedAddresses(mail, parts)
   return named.length === 1 ? named.map(({ address }) => ({ ...only, address })) : recipients
 }
@@ -113,7 +100,7 @@ function completeFromProse(recipients: readonly ReportedRecipient[], { text }: R
       diagnostic: recipient.diagnostic === '' && isReason ? prose : recipient.diagnostic,
       status: isVague && isAboutIt ? statedStatus(recipient.status ?? '', prose) : recipient.status,
       replyCode: recipient.replyCode ?? replyCodeIn(prose),
-      stage: firstStage([recipient.stage, stageIn(prose)]),
+      stage: firstStage(recipient.stage, stageIn(prose)),
     }
   })
 }
@@ -125,17 +112,11 @@ function proseRecipients(mail: MailPart, parts: ReportParts): ReportedRecipient[
     const own = text === parts.text ? whole : proseDiagnostic(text)
     const isElsewhere = length === 1 && replyCodeIn(own) === null && replyCodeIn(whole) !== null
     const diagnostic = isElsewhere ? whole : own
-    return {
-      address,
-      action,
-      status: statedStatus('', diagnostic),
-      replyCode: replyCodeIn(diagnostic),
-      diagnostic,
-      stage: firstStage([stageIn(diagnostic), length === 1 ? stageIn(whole) : 'dsn']),
-    }
+    const facts = factsIn(diagnostic)
+    return { ...facts, address, action, stage: firstStage(facts.stage, length === 1 ? stageIn(whole) : 'dsn') }
   })
 }
 
-function firstStage(stages: readonly ReportStage[]): ReportStage {
-  return stages.find((stage) => stage !== 'dsn') ?? 'dsn'
+function firstStage(stage: ReportStage, other: ReportStage): ReportStage {
+  return stage === 'dsn' ? other : stage
 }

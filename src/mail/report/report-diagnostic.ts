@@ -1,10 +1,16 @@
 /**
- * What a diagnostic text holds: reply code, enhanced code, and the stage of the dialogue it tells of.
- *
- * Pure and linear; texts are cut at 2,048 characters first. RFC 3463 §2, RFC 3464 §2.3.6, RFC 5321 §4.2.
+ * What a diagnostic text holds: reply code, enhanced code, and the stage of the dialogue it tells of. Pure and linear;
+ * texts are cut at 2,048 characters first. RFC 3463 §2, RFC 3464 §2.3.6, RFC 5321 §4.2.
  */
 import { MOST_REPLY_CHARACTERS, type ReportStage } from '../reply/smtp-reply.ts'
+import type { ReportedRecipient } from './report-reading.ts'
 import { anyOf } from './wordings.ts'
+
+/** What a diagnostic text tells about a recipient, and what a status field does. */
+export function factsIn(diagnostic: string, stated = ''): Omit<ReportedRecipient, 'address' | 'action'> {
+  const [status, replyCode] = [statedStatus(stated, diagnostic), replyCodeIn(diagnostic)]
+  return { status, replyCode, diagnostic, stage: stageIn(diagnostic) }
+}
 
 /** One line, the diagnostic type (`smtp;`) taken off, control characters as spaces. */
 export function diagnosticText(value: string): string {
@@ -17,14 +23,10 @@ export function diagnosticText(value: string): string {
 }
 
 // Three digits of a refusal with a separator behind; no part of a number, a name or a version in front.
+// And no count of anything behind it.
 const REPLY_CODE = new RegExp(
-  [
-    /(?:^|[^\w.:/#@+-]|#(?=\d{3} [45]\.)|said:|code[ :=]|<<<|>>>)([45][0-5]\d)(?=[ \-:;,)]|$)/,
-    // No count of anything.
-    /(?! (?:minutes|hours|days|seconds|attempts|bytes|octets|kb|mb)\b)/,
-  ]
-    .map((piece) => piece.source)
-    .join(''),
+  /(?:^|[^\w.:/#@+-]|#(?=\d{3} [45]\.)|said:|code[ :=]|<<<|>>>)([45][0-5]\d)(?=[ \-:;,)]|$)/.source +
+    /(?! (?:minutes|hours|days|seconds|attempts|bytes|octets|kb|mb)\b)/.source,
   'gi',
 )
 
@@ -64,41 +66,36 @@ export function vagueness(code: string): number {
 }
 
 /** Wordings of many servers that name the command which was answered; the first that fits counts. */
-const STAGES: readonly (readonly [RegExp, ReportStage])[] = [
+const STAGES: readonly (readonly [ReportStage, RegExp])[] = [
   [
+    'rcpt',
     anyOf([
       /in reply to (?:the )?RCPT|after (?:sending )?RCPT|SMTP[ :]RCPT|for RCPT|RCPT (?:command|response)|\[RCPT_TO\]/,
       /does not like recipient|(?:>>>|like our|command:?|sent:) RCPT TO/,
     ]),
-    'rcpt',
   ],
   [
+    'dot',
     anyOf([
       /in reply to (?:the )?(?:end of )?DATA|after (?:the )?end of (?:data|message)|after I sent the message/,
       /(?:TEXT|final DATA|DATA|EOM|BDAT) command|like our (?:final )?DATA|\(DATA\)|DATA SEND|>>> (?:DATA|\.)/,
       /\[(?:DATA|EOM|END_OF_DATA)\]/,
     ]),
-    'dot',
   ],
   [
+    'mail',
     anyOf([
       /in reply to (?:the )?MAIL|after (?:sending )?MAIL|MAIL command|\[MAIL_FROM\]|like our MAIL|>>> MAIL/,
       /sender was rejected|does not like sender/,
     ]),
-    'mail',
   ],
-  [
-    anyOf([
-      /in reply to (?:the )?(?:EHLO|HELO)|after (?:sending )?(?:EHLO|HELO)|(?:EHLO|HELO) command|>>> (?:EHLO|HELO)/,
-    ]),
-    'ehlo',
-  ],
-  [anyOf([/initial connection|refused to talk to me|initial server greeting|does not like me/]), 'connect'],
+  ['ehlo', /in reply to (?:the )?(?:EH|HE)LO|after (?:sending )?(?:EH|HE)LO|(?:EH|HE)LO command|>>> (?:EH|HE)LO/i],
+  ['connect', /initial connection|refused to talk to me|initial server greeting|does not like me/i],
 ]
 
 export function stageIn(text: string): ReportStage {
   const short = text.slice(0, MOST_REPLY_CHARACTERS)
-  return STAGES.find(([wording]) => wording.test(short))?.[1] ?? 'dsn'
+  return STAGES.find(([, wording]) => wording.test(short))?.[0] ?? 'dsn'
 }
 
 const MOST_SEGMENT_CHARACTERS = 8_192

@@ -1,19 +1,16 @@
 /**
- * What a mail that came back states, before anybody believes it (inbound/README.md "Reports").
- *
- * A reading names addresses as the mail does. State changes only through a token of ours: the envelope recipient, which
- * the caller has, or one of `references`. RFC 3464, RFC 5965, RFC 3834.
+ * What a mail that came back states, before anybody believes it (inbound/README.md "Reports"). A reading names
+ * addresses as the mail does. State changes only through a token of ours: the envelope recipient, which the caller has,
+ * or one of `references`. RFC 3464, RFC 5965, RFC 3834.
  */
 import type { ReportStage } from '../reply/smtp-reply.ts'
 
-const REPORT_KINDS = [
-  'bounce', // a recipient did not get the message, for good
-  'notice', // nothing failed: delayed, delivered, relayed or expanded
-  'auto-reply', // a vacation note, a challenge or another answer of a program
-  'complaint', // a recipient or a provider calls the message abuse, fraud, virus
-  'other', // a mail like any other, or a feedback report that is no complaint
-] as const
-export type ReportKind = (typeof REPORT_KINDS)[number]
+export type ReportKind =
+  | 'bounce' // a recipient did not get the message, for good
+  | 'notice' // nothing failed: delayed, delivered, relayed or expanded
+  | 'auto-reply' // a vacation note, a challenge or another answer of a program
+  | 'complaint' // a recipient or a provider calls the message abuse, fraud, virus
+  | 'other' // a mail like any other, or a feedback report that is no complaint
 
 /** RFC 3464 §2.3.3. */
 const REPORT_ACTIONS = ['failed', 'delayed', 'delivered', 'relayed', 'expanded'] as const
@@ -48,26 +45,18 @@ export interface ReportReading {
   references: ReportReferences
 }
 
-/** Words that are no value of the standard. */
-const SYNONYMS: Readonly<Record<string, ReportAction>> = {
-  failure: 'failed',
-  fail: 'failed',
-  permanent: 'failed',
-  hardfail: 'failed',
-  expired: 'failed',
-  error: 'failed',
-  delay: 'delayed',
-  deferred: 'delayed',
-  temporary: 'delayed',
-  delivery: 'delivered',
-  success: 'delivered',
-  expand: 'expanded',
-  relay: 'relayed',
+/** Words of real servers that are no value of the standard. */
+const SYNONYMS: Readonly<Record<ReportAction, string>> = {
+  failed: 'failure fail permanent hardfail expired error',
+  delayed: 'delay deferred temporary',
+  delivered: 'delivery success',
+  expanded: 'expand',
+  relayed: 'relay',
 }
 
 /** An `Action` in the words that real servers use; undefined for what none is known to write. */
 export function reportedAction(value: string): ReportAction | undefined {
   // The first word.
   const word = /[a-z]+/.exec(value.toLowerCase())?.[0] ?? ''
-  return REPORT_ACTIONS.find((action) => action === word) ?? SYNONYMS[word]
+  return REPORT_ACTIONS.find((action) => action === word || SYNONYMS[action].split(' ').includes(word))
 }

@@ -1,39 +1,45 @@
 /**
- * Notifications of mail services that come as JSON in a mail: Amazon SES by way of SNS.
- *
- * Not every such mail is whole JSON: lines may be broken inside a string. Never throws; what is no notification is
- * undefined.
+ * Notifications of mail services that come as JSON in a mail: Amazon SES by way of SNS. Not every such mail is whole
+ * JSON: lines may be broken inside a string. Never throws; what is no notification is undefined.
  */
-import { diagnosticText, replyCodeIn, statedStatus, stageIn } from './report-diagnostic.ts'
-import { reportedAction, type ReportedRecipient } from './report-reading.ts'
-
-interface ServiceNotification {
-  kind: 'bounce' | 'notice' | 'complaint'
-  recipients: ReportedRecipient[]
-}
+import { diagnosticText, factsIn } from './report-diagnostic.ts'
+import { reportedAction, type ReportedRecipient, type ReportReading } from './report-reading.ts'
 
 // The word that every notification holds, quotes escaped or not.
 const NOTIFICATION_WORD = /\\?"notificationType\\?"|\\?"eventType\\?"/
 
-export function readServiceNotification(text: string): ServiceNotification | undefined {
+export function readServiceNotification(text: string): Pick<ReportReading, 'kind' | 'recipients'> | undefined {
   if (!NOTIFICATION_WORD.test(text)) return undefined
   // SNS appends how to unsubscribe, like a signature.
   const outer = readObject(text.split(/\n-- ?\n/, 1)[0] ?? '')
   const inner = typeof outer['Message'] === 'string' ? readObject(outer['Message']) : outer
-  const type = inner['notificationType'] ?? inner['eventType']
-  const part = (name: string): JsonObject => asObject(inner[name])
-  if (type === 'Bounce') {
-    const recipients = asList(part('bounce')['bouncedRecipients']).map((entry) => bounced(asObject(entry)))
-    return { kind: 'bounce', recipients: recipients.filter(isNamed) }
+  const recipientsOf = (part: string, list: string, read: (entry: unknown) => ReportedRecipient) => {
+    const entries = asObject(inner[part])[list]
+    return (Array.isArray(entries) ? entries : []).map(read).filter(({ address }) => address !== '')
   }
-  if (type === 'Complaint') {
-    const recipients = asList(part('complaint')['complainedRecipients']).map((entry) => bounced(asObject(entry)))
-    return { kind: 'complaint', recipients: recipients.filter(isNamed) }
+  switch (inner['notificationType'] ?? inner['eventType']) {
+    case 'Bounce':
+      return { kind: 'bounce', recipients: recipientsOf('bounce', 'bouncedRecipients', bounced) }
+    case 'Complaint':
+      return { kind: 'complaint', recipients: recipientsOf('complaint', 'complainedRecipients', bounced) }
+    case 'Delivery': {
+      const diagnostic = diagnosticText(textOf(asObject(inner['delivery'])['smtpResponse']))
+      const told = { ...factsIn(diagnostic), action: 'delivered', replyCode: null, stage: 'dsn' } as const
+      const delivered = (address: unknown): ReportedRecipient => ({ ...told, address: textOf(address) })
+      return { kind: 'notice', recipients: recipientsOf('delivery', 'recipients', delivered) }
+    }
+    default:
+      return undefined
   }
-  if (type !== 'Delivery') return undefined
-  const response = textOf(part('delivery')['smtpResponse'])
-  const recipients = asList(part('delivery')['recipients']).map((address) => delivered(textOf(address), response))
-  return { kind: 'notice', recipients: recipients.filter(isNamed) }
+}
+
+function bounced(given: unknown): ReportedRecipient {
+  const entry = asObject(given)
+  return {
+    address: textOf(entry['emailAddress']),
+    action: reportedAction(textOf(entry['action'])) ?? 'failed',
+    ...factsIn(diagnosticText(textOf(entry['diagnosticCode'])), textOf(entry['status'])),
+  }
 }
 
 type JsonObject = Readonly<Record<string, unknown>>
@@ -52,40 +58,10 @@ function readObject(text: string): JsonObject {
   }
 }
 
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 function asObject(value: unknown): JsonObject {
-  return isObject(value) ? value : {}
-}
-
-function asList(value: unknown): unknown[] {
-  return Array.isArray(value) ? value : []
+  return typeof value === 'object' && value !== null ? { ...value } : {}
 }
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : ''
-}
-
-function isNamed(recipient: ReportedRecipient): boolean {
-  return recipient.address !== ''
-}
-
-function bounced(entry: JsonObject): ReportedRecipient {
-  const diagnostic = diagnosticText(textOf(entry['diagnosticCode']))
-  return {
-    address: textOf(entry['emailAddress']),
-    action: reportedAction(textOf(entry['action'])) ?? 'failed',
-    status: statedStatus(textOf(entry['status']), diagnostic),
-    replyCode: replyCodeIn(diagnostic),
-    diagnostic,
-    stage: stageIn(diagnostic),
-  }
-}
-
-function delivered(address: string, response: string): ReportedRecipient {
-  const diagnostic = diagnosticText(response)
-  const status = statedStatus('', diagnostic)
-  return { address, action: 'delivered', status, replyCode: null, diagnostic, stage: 'dsn' }
 }

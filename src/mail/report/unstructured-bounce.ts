@@ -1,14 +1,19 @@
 /**
- * Bounces that are prose: which addresses failed, and what the text says about each.
- *
- * One general reader for all servers and languages. It goes by where an address stands: one that opens a paragraph or
- * follows a label says more than one inside a sentence; addresses of the sender or of a help desk say nothing. Linear
- * in the text.
+ * Bounces that are prose: which addresses failed, and what the text says about each. One general reader for all servers
+ * and languages. It goes by where an address stands: one that opens a paragraph or follows a label says more than one
+ * inside a sentence; addresses of the sender or of a help desk say nothing. Linear in the text.
  */
+import type { HeaderField } from '../header-fields.ts'
 import { findAddresses, type FoundAddress } from './find-addresses.ts'
+import { headerOf, type MailPart } from './mail-tree.ts'
+import type { ReportParts } from './report-parts.ts'
 import { CONTACT_LABEL, CONTACT_LINE, FAILURE_NEARBY, OWN_LABEL, RECIPIENT_LABEL } from './wordings.ts'
 
-export interface ProseRecipient {
+const MOST_STATED = 1_000
+// A name alone on the line below one that ends in a colon, as servers list their own users.
+const LOCAL_NAME = /:[ \t]{0,9}\n(?:[ \t]{0,9}\n)?[ \t]{1,40}([\w.+-]{2,64})[ \t]{0,9}$/m
+
+interface ProseRecipient {
   address: string
   /** What the text says from this address to the next one. */
   text: string
@@ -17,15 +22,20 @@ export interface ProseRecipient {
 /** In the order of the text, each once. `own`, in lower case: hardly the failed ones, such as sender and reporter. */
 export function readProseRecipients(text: string, own: ReadonlySet<string>): ProseRecipient[] {
   const lines = text.split('\n').map(readLine)
+  const texts = lines.map((line) => line.text)
   const mentions = findMentions(lines)
   const foreign = mentions.filter((mention) => !own.has(mention.address.toLowerCase()))
   const isForeign = foreign.some((mention) => mention.weight >= WEIGHT.sentence)
   const candidates = isForeign ? foreign : mentions.filter((mention) => mention.weight >= WEIGHT.line)
   const heaviest = candidates.reduce((most, mention) => Math.max(most, mention.weight), 0)
-  const chosen = firstOfEach(candidates.filter((mention) => mention.weight === heaviest && heaviest > 0))
+  const heavy = candidates.filter((mention) => mention.weight === heaviest && heaviest > 0)
+  // Of an address that comes more than once the first mention.
+  const chosen = [...Map.groupBy(heavy, ({ address }) => address.toLowerCase()).values()].flatMap(
+    ([first]) => first ?? [],
+  )
   return chosen.map((mention, index) => ({
     address: mention.address,
-    text: textAbout(lines, mention, { previous: chosen[index - 1]?.line ?? -1, next: chosen[index + 1]?.line }),
+    text: textAbout(texts, mention, chosen[index - 1]?.line, chosen[index + 1]?.line),
   }))
 }
 
@@ -61,9 +71,6 @@ interface Mention {
 const MOST_LINE_CHARACTERS = 1_000
 const MOST_MENTIONS = 2_000
 const LABEL_CHARACTERS = 60
-/** Lines around an address that make up its sentence: two before, one behind. */
-const SENTENCE_LINES = { before: 2, behind: 1 }
-
 // Nothing but marks of a list, brackets and quotes in front of the address.
 const OPENING_MARKS = /^[\s"'<*•·>[-]*$/
 // The codes of a reply, or our command, in front of it.
@@ -95,7 +102,7 @@ function findMentions(lines: readonly TextLine[]): Mention[] {
       // An address used as the name in front of another.
       if (next !== undefined && /^["']?\s{0,9}<$/.test(line.text.slice(found.end, next.start))) continue
       if (mentions.length >= MOST_MENTIONS) return mentions
-      const weight = weigh(lines, index, { found, previousOpened })
+      const weight = weigh(lines, index, found, previousOpened)
       opened ||= weight === WEIGHT.opening
       mentions.push({ address: found.address, line: index, weight })
     }
@@ -104,11 +111,7 @@ function findMentions(lines: readonly TextLine[]): Mention[] {
   return mentions
 }
 
-function weigh(
-  lines: readonly TextLine[],
-  index: number,
-  { found, previousOpened }: { found: FoundAddress; previousOpened: boolean },
-): number {
+function weigh(lines: readonly TextLine[], index: number, found: FoundAddress, previousOpened: boolean): number {
   const before = lines[index]?.text.slice(0, found.start) ?? ''
   const label = before.slice(-LABEL_CHARACTERS)
   if (isContact(lines, index, label)) return WEIGHT.none
@@ -118,8 +121,8 @@ function weigh(
     return previousOpened || opensParagraph(lines, index, found) ? WEIGHT.opening : WEIGHT.line
   }
   if (DIALOGUE_IN_FRONT.test(label)) return WEIGHT.line
-  const { before: above, behind: below } = SENTENCE_LINES
-  const sentence = lines.slice(Math.max(0, index - above), index + below + 1)
+  // Two lines before, and one behind.
+  const sentence = lines.slice(Math.max(0, index - 2), index + 2)
   if (!sentence.some((line) => line.isAboutFailure)) return WEIGHT.none
   return OBJECT_IN_FRONT.test(label) ? WEIGHT.object : WEIGHT.sentence
 }
@@ -141,37 +144,63 @@ function isContact(lines: readonly TextLine[], index: number, label: string): bo
   return CONTACT_LINE.test(previous?.text.slice(-LABEL_CHARACTERS) ?? '')
 }
 
-function firstOfEach(mentions: readonly Mention[]): Mention[] {
-  const first = new Map<string, Mention>()
-  for (const mention of mentions) {
-    const key = mention.address.toLowerCase()
-    if (!first.has(key)) first.set(key, mention)
-  }
-  return [...first.values()]
-}
-
 /**
  * From the line of the address to the next one. In a transcript the reply stands above the line that names the
  * recipient, but below a command of ours; an address at the end of its paragraph may have the reason above it.
  */
 function textAbout(
-  lines: readonly TextLine[],
+  lines: readonly string[],
   { line, weight }: Mention,
-  { previous, next }: { previous: number; next: number | undefined },
+  previous: number | undefined,
+  next: number | undefined,
 ): string {
-  const isCommand = lines[line]?.text.trimStart().startsWith('>>>') === true
-  const isAlone = previous === -1 && next === undefined
-  const piece = (start: number, end: number): string =>
-    lines
-      .slice(start, end)
-      .map(({ text }) => text)
-      .join('\n')
+  const piece = (start: number, end: number): string => lines.slice(start, end).join('\n')
+  const isCommand = lines[line]?.trimStart().startsWith('>>>') === true
   if (weight !== WEIGHT.line || isCommand) return piece(line, Math.max(next ?? lines.length, line + 1))
-  return isAlone ? piece(paragraphStart(lines, line), lines.length) : piece(previous + 1, line + 1)
+  if (previous !== undefined || next !== undefined) return piece((previous ?? -1) + 1, line + 1)
+  // The whole paragraph, and all behind it.
+  return piece(lines.findLastIndex((text, index) => index < line && text.trim() === '') + 1, lines.length)
 }
 
-function paragraphStart(lines: readonly TextLine[], line: number): number {
-  let start = line
-  while (start > 0 && lines[start - 1]?.text.trim() !== '') start--
-  return start
+/**
+ * Whom a report without delivery status fields is about: header fields, prose and the message it returns, in this
+ * order. An empty list means that only the address the report came to can tell.
+ */
+export function findFailedAddresses(mail: MailPart, parts: ReportParts): ProseRecipient[] {
+  const inProse = readProseRecipients(parts.text, ownAddresses(mail, parts))
+  // A field of Exim and Gmail.
+  const stated = addressesIn(mail, ['x-failed-recipients']).slice(0, MOST_STATED)
+  if (stated.length > 0) {
+    const texts = new Map(inProse.map(({ address, text }) => [address.toLowerCase(), text]))
+    return stated.map((address) => ({ address, text: texts.get(address.toLowerCase()) ?? parts.text }))
+  }
+  if (inProse.length > 0) return inProse
+  const repeated = returnedRecipients(parts)
+  const addresses = repeated.length > 0 ? repeated : localNames(mail, parts)
+  return addresses.map((address) => ({ address, text: parts.text }))
+}
+
+/** Sender and reporter, in lower case: hardly the failed address. */
+function ownAddresses(mail: MailPart, { returned }: ReportParts): Set<string> {
+  const ofReport = addressesIn(mail, ['to', 'from', 'reply-to', 'return-path', 'delivered-to', 'sender'])
+  const ofMessage = addressesIn({ headers: returned ?? [] }, ['from', 'reply-to', 'return-path', 'sender', 'errors-to'])
+  return new Set([...ofReport, ...ofMessage].map((address) => address.toLowerCase()))
+}
+
+function addressesIn(mail: { headers: readonly HeaderField[] }, names: readonly string[]): string[] {
+  return names.flatMap((name) => findAddresses(headerOf(mail, name))).map(({ address }) => address)
+}
+
+/** Those of the first field that has any. */
+function returnedRecipients({ returned }: ReportParts): string[] {
+  const fields = { headers: returned ?? [] }
+  const found = ['x-failed-recipients', 'x-envelope-to', 'envelope-to', 'to'].map((name) => addressesIn(fields, [name]))
+  return [...new Set(found.find((addresses) => addresses.length > 0))].slice(0, MOST_STATED)
+}
+
+/** A name without domain is a mailbox of the server that writes. */
+function localNames(mail: MailPart, { text }: ReportParts): string[] {
+  const name = LOCAL_NAME.exec(text)?.[1]
+  const domain = addressesIn(mail, ['from'])[0]?.split('@')[1]
+  return name === undefined || domain === undefined ? [] : [`${name}@${domain.toLowerCase()}`]
 }

@@ -1,13 +1,15 @@
 /**
- * Wordings by which reports are told from other mail, and failed addresses from others: data, no logic.
- *
- * Each list collects what many servers write, in the languages they write it in. All are matched against single lines,
- * subjects and texts of bounded length; none repeats a repetition, so that no text makes them slow.
+ * Wordings by which reports are told from other mail, and failed addresses from others: data, no logic. Each list
+ * collects what many servers write, in the languages they write it in. All are matched against single lines, subjects
+ * and texts of bounded length; none repeats a repetition, so that no text makes them slow.
  */
 
-/** Matches what any of the expressions matches, capitals or not. */
-export function anyOf(expressions: readonly RegExp[]): RegExp {
-  return new RegExp(expressions.map((expression) => expression.source).join('|'), 'i')
+/** Matches what any of the expressions matches, capitals or not; in a frame where `$$` stands for them. */
+export function anyOf(expressions: readonly RegExp[], frame = '$$'): RegExp {
+  return new RegExp(
+    frame.replace('$$', () => expressions.map(({ source }) => source).join('|')),
+    'i',
+  )
 }
 
 /** Subjects of bounces and warnings. */
@@ -86,47 +88,39 @@ export const FAILURE_NEARBY = anyOf([
 ])
 
 /** Right in front of an address: a label for recipients that failed. */
-export const RECIPIENT_LABEL = new RegExp(
-  `(?:${
-    anyOf([
-      /recipient(?:\(s\)|s)?(?: address| name)?|failed address(?:es)?|undeliverable (?:to|address)|unknown user/,
-      /invalid (?:final delivery userid|user|address|recipient)|delivery failed(?: \d+ attempts)?|mailbox is full/,
-      /(?:unable|failed) to deliver (?:the |your )?(?:message|mail) to|not delivered to|addressed to/,
-      /could not (?:be )?deliver(?:ed)?(?: the message)? to|(?:target|destination) (?:mail )?address/,
-      /destinataire|destinatario|empf[aä]nger|宛先|收件人|받는 ?사람/,
-    ]).source
-  })[\\s:=]*(?:\\[?smtp:|rfc822;)?[\\s"'<[(]*$`,
-  'i',
+export const RECIPIENT_LABEL = anyOf(
+  [
+    /recipient(?:\(s\)|s)?(?: address| name)?|failed address(?:es)?|undeliverable (?:to|address)|unknown user/,
+    /invalid (?:final delivery userid|user|address|recipient)|delivery failed(?: \d+ attempts)?|mailbox is full/,
+    /(?:unable|failed) to deliver (?:the |your )?(?:message|mail) to|not delivered to|addressed to/,
+    /could not (?:be )?deliver(?:ed)?(?: the message)? to|(?:target|destination) (?:mail )?address/,
+    /destinataire|destinatario|empf[aä]nger|宛先|收件人|받는 ?사람/,
+  ],
+  String.raw`(?:$$)[\s:=]*(?:\[?smtp:|rfc822;)?[\s"'<[(]*$`,
 )
 
 /** Right in front of an address: a header field of the message that is repeated. */
-export const OWN_LABEL = new RegExp(
-  `^\\W*(?:${
-    anyOf([
-      /from|to|cc|bcc|sender|reply-to|mail from|return-path|envelope-from|message-id|subject|x-[\w-]+|received/,
-      /delivered-to|von|an|de|para|da/,
-    ]).source
-  })\\s*:\\s*[^:]*$`,
-  'i',
+export const OWN_LABEL = anyOf(
+  [
+    /from|to|cc|bcc|sender|reply-to|mail from|return-path|envelope-from|message-id|subject|x-[\w-]+|received/,
+    /delivered-to|von|an|de|para|da/,
+  ],
+  String.raw`^\W*(?:$$)\s*:\s*[^:]*$`,
 )
 
 /** In front of an address: whom to ask, who sent the message, or where an address came from. */
-export const CONTACT_LABEL = new RegExp(
-  `(?:${
-    anyOf([
-      /contact|assistance|help|questions?|support|write to|e-?mail us|mailto:|send (?:e-?)?mail to|report to|sent by/,
-      /message from|forward|generated from|expanded from|envelope-from|mail from|hello|hallo|bonjour|sender|from|by/,
-    ]).source
-  })\\b[^@]{0,30}$`,
-  'i',
+export const CONTACT_LABEL = anyOf(
+  [
+    /contact|assistance|help|questions?|support|write to|e-?mail us|mailto:|send (?:e-?)?mail to|report to|sent by/,
+    /message from|forward|generated from|expanded from|envelope-from|mail from|hello|hallo|bonjour|sender|from|by/,
+  ],
+  String.raw`(?:$$)\b[^@]{0,30}$`,
 )
 
 /** A line that ends by telling where to write, or who wrote. */
-export const CONTACT_LINE = new RegExp(
-  `(?:${
-    anyOf([/contact|send (?:e-?)?mail to|to the address|write to|sent by|message from|reply to|assistance/]).source
-  })\\W*$`,
-  'i',
+export const CONTACT_LINE = anyOf(
+  [/contact|send (?:e-?)?mail to|to the address|write to|sent by|message from|reply to|assistance/],
+  String.raw`(?:$$)\W*$`,
 )
 
 /** Names under which mail servers write. */
@@ -139,9 +133,9 @@ export const DAEMON_NAME = anyOf([
 ])
 
 /** Subjects of vacation notes, challenges and receipts. */
-export const AUTO_REPLY_SUBJECT = new RegExp(
-  `^\\W{0,9}(?:(?:re|aw|sv|vs|tr|odp): ?)?(?:${
-    anyOf([
+export const AUTO_REPLY_SUBJECT = anyOf([
+  anyOf(
+    [
       /\[?auto(?:matic|mated)?[-_ ]?(?:re(?:ply|sponse|spons|ponse)|respon\w{0,9}|answer|antwort|svar)/,
       /(?:i am |i'm )?(?:currently )?out[- ]of[- ](?:the[- ])?office|ooo\b|out of (?:the )?(?:country|town)/,
       /away (?:from|until|on)|i am (?:away|on)/,
@@ -152,39 +146,32 @@ export const AUTO_REPLY_SUBJECT = new RegExp(
       /odpowied[zź] automatyczna|automatyczna odpowied|automatick[aá] odpov[eě]|automatikus v[aá]lasz|r[aă]spuns automat/,
       /автоответ|автоматический ответ|автоматична відповідь|otomatik (?:yan[ıi]t|cevap)|αυτόματη απάντηση/,
       /(?:תשובה|תגובה) אוטומטית|رد تلقائي|不在|自動応答|自動返信|自[动動][回答][复覆復]|자동 ?(?:회신|응답)/,
-    ]).source
-  })|${
-    anyOf([
-      /\((?:automatic|auto) (?:response|reply)\)|challenge[- ]response|verification of your e-?mail/,
-      /(?:confirm|verify) your (?:e-?mail|message|identity)/,
-    ]).source
-  }`,
-  'i',
-)
+    ],
+    String.raw`^\W{0,9}(?:(?:re|aw|sv|vs|tr|odp): ?)?(?:$$)`,
+  ),
+  /\((?:automatic|auto) (?:response|reply)\)|challenge[- ]response|verification of your e-?mail/,
+  /(?:confirm|verify) your (?:e-?mail|message|identity)/,
+])
 
 /** Lines that announce the returned message behind a ruler of dashes and the like. */
-export const RETURNED_BEHIND_RULER = new RegExp(
-  `^[\\s>|]*[-=_*|]{2,}\\s*(?:${
-    anyOf([
-      /below this line|this is a copy|the (?:header|body|original|returned)|a copy of|copy of|attachment is/,
-      /original|returned|unsent|undelivered|message (?:text|headers?|body)|enclosed|included|attached|forwarded|start of/,
-      /mensaje original|mensagem original|message d'origine|urspr[uü]ngliche|originalnachricht/,
-    ]).source
-  })\\b.*(?:${anyOf([/message|mail|header|copy|text|info|adjunto|nachricht|suppressed|follow/]).source})`,
-  'i',
+export const RETURNED_BEHIND_RULER = anyOf(
+  [
+    /below this line|this is a copy|the (?:header|body|original|returned)|a copy of|copy of|attachment is/,
+    /original|returned|unsent|undelivered|message (?:text|headers?|body)|enclosed|included|attached|forwarded|start of/,
+    /mensaje original|mensagem original|message d'origine|urspr[uü]ngliche|originalnachricht/,
+  ],
+  String.raw`^[\s>|]*[-=_*|]{2,}\s*(?:$$)\b.*(?:message|mail|header|copy|text|info|adjunto|nachricht|suppressed|follow)`,
 )
 
 /** The same without a ruler: whole sentences only, so that nothing else is taken for it. */
-export const RETURNED_SENTENCE = new RegExp(
-  `^\\W{0,9}(?:${
-    anyOf([
-      /(?:the )?(?:original|returned|unsent|undelivered|rejected|bounced) (?:message|e?-?mail|headers?)? ?(?:follow|below)/,
-      /(?:the )?original message (?:headers? )?(?:as received )?(?:is |are )?(?:as )?(?:follows?|below|attached)\b/,
-      /(?:included is|here is|below is) a copy of (?:the|your|my)\b.*(?:message|mail|header)/,
-      /a (?:copy|summary) of (?:the|your|my)\b.*(?:message|mail|header)|your message reads/,
-      /message (?:headers?|text|body) (?:follows?|is below|suppressed)\b/,
-      /(?:bounced|original|returned) (?:e-?mail|message|mail):?\s*$/,
-    ]).source
-  })`,
-  'i',
+export const RETURNED_SENTENCE = anyOf(
+  [
+    /(?:the )?(?:original|returned|unsent|undelivered|rejected|bounced) (?:message|e?-?mail|headers?)? ?(?:follow|below)/,
+    /(?:the )?original message (?:headers? )?(?:as received )?(?:is |are )?(?:as )?(?:follows?|below|attached)\b/,
+    /(?:included is|here is|below is) a copy of (?:the|your|my)\b.*(?:message|mail|header)/,
+    /a (?:copy|summary) of (?:the|your|my)\b.*(?:message|mail|header)|your message reads/,
+    /message (?:headers?|text|body) (?:follows?|is below|suppressed)\b/,
+    /(?:bounced|original|returned) (?:e-?mail|message|mail):?\s*$/,
+  ],
+  String.raw`^\W{0,9}(?:$$)`,
 )

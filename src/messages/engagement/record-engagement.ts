@@ -2,7 +2,7 @@
  * Opens and clicks as the HTTP door sees them: where a link leads, at once; what is counted, later (messages/README.md
  * "Engagement" and "Hits"; http/README.md "Tracked links").
  */
-import { readOpenToken } from '../../content/tracking-token.ts'
+import { readOpenToken } from '../../mail/message-token.ts'
 import type { EngagementHit } from '../../store/records/engagement-records.ts'
 import { createEngagementQueue, type EngagementQueueOptions } from './engagement-queue.ts'
 import { createFollowLink, type FollowLinkOptions } from './follow-link.ts'

@@ -6,7 +6,7 @@ import type { KeyObject } from 'node:crypto'
 import type { Clock } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
-import { readUnsubscribeToken } from '../../content/tracking-token.ts'
+import { readUnsubscribeToken } from '../../mail/message-token.ts'
 import type { Store } from '../../store/store.ts'
 
 interface UnsubscribeOptions {
