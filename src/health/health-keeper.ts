@@ -11,7 +11,7 @@ import { CHECK_IDS, CHECKS } from './checks/check-table.ts'
 import { worstOf, type HealthFinding, type Result } from './checks/finding.ts'
 import { readKeptHealth, writeKeptHealth, type KeptHealth } from './kept-health.ts'
 import type { OperatorChannel } from './operator-alert.ts'
-import { healthChange, thingOf } from './problems.ts'
+import { healthChange, thingOf } from './operator-alert.ts'
 import { runChecks } from './checks/run-checks.ts'
 import type { CheckWorld } from './checks/world.ts'
 

@@ -19,7 +19,7 @@ import { verdicts, type HealthFinding } from '../../src/health/checks/finding.ts
 import { greet } from '../../src/health/checks/greet.ts'
 import { createHealthKeeper } from '../../src/health/health-keeper.ts'
 import { alertText } from '../../src/health/operator-alert.ts'
-import { holderIn } from '../../src/health/checks/port-holder.ts'
+import { holderIn } from '../../src/health/checks/own-doors.ts'
 import type { CheckWorld } from '../../src/health/checks/world.ts'
 
 /** As systemd 252 prints the units of the package. */

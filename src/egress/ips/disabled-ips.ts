@@ -8,17 +8,6 @@
 import { MINUTE } from '../../base/clock.ts'
 import type { EgressOutside } from './outside.ts'
 
-interface DisabledIps {
-  /** Null: it is not disabled. */
-  reasonOf(address: string): string | null
-  isBindable(address: string): boolean
-  disable(address: string, reason: string): void
-  /** Tests those that were not tested yet. */
-  test(ips: readonly { address: string; source: string }[]): Promise<void>
-  /** True: one is used again. `sourceOf`: undefined for an IP that left the files, which is tested when it is back. */
-  tryAgain(sourceOf: (address: string) => string | undefined): Promise<boolean>
-}
-
 interface Disabled {
   reason: string
   since: number
@@ -29,7 +18,7 @@ interface Disabled {
 /** How long an IP that can be bound stays disabled. */
 const DISABLED_FOR = 30 * MINUTE
 
-export function createDisabledIps({ clock, canBind, logger }: EgressOutside): DisabledIps {
+export function createDisabledIps({ clock, canBind, logger }: EgressOutside) {
   const disabled = new Map<string, Disabled>()
   const bound = new Set<string>()
 
@@ -39,10 +28,12 @@ export function createDisabledIps({ clock, canBind, logger }: EgressOutside): Di
   }
 
   return {
-    reasonOf: (address) => disabled.get(address)?.reason ?? null,
-    isBindable: (address) => disabled.get(address)?.isUnplumbed !== true,
-    disable: (address, reason) => disable(address, reason, false),
-    async test(ips) {
+    /** Null: it is not disabled. */
+    reasonOf: (address: string): string | null => disabled.get(address)?.reason ?? null,
+    isBindable: (address: string): boolean => disabled.get(address)?.isUnplumbed !== true,
+    disable: (address: string, reason: string): void => disable(address, reason, false),
+    /** Tests those that were not tested yet. */
+    async test(ips: readonly { address: string; source: string }[]): Promise<void> {
       const untested = ips.filter(({ address, source }) => !bound.has(source) && !disabled.has(address))
       const answers = await Promise.all(untested.map(({ source }) => canBind(source)))
       untested.forEach(({ address, source }, index) => {
@@ -50,7 +41,8 @@ export function createDisabledIps({ clock, canBind, logger }: EgressOutside): Di
         else disable(address, 'unplumbed', true)
       })
     },
-    async tryAgain(sourceOf) {
+    /** True: one is used again. `sourceOf`: undefined for an IP that left the files, which is tested when it is back. */
+    async tryAgain(sourceOf: (address: string) => string | undefined): Promise<boolean> {
       let isOneBack = false
       await Promise.all(
         [...disabled].map(async ([address, entry]) => {

@@ -35,6 +35,16 @@ export interface EgressIp {
   poolLimits: Pool['limits']
 }
 
+/** Receivers refuse an IP: its warmup may have to pause. */
+export interface BlockNote {
+  ip: string
+  isp: string
+  /** The reply, with the rule when one fired. */
+  reason: string
+  /** A fired reply rule with `block: true`, which pauses at once; else one reply of the category `ip_block`. */
+  isRule: boolean
+}
+
 export interface IpRequest {
   pool: string
   messageId: string

@@ -12,10 +12,10 @@ import type { IpFactsKeeper } from '../ips/ip-facts.ts'
 import type { IpRegistry } from '../ips/ip-registry.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
 import { capOf } from '../warmup/warmup-curve.ts'
-import { canMove, moveIp, type IpAction, type IpMove, type MovedIp } from '../warmup/warmup-states.ts'
+import { canMove, type IpAction } from '../warmup/warmup-states.ts'
 import { beginAt } from './day-closing.ts'
 import type { WarmupKeeper } from './warmup-keeper.ts'
-import type { IpParts } from '../ips/ip-parts.ts'
+import type { IpParts } from '../ips/allowance.ts'
 
 export interface WarmupStart {
   /** null: that of the IP in pools.yaml, else of warmup.yaml. */
@@ -36,69 +36,44 @@ export interface ProviderChange {
   reason: string | null
 }
 
-/** Each resolves with the IP as it is then. */
-export interface WarmupActs {
-  start(ip: string, asked: WarmupStart, actor: string): Promise<KnownIp>
-  pause(ip: string, reason: string | null, actor: string): Promise<KnownIp>
-  resume(ip: string, actor: string): Promise<KnownIp>
-  complete(ip: string, actor: string): Promise<KnownIp>
-  /** Nothing leaves from it until it is resumed. */
-  suspendIp(ip: string, reason: string | null, actor: string): Promise<KnownIp>
-  resumeIp(ip: string, actor: string): Promise<KnownIp>
-  /** The audit row of what an operator did to its mail to one provider; none for an IP that has left pools.yaml. */
-  noteProvider(ip: string, change: ProviderChange, actor: string): Promise<void>
-}
-
 export interface WarmupActsParts extends IpParts {
   keeper: WarmupKeeper
   facts: IpFactsKeeper
 }
 
-export function createWarmupActs(parts: WarmupActsParts): WarmupActs {
+/** Each resolves with the IP as it is then. */
+export function createWarmupActs(parts: WarmupActsParts) {
   const { registry, keeper, clock } = parts
   const require = (text: string): KnownIp => requireIp(registry, text)
 
   /** `decide` may find that nothing is to do. */
-  async function move(
-    text: string,
-    decide: (record: IpRecord, known: KnownIp) => Omit<IpMove, 'now'> | null,
-  ): Promise<KnownIp> {
-    const { ip } = require(text)
-    const known = await registry.change(ip.address, (record, current): MovedIp | null => {
-      const decided = decide(record, current)
-      return decided === null ? null : moveIp(record, ip.pool, { ...decided, now: clock.now() })
-    })
-    return known ?? require(text)
+  async function move(text: string, decide: Parameters<IpRegistry['move']>[1]): Promise<KnownIp> {
+    return (await registry.move(require(text).ip.address, decide)) ?? require(text)
   }
 
   return {
-    async start(text, asked, actor) {
+    async start(text: string, asked: WarmupStart, actor: string): Promise<KnownIp> {
       const known = require(text)
       if (isAlreadyStarted(known, asked)) return known
       const curve = chosenCurve(known, asked, parts.configuration)
       if (!asked.force) await requireReady(known, parts)
-      return move(text, (record) => {
-        const action: IpAction = record.state === 'cold' ? 'start' : 'restart'
+      return move(text, ({ state }) => {
+        const action = state === 'cold' ? 'start' : 'restart'
         // Somebody else has started it while the reverse name was looked up.
         if (action === 'restart' && !asked.restart) return null
-        if (!canMove(record, action)) return null
         const begun = beginAt(curve, asked.stage ?? 1, clock.now())
-        return {
-          action,
-          actor,
-          reason: null,
-          changes: { ...begun, targetDailyVolume: asked.targetDailyVolume, pausedAt: [] },
-        }
+        const changes = { ...begun, targetDailyVolume: asked.targetDailyVolume, pausedAt: [] }
+        return { action, actor, reason: null, changes }
       })
     },
-    pause: (text, reason, actor) =>
+    pause: (text: string, reason: string | null, actor: string): Promise<KnownIp> =>
       move(text, (record) => {
         requireStarted(record)
         if (record.state === 'paused') return null
         requireMove(record, 'pause')
         return { action: 'pause', actor, reason, changes: { formerState: record.state } }
       }),
-    async resume(text, actor) {
+    async resume(text: string, actor: string): Promise<KnownIp> {
       const known = require(text)
       const idleStage = known.record.state === 'paused' ? await keeper.rewarmStage(known) : undefined
       return move(text, (record, { curve }) => {
@@ -110,26 +85,26 @@ export function createWarmupActs(parts: WarmupActsParts): WarmupActs {
         return { action: 'resume', actor, reason, changes: beginAt(curve.name, idleStage, clock.now()) }
       })
     },
-    complete: (text, actor) =>
+    complete: (text: string, actor: string): Promise<KnownIp> =>
       move(text, (record) => {
         if (record.state === 'warmed') return null
         requireStarted(record)
         requireMove(record, 'complete')
         return { action: 'complete', actor, reason: null, changes: { holdReason: null, daysHeld: 0, daysAtTarget: 0 } }
       }),
-    async suspendIp(text, given, actor) {
-      const { address } = require(text).ip
+    /** Nothing leaves from it until it is resumed. */
+    async suspendIp(text: string, given: string | null, actor: string): Promise<KnownIp> {
       const reason = given ?? 'suspended by the operator'
-      await keeper.suspend(address, { until: null, reason, actor, isBlock: false })
+      await keeper.suspend(require(text).ip.address, { until: null, reason, actor, isBlock: false })
       return require(text)
     },
-    resumeIp: (text, actor) =>
-      move(text, (record) => (canMove(record, 'unsuspend') ? { action: 'unsuspend', actor, reason: null } : null)),
-    async noteProvider(address, { action, provider, reason: given }, actor) {
-      const reason = `mail to ${provider}${given === null ? '' : `: ${given}`}`
-      await registry.change(address, (record, { ip: { pool } }) =>
-        moveIp(record, pool, { action, now: clock.now(), actor, reason, figures: { provider } }),
-      )
+    resumeIp: (text: string, actor: string): Promise<KnownIp> =>
+      move(text, () => ({ action: 'unsuspend', actor, reason: null })),
+    /** The audit row of what an operator did to its mail to one provider; none for an IP that has left pools.yaml. */
+    async noteProvider(address: string, change: ProviderChange, actor: string): Promise<void> {
+      const { action, provider } = change
+      const reason = `mail to ${provider}${change.reason === null ? '' : `: ${change.reason}`}`
+      await registry.move(address, () => ({ action, actor, reason, figures: { provider } }))
     },
   }
 }

@@ -17,33 +17,19 @@ import {
 } from '../ips/ip-statistics.ts'
 import { ipView, type IpView } from '../ips/ip-view.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
-import { createWarmupActs, requireIp, type WarmupActs, type WarmupActsParts } from './warmup-acts.ts'
+import { createWarmupActs, requireIp, type WarmupActsParts } from './warmup-acts.ts'
 import { forecastFor, type ForecastView } from './warmup-forecast.ts'
 
 export type { ProviderChange, WarmupStart } from './warmup-acts.ts'
 
-type MovingAct = Exclude<keyof WarmupActs, 'noteProvider'>
-/** The acts, with the view of the IP after it. */
-type ShownActs = { [Act in MovingAct]: (...asked: Parameters<WarmupActs[Act]>) => Promise<IpView> }
+type AskedForecast = { recipients: number; isp: string | null; startAt: number | null }
 
-export interface Warmup extends ShownActs, Pick<WarmupActs, 'noteProvider'> {
-  /** In the order of pools.yaml. */
-  list(): Promise<IpView[]>
-  find(ip: string): Promise<IpView>
-  forecast(ip: string, asked: { recipients: number; isp: string | null; startAt: number | null }): Promise<ForecastView>
-  statistics(ip: string, range: StatisticsRange): Promise<StatisticsView>
-  /** Newest first. */
-  audit(ip: string, limit: number): Promise<AuditRecord[]>
-  /** Job, each minute. Never rejects. */
-  closeDays(): Promise<void>
-  /** Job, every 5 minutes: gates of the last hour, reverse names and blocklists. Never rejects. */
-  checkGates(): Promise<void>
-}
+export type Warmup = ReturnType<typeof createWarmup>
 
 /** egress/README.md "Forecast": the mix of the pool's last 30 days. */
 const MIX_OF = 30 * DAY
 
-export function createWarmup(parts: WarmupActsParts): Warmup {
+export function createWarmup(parts: WarmupActsParts) {
   const { configuration, registry, allowance, keeper, facts, store, clock, backlogOf, waitingOf } = parts
   const acts = createWarmupActs(parts)
   const require = (text: string): KnownIp => requireIp(registry, text)
@@ -61,17 +47,24 @@ export function createWarmup(parts: WarmupActsParts): Warmup {
     })
   }
 
+  /** An act, with the view of the IP after it. */
+  const shown =
+    <Asked extends unknown[]>(act: (...asked: Asked) => Promise<KnownIp>) =>
+    (...asked: Asked): Promise<IpView> =>
+      act(...asked).then(viewOf)
+
   return {
-    list: async () => registry.known().map(viewOf),
-    find: async (ip) => viewOf(require(ip)),
-    start: (...asked) => acts.start(...asked).then(viewOf),
-    pause: (...asked) => acts.pause(...asked).then(viewOf),
-    resume: (...asked) => acts.resume(...asked).then(viewOf),
-    complete: (...asked) => acts.complete(...asked).then(viewOf),
-    suspendIp: (...asked) => acts.suspendIp(...asked).then(viewOf),
-    resumeIp: (...asked) => acts.resumeIp(...asked).then(viewOf),
+    /** In the order of pools.yaml. */
+    list: async (): Promise<IpView[]> => registry.known().map(viewOf),
+    find: async (ip: string): Promise<IpView> => viewOf(require(ip)),
+    start: shown(acts.start),
+    pause: shown(acts.pause),
+    resume: shown(acts.resume),
+    complete: shown(acts.complete),
+    suspendIp: shown(acts.suspendIp),
+    resumeIp: shown(acts.resumeIp),
     noteProvider: acts.noteProvider,
-    async forecast(text, asked) {
+    async forecast(text: string, asked: AskedForecast): Promise<ForecastView> {
       const known = require(text)
       const inPool = registry.known().filter(({ ip }) => ip.pool === known.ip.pool)
       const addresses = inPool.map(({ ip }) => ip.address)
@@ -87,7 +80,7 @@ export function createWarmup(parts: WarmupActsParts): Warmup {
         todayOf: allowance.today,
       })
     },
-    async statistics(text, range) {
+    async statistics(text: string, range: StatisticsRange): Promise<StatisticsView> {
       const { address } = require(text).ip
       if (range.from >= range.to) throw new ServiceError('invalid_request', 'from: must be before to')
       if (pointsOf(range) > MOST_POINTS) {
@@ -97,9 +90,13 @@ export function createWarmup(parts: WarmupActsParts): Warmup {
       const found = await store.ipStatistics(address, range.from, range.to)
       return statisticsView(address, range, found, waitingOf(address))
     },
-    audit: async (text, limit) => store.warmupAudit(require(text).ip.address, limit),
-    closeDays: () => keeper.look(),
-    async checkGates() {
+    /** Newest first. */
+    audit: async (text: string, limit: number): Promise<AuditRecord[]> =>
+      store.warmupAudit(require(text).ip.address, limit),
+    /** Job, each minute. Never rejects. */
+    closeDays: keeper.look,
+    /** Job, every 5 minutes: gates of the last hour, reverse names and blocklists. Never rejects. */
+    async checkGates(): Promise<void> {
       await keeper.checkGates()
       await facts.check()
     },

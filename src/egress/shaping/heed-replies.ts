@@ -10,15 +10,11 @@ import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
 import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
 import { isHalfOpen, isSuspended } from './ladder.ts'
 import { nextDoublingAt } from './path-limits.ts'
-import type { PathRecord, ShapingSettings } from './records.ts'
-import { countMatch, createReplyRules, type ReplyRules } from './reply-rules.ts'
-import type { ShapingParts } from './shaping-parts.ts'
+import type { PathRecord } from './records.ts'
+import { countMatch, createReplyRules, type MatchRules } from './reply-rules.ts'
+import type { ShapingParts } from './state-keeper.ts'
 import type { Lane, ShapedPath } from './shaping.ts'
 import type { Suspensions } from './suspensions.ts'
-
-export interface HeedReplies {
-  heedRefusal(path: ShapedPath, record: PathRecord, refusal: PathRefusal): void
-}
 
 interface PathRefusal {
   reply: SmtpReply
@@ -29,20 +25,16 @@ interface PathRefusal {
   lane: Lane | null
 }
 
-interface HeedRepliesParts extends ShapingParts {
-  settings: () => ShapingSettings
-  suspensions: Suspensions
-}
-
 /** Blocks that no rule knows (egress/README.md "Suspension ladder" steps 3 and 5). */
 const UNRULED: Threshold = { count: 5, within_milliseconds: HOUR }
 /** Names of what is counted beside rules; no rule's id has an asterisk. */
 const IP_BLOCKS = '*ip_block'
 const DOMAIN_BLOCKS = '*domain_block'
-const IP_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory>(['ip_block', 'no_ptr'])
-const DOMAIN_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory>(['domain_block', 'auth_failed'])
+type Categories = ReadonlySet<BounceCategory | null>
+const IP_CATEGORIES: Categories = new Set(['ip_block', 'no_ptr'])
+const DOMAIN_CATEGORIES: Categories = new Set(['domain_block', 'auth_failed'])
 /** The receiver looked at the address, so it took us seriously. */
-const ADDRESS_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory>([
+const ADDRESS_CATEGORIES: Categories = new Set([
   'invalid_recipient',
   'bad_domain',
   'inactive',
@@ -53,21 +45,20 @@ const ADDRESS_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCat
   'recipient_refused',
 ])
 
-export function createHeedReplies(parts: HeedRepliesParts): HeedReplies {
-  const { records, suspensions, signals, keeper } = parts
+export function createHeedReplies(
+  parts: ShapingParts,
+  suspensions: Suspensions,
+): (path: ShapedPath, record: PathRecord, refusal: PathRefusal) => void {
+  const { records, signals, keeper } = parts
   const rules = liveRules(parts.settings)
-  const heedForLane = createHeedLane(parts)
+  const heedForLane = createHeedLane(parts, suspensions)
 
-  return {
-    heedRefusal(path, record, refusal) {
-      const { reply, stage, category, lane } = refusal
-      const matches = rules().match(reply, stage, path.provider)
-      if (category === 'ip_block') {
-        signals.onBlock({ ip: path.ip, isp: path.isp, reason: reply.text, isRule: false })
-      }
-      if (!isSuspended(record.ladder, parts.now())) heedForPath(path, record, refusal, matches)
-      if (lane !== null) heedForLane(path, refusal, lane, matches)
-    },
+  return (path, record, refusal) => {
+    const { reply, stage, category, lane } = refusal
+    const matches = rules()(reply, stage, path.provider)
+    if (category === 'ip_block') signals.onBlock({ ip: path.ip, isp: path.isp, reason: reply.text, isRule: false })
+    if (!isSuspended(record.ladder, parts.now())) heedForPath(path, record, refusal, matches)
+    if (lane !== null) heedForLane(path, refusal, lane, matches)
   }
 
   function heedForPath(path: ShapedPath, record: PathRecord, refusal: PathRefusal, matches: ReplyRuleSettings[]): void {
@@ -81,35 +72,19 @@ export function createHeedReplies(parts: HeedRepliesParts): HeedReplies {
     if (isIpBlock ? isProbe || isProbeOfIp : isProbe && rule !== undefined) {
       const duration = rule?.do === 'suspend' ? rule.for : null
       const isBlock = isIpBlock || record.ladder.suspension?.isBlock === true
-      return suspensions.suspendPath(path, record, {
-        now,
-        duration,
-        rule: rule?.id ?? null,
-        cause: reply.text,
-        isBlock,
-      })
+      const block = { now, duration, rule: rule?.id ?? null, cause: reply.text, isBlock }
+      return suspensions.suspendPath(path, record, block)
     }
     if ((isProbe || isProbeOfIp) && ADDRESS_CATEGORIES.has(category)) suspensions.notePathPassed(path, record, now)
-    countForPath(path, record, refusal, matches)
-  }
-
-  function countForPath(
-    path: ShapedPath,
-    record: PathRecord,
-    refusal: PathRefusal,
-    matches: ReplyRuleSettings[],
-  ): void {
-    const now = parts.now()
-    const cause = refusal.reply.text
-    for (const rule of matches) {
-      if (rule.do === 'suspend_lane') continue
+    for (const match of matches) {
+      if (match.do === 'suspend_lane') continue
       keeper.saveLater(record)
-      if (countMatch(record.counts, rule.id, rule.when, now)) fire(path, record, rule, cause)
+      if (countMatch(record.counts, match.id, match.when, now)) fire(path, record, match, reply.text)
     }
-    if (matches.length > 0 || refusal.category !== 'ip_block') return
+    if (matches.length > 0 || category !== 'ip_block') return
     keeper.saveLater(record)
     if (!countMatch(record.counts, IP_BLOCKS, UNRULED, now)) return
-    suspensions.suspendPath(path, record, { now, duration: null, rule: null, cause, isBlock: true })
+    suspensions.suspendPath(path, record, { now, duration: null, rule: null, cause: reply.text, isBlock: true })
   }
 
   function fire(path: ShapedPath, record: PathRecord, rule: ReplyRuleSettings, cause: string): void {
@@ -131,7 +106,7 @@ export function createHeedReplies(parts: HeedRepliesParts): HeedReplies {
 type HeedLane = (path: ShapedPath, refusal: PathRefusal, lane: Lane, matches: ReplyRuleSettings[]) => void
 
 /** Rules that suspend a sending domain count for each of them: one tenant does not use up another's patience. */
-function createHeedLane({ now, records, suspensions, keeper }: HeedRepliesParts): HeedLane {
+function createHeedLane({ now, records, keeper }: ShapingParts, suspensions: Suspensions): HeedLane {
   return (path, refusal, lane, matches) => {
     const at = now()
     const { reply, category } = refusal
@@ -152,15 +127,13 @@ function createHeedLane({ now, records, suspensions, keeper }: HeedRepliesParts)
 }
 
 /** Compiled once for each configuration. */
-function liveRules(settings: () => ShapingSettings): () => ReplyRules {
-  let list: readonly ReplyRuleSettings[] | undefined
-  let rules = createReplyRules([])
+function liveRules(settings: ShapingParts['settings']): () => MatchRules {
+  let list: readonly ReplyRuleSettings[] = []
+  let match = createReplyRules(list)
   return () => {
     const { replies } = settings().providers
-    if (list !== replies) {
-      rules = createReplyRules(replies)
-      list = replies
-    }
-    return rules
+    if (list !== replies) match = createReplyRules(replies)
+    list = replies
+    return match
   }
 }

@@ -10,8 +10,8 @@ import { newBackOff } from './back-off.ts'
 import { heldProviders } from './hold-views.ts'
 import { lift } from './ladder.ts'
 import type { PathRecord, ShapingRecord } from './records.ts'
-import type { ShapingParts } from './shaping-parts.ts'
-import type { PathFilter, Shaping } from './shaping.ts'
+import type { ShapingParts } from './state-keeper.ts'
+import { isMeant, type Shaping } from './shaping.ts'
 
 export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend' | 'resume'> {
   const { now, logger, records, keeper, onOpen } = parts
@@ -47,17 +47,6 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
       return lifted.length
     },
   }
-}
-
-function isMeant(
-  { ip, route, provider }: PathFilter,
-  record: { ip?: string; route?: string; provider?: string | null },
-): boolean {
-  return (
-    (ip === undefined || record.ip === ip) &&
-    (route === undefined || record.route === route) &&
-    (provider === undefined || record.provider === provider)
-  )
 }
 
 /** True: something held it. */

@@ -64,26 +64,7 @@ export interface OperatorSuspension {
 
 export type ShapingRecord = PathRecord | LaneRecord | ShapedIpRecord
 
-export interface ShapingRecords extends PoolsOfIps {
-  /** By `ShapedPath.key`. */
-  paths: Map<string, PathRecord>
-  /** By `laneKey`. */
-  lanes: Map<string, LaneRecord>
-  ips: Map<string, ShapedIpRecord>
-  /** Made when it is not there; takes over the facts of now. */
-  pathFor(path: ShapedPath, now: number): PathRecord
-  laneFor(path: ShapedPath, lane: Lane): LaneRecord
-  ipFor(ip: string): ShapedIpRecord
-  /** Undefined: nothing is known of it. */
-  findLane(path: ShapedPath, lane: Lane): LaneRecord | undefined
-}
-
-interface PoolsOfIps {
-  /** The pool that the IP belongs to; '' when it is gone from the configuration. */
-  poolOf(ip: string): string
-  /** Undefined: its pool has no limits of its own. */
-  poolLimitsOf(ip: string): PoolLimits | undefined
-}
+export type ShapingRecords = ReturnType<typeof createShapingRecords>
 
 /** What all IPs of a pool may do together; null: as much as they like. */
 interface PoolLimits {
@@ -97,8 +78,10 @@ export interface ShapingSettings {
   pools: PoolSettings
 }
 
-export function createShapingRecords(settings: () => ShapingSettings): ShapingRecords {
+export function createShapingRecords(settings: () => ShapingSettings) {
+  /** By `ShapedPath.key`. */
   const paths = new Map<string, PathRecord>()
+  /** By `laneKey`. */
   const lanes = new Map<string, LaneRecord>()
   const ips = new Map<string, ShapedIpRecord>()
   const { poolOf, poolLimitsOf } = createPoolsOfIps(settings)
@@ -108,7 +91,8 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
     ips,
     poolOf,
     poolLimitsOf,
-    pathFor(path, now) {
+    /** Made when it is not there; takes over the facts of now. */
+    pathFor(path: ShapedPath, now: number): PathRecord {
       const known = paths.get(path.key)
       if (known === undefined) {
         const record = newPathRecord(path, newConcurrency(path.newIpLimits !== null, now))
@@ -120,23 +104,21 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
       known.limits = path.limits
       return known
     },
-    laneFor({ ip, route, provider, isp }, { domain }) {
+    laneFor({ ip, route, provider, isp }: ShapedPath, { domain }: Lane): LaneRecord {
       const pool = poolOf(ip)
-      const known = lanes.get(laneKey(pool, route, domain))
-      if (known !== undefined) return known
+      const key = laneKey(pool, route, domain)
       const names = { pool, route, provider, isp, domain }
-      const record: LaneRecord = { kind: 'lane', ...names, ladder: newLadder(), counts: new Map() }
-      lanes.set(laneKey(pool, route, domain), record)
+      const record = lanes.get(key) ?? { kind: 'lane', ...names, ladder: newLadder(), counts: new Map() }
+      lanes.set(key, record)
       return record
     },
-    ipFor(ip) {
-      const known = ips.get(ip)
-      if (known !== undefined) return known
-      const record = newIpRecord(ip)
+    ipFor(ip: string): ShapedIpRecord {
+      const record = ips.get(ip) ?? newIpRecord(ip)
       ips.set(ip, record)
       return record
     },
-    findLane: (path, { domain }) =>
+    /** Undefined: nothing is known of it. */
+    findLane: (path: ShapedPath, { domain }: Lane): LaneRecord | undefined =>
       // Hardly ever is there one: no key is made for nothing.
       lanes.size === 0 ? undefined : lanes.get(laneKey(poolOf(path.ip), path.route, domain)),
   }
@@ -175,7 +157,7 @@ export function normalLimits({ limits, provider }: PathRecord, settings: Provide
 }
 
 /** Read once for each configuration. */
-function createPoolsOfIps(settings: () => ShapingSettings): PoolsOfIps {
+function createPoolsOfIps(settings: () => ShapingSettings) {
   let pools: PoolSettings | undefined
   const poolByIp = new Map<string, string>()
   /** Of the pools that have any. */
@@ -196,11 +178,13 @@ function createPoolsOfIps(settings: () => ShapingSettings): PoolsOfIps {
   }
 
   return {
-    poolOf(ip) {
+    /** The pool that the IP belongs to; '' when it is gone from the configuration. */
+    poolOf(ip: string): string {
       follow()
       return poolByIp.get(ip) ?? ''
     },
-    poolLimitsOf(ip) {
+    /** Undefined: its pool has no limits of its own. */
+    poolLimitsOf(ip: string): PoolLimits | undefined {
       follow()
       return limitsByIp.size === 0 ? undefined : limitsByIp.get(ip)
     },

@@ -6,7 +6,6 @@ import { HOUR } from '../../base/clock.ts'
 import {
   IP_STEPS,
   isHalfOpen,
-  isSuspended,
   LANE_STEPS,
   notePassed,
   PATH_STEPS,
@@ -15,16 +14,10 @@ import {
   type Suspension,
 } from './ladder.ts'
 import type { LaneRecord, PathRecord, ShapedIpRecord, ShapingRecord } from './records.ts'
-import type { ShapingParts } from './shaping-parts.ts'
+import type { ShapingParts } from './state-keeper.ts'
 import type { ShapedPath } from './shaping.ts'
 
-export interface Suspensions {
-  suspendPath(path: ShapedPath, record: PathRecord, block: BlockFacts): void
-  suspendLane(record: LaneRecord, block: BlockFacts): void
-  /** A message went through, or was refused for a reason of its address. */
-  notePathPassed(path: ShapedPath, record: PathRecord, now: number): void
-  noteLanePassed(record: LaneRecord, now: number): void
-}
+export type Suspensions = ReturnType<typeof createSuspensions>
 
 /** A block, whose steps follow from what it suspends. */
 type BlockFacts = Omit<Block, 'steps'>
@@ -32,7 +25,7 @@ type BlockFacts = Omit<Block, 'steps'>
 const PROVIDERS_THAT_BLOCK = 3
 const PROVIDERS_WITHIN = HOUR
 
-export function createSuspensions({ records, logger, keeper, signals, wakeAt, onOpen }: ShapingParts): Suspensions {
+export function createSuspensions({ records, logger, keeper, signals, wakeAt, onOpen }: ShapingParts) {
   function note(record: ShapingRecord, suspension: Suspension, facts: Record<string, unknown>): void {
     keeper.saveSoon(record)
     wakeAt(suspension.until)
@@ -59,46 +52,45 @@ export function createSuspensions({ records, logger, keeper, signals, wakeAt, on
     signals.onIpSuspension(path.ip, suspension.until, reason)
   }
 
+  /** A message passed while half-open; `onOpened`: it was the last that was asked for. */
+  function noteProbe(record: ShapingRecord, onOpened: () => void): void {
+    if (notePassed(record.ladder)) onOpened()
+    keeper.saveSoon(record)
+    onOpen()
+  }
+
   return {
-    suspendPath(path, record, block) {
+    suspendPath(path: ShapedPath, record: PathRecord, block: BlockFacts): void {
       const suspension = suspend(record.ladder, { ...block, steps: PATH_STEPS })
       if (suspension === null) return
       record.concurrency.c = 1
       note(record, suspension, { ip: path.ip, route: path.route, isp: path.isp })
       if (block.isBlock) noteBlockOfIp(path, block.cause, block.now)
     },
-    suspendLane(record, block) {
+    suspendLane(record: LaneRecord, block: BlockFacts): void {
       const suspension = suspend(record.ladder, { ...block, steps: LANE_STEPS })
       if (suspension === null) return
       const { pool, route, isp, domain } = record
       note(record, suspension, { pool, route, isp, domain })
       signals.onLaneSuspension({ pool, route, isp, domain, until: suspension.until, reason: block.cause })
     },
-    notePathPassed(path, record, now) {
-      const ip = records.ips.get(path.ip)
-      if (ip !== undefined) noteIpPassed(ip, now)
-      if (!isHalfOpen(record.ladder, now)) return
-      if (notePassed(record.ladder)) {
-        record.concurrency.c = 1
-        logger.info({ ip: path.ip, route: path.route, isp: path.isp }, 'path open again')
+    /** A message went through, or was refused for a reason of its address. */
+    notePathPassed({ ip, route, isp }: ShapedPath, record: PathRecord, now: number): void {
+      const ofIp = records.ips.get(ip)
+      if (ofIp !== undefined && isHalfOpen(ofIp.ladder, now)) {
+        noteProbe(ofIp, () => logger.info({ ip }, 'ip open again'))
       }
-      keeper.saveSoon(record)
-      onOpen()
+      if (!isHalfOpen(record.ladder, now)) return
+      noteProbe(record, () => {
+        record.concurrency.c = 1
+        logger.info({ ip, route, isp }, 'path open again')
+      })
     },
-    noteLanePassed(record, now) {
+    noteLanePassed(record: LaneRecord, now: number): void {
       if (!isHalfOpen(record.ladder, now)) return
       const { pool, route, domain } = record
-      if (notePassed(record.ladder)) logger.info({ pool, route, domain }, 'lane open again')
-      keeper.saveSoon(record)
-      onOpen()
+      noteProbe(record, () => logger.info({ pool, route, domain }, 'lane open again'))
     },
-  }
-
-  function noteIpPassed(record: ShapedIpRecord, now: number): void {
-    if (record.ladder.suspension === null || isSuspended(record.ladder, now)) return
-    if (notePassed(record.ladder)) logger.info({ ip: record.ip }, 'ip open again')
-    keeper.saveSoon(record)
-    onOpen()
   }
 }
 

@@ -9,7 +9,7 @@ import { isOurs } from './check-inbound.ts'
 import { verdicts, type HealthFinding } from './finding.ts'
 import { greet, reasonOf } from './greet.ts'
 import { ownDoors, type Door } from './own-doors.ts'
-import { holderOf } from './port-holder.ts'
+import { holderOf } from './own-doors.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
 const LISTENERS = verdicts(
