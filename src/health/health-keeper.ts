@@ -12,7 +12,7 @@ import { worstOf, type HealthFinding, type Result } from './checks/finding.ts'
 import { readKeptHealth, writeKeptHealth, type KeptHealth } from './kept-health.ts'
 import type { OperatorChannel } from './operator-alert.ts'
 import { healthChange, thingOf } from './operator-alert.ts'
-import { runChecks } from './checks/run-checks.ts'
+import { runChecks } from './checks/check.ts'
 import type { CheckWorld } from './checks/world.ts'
 
 export interface AskedChecks {
@@ -30,15 +30,7 @@ export interface HealthResult {
   okAt: Readonly<Record<string, number>>
 }
 
-export interface HealthKeeper {
-  /** Of the last run of all. */
-  last(): HealthResult
-  run(asked: AskedChecks): Promise<HealthResult>
-  /** Job: runs all when their time has come. */
-  runDue(): Promise<void>
-  /** No IP could reach any mail host the last time. */
-  isPort25Blocked(): boolean
-}
+export type HealthKeeper = ReturnType<typeof createHealthKeeper>
 
 interface HealthKeeperOptions {
   /**
@@ -63,7 +55,7 @@ const FIRST_RUN_AFTER = 5 * MINUTE
 /** Those that the server itself can run. */
 const INSIDE = CHECKS.filter(({ place }) => place !== 'outside')
 
-export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
+export function createHealthKeeper(options: HealthKeeperOptions) {
   const { file, clock, metrics } = options
   const kept = readKeptHealth(file)
   const growth = createDatabaseGrowth(kept, clock)
@@ -89,14 +81,19 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
     await growth.note(world)
     showInMetric(kept, metrics)
     await tellOperator(kept, before, options)
-    keep(kept, options)
+    try {
+      writeKeptHealth(file, kept)
+    } catch (thrown) {
+      options.logger.warn({ file, error: errorText(thrown) }, 'results of the checks could not be kept')
+    }
   }
 
+  /** Of the last run of all. */
   const last = (): HealthResult => ({ findings: kept.findings, ranAt: kept.ranAt, okAt: kept.okAt })
 
   return {
     last,
-    async run(asked) {
+    async run(asked: AskedChecks): Promise<HealthResult> {
       if (asked.checks === null && asked.ip === null && asked.domain === null) {
         await runAll(true)
         return last()
@@ -105,32 +102,28 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
       const findings = await runChecks(chosen, options.world(asked, true, growth.perDay))
       return { findings, ranAt: clock.now(), okAt: kept.okAt }
     },
-    async runDue() {
+    /** Job: runs all when their time has come. */
+    async runDue(): Promise<void> {
       const now = clock.now()
       const dueAt = kept.ranAt === null ? startedAt + FIRST_RUN_AFTER : kept.ranAt + options.interval()
       // The last run lies ahead: the clock was set back since.
       if (now >= dueAt || now < (kept.ranAt ?? 0)) await runAll(false)
     },
-    isPort25Blocked() {
+    /** No IP could reach any mail host the last time. */
+    isPort25Blocked(): boolean {
       const looked = kept.findings.filter(({ check, result }) => check === 'port25' && result !== 'skip')
       return looked.length > 0 && looked.every(({ result }) => result === 'fail')
     },
   }
 }
 
-interface DatabaseGrowth {
-  /** Notes the size of the database, once a day. */
-  note(world: CheckWorld): Promise<void>
-  /** Bytes a day over the last days; null: not known yet. */
-  perDay(): number | null
-}
-
 const KEPT_SIZES = 8
 const BETWEEN_SIZES = 20 * HOUR
 
-function createDatabaseGrowth(kept: KeptHealth, clock: Clock): DatabaseGrowth {
+function createDatabaseGrowth(kept: KeptHealth, clock: Clock) {
   return {
-    async note({ server }) {
+    /** Notes the size of the database, once a day. */
+    async note({ server }: CheckWorld): Promise<void> {
       // A clock that was ahead must not keep the sizes of now out.
       kept.sizes = kept.sizes.filter(({ at }) => at <= clock.now())
       const lastAt = kept.sizes.at(-1)?.at ?? -Infinity
@@ -139,7 +132,8 @@ function createDatabaseGrowth(kept: KeptHealth, clock: Clock): DatabaseGrowth {
       if (facts === null) return
       kept.sizes = [...kept.sizes, { at: clock.now(), bytes: facts.bytes }].slice(-KEPT_SIZES)
     },
-    perDay() {
+    /** Bytes a day over the last days; null: not known yet. */
+    perDay(): number | null {
       const [first, latest] = [kept.sizes[0], kept.sizes.at(-1)]
       if (first === undefined || latest === undefined || latest.at - first.at < DAY) return null
       return ((latest.bytes - first.bytes) * DAY) / (latest.at - first.at)
@@ -172,24 +166,13 @@ async function tellOperator(
   }
 }
 
-function keep(kept: KeptHealth, { file, logger }: HealthKeeperOptions): void {
-  try {
-    writeKeptHealth(file, kept)
-  } catch (thrown) {
-    logger.warn({ file, error: errorText(thrown) }, 'results of the checks could not be kept')
-  }
-}
-
 /** By its id, or by that of one of its findings: `domain-dkim` is looked at by `domain`. */
 export function chooseChecks(ids: readonly string[] | null): typeof CHECKS {
   if (ids === null) return CHECKS
-  const unknown = ids.find((id) => checkFor(id) === undefined)
-  if (unknown === undefined) return CHECKS.filter(({ id }) => ids.some((asked) => checkFor(asked) === id))
+  const asked = ids.map((id) => (DOMAIN_RECORD.test(id) ? 'domain' : id))
+  const unknown = ids.find((_id, index) => !CHECK_IDS.includes(asked[index] ?? ''))
+  if (unknown === undefined) return CHECKS.filter(({ id }) => asked.includes(id))
   throw new ServiceError('invalid_request', `checks: there is no check "${unknown}"; there are ${CHECK_IDS.join(', ')}`)
-}
-
-function checkFor(asked: string): string | undefined {
-  return CHECK_IDS.includes(asked) ? asked : DOMAIN_RECORD.test(asked) ? 'domain' : undefined
 }
 
 /** Findings of the check `domain`. */

@@ -23,18 +23,14 @@ export type ToldProblem = Pick<HealthFinding, 'check' | 'subject' | 'seen'>
 const VERSION = 1
 const PRIVATE = 0o600
 
-function emptyHealth(): KeptHealth {
-  return { ranAt: null, findings: [], okAt: {}, told: {}, sizes: [] }
-}
-
 export function readKeptHealth(file: string): KeptHealth {
   try {
     const kept: unknown = JSON.parse(readFileSync(file, 'utf8'))
-    return isKeptHealth(kept) ? kept : emptyHealth()
+    if (isKeptHealth(kept)) return kept
   } catch {
     // The first start, or a file that was cut short: the next run fills it again.
-    return emptyHealth()
   }
+  return { ranAt: null, findings: [], okAt: {}, told: {}, sizes: [] }
 }
 
 /** Whole or not at all. Throws the system's error. */

@@ -19,7 +19,7 @@ import { checkPtr } from '../../health/checks/check-ip-names.ts'
 import { checkPort25 } from '../../health/checks/check-port25.ts'
 import { ownDoors, type Door } from '../../health/checks/own-doors.ts'
 import { holderOf } from '../../health/checks/own-doors.ts'
-import { runChecks } from '../../health/checks/run-checks.ts'
+import { runChecks } from '../../health/checks/check.ts'
 import { worldOf } from '../server/doctor-world.ts'
 
 interface Work {

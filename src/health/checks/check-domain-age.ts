@@ -7,10 +7,11 @@
 import { DAY } from '../../base/clock.ts'
 import { isPlainObject } from '../../base/plain-object.ts'
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
-import type { CheckWorld, HealthCheck } from './world.ts'
+import { checkOf } from './check.ts'
+import type { HealthFinding } from './finding.ts'
+import type { CheckWorld } from './world.ts'
 
-const AGE = verdicts('domain-age', 'Filters distrust mail of domains that were registered a few weeks ago.')
+const AGE = checkOf('domain-age', 'Filters distrust mail of domains that were registered a few weeks ago.')
 /** health/README.md "Checks": six weeks. */
 const YOUNG_DAYS = 42
 const BOOTSTRAP = 'https://data.iana.org/rdap/dns.json'
@@ -20,19 +21,15 @@ const RESERVED = /(^|\.)(test|example|invalid|localhost|local|internal|example\.
 /** Registries are asked about so many domains in a run. */
 const MOST_ASKED = 20
 
-export const checkDomainAge: HealthCheck = {
-  id: 'domain-age',
-  place: 'server',
-  async run(world) {
-    const views = (await world.server?.domains(world.domain)) ?? []
-    const names = [...new Set(views.map(({ domain }) => organizationalDomain(domain)))]
-    const askable = names.filter((name) => !RESERVED.test(name)).slice(0, MOST_ASKED)
-    if (askable.length === 0) return [AGE.skip(null, 'there is no domain that a registry knows')]
-    const registries = await registriesOf(world)
-    if (registries === null) return [AGE.skip(null, `${BOOTSTRAP} could not be read`)]
-    return Promise.all(askable.map((name) => ageOf(name, registries, world)))
-  },
-}
+export const checkDomainAge = AGE.onServer(async (server, world) => {
+  const views = (await world.server?.domains(world.domain)) ?? []
+  const names = [...new Set(views.map(({ domain }) => organizationalDomain(domain)))]
+  const askable = names.filter((name) => !RESERVED.test(name)).slice(0, MOST_ASKED)
+  if (askable.length === 0) return [AGE.skip(null, 'there is no domain that a registry knows')]
+  const registries = await registriesOf(world)
+  if (registries === null) return [AGE.skip(null, `${BOOTSTRAP} could not be read`)]
+  return Promise.all(askable.map((name) => ageOf(name, registries, world)))
+})
 
 type Registries = (topLevel: string) => string | undefined
 
@@ -56,11 +53,8 @@ async function ageOf(name: string, registries: Registries, world: CheckWorld): P
   if (registeredAt === null) return AGE.skip(name, 'its registry did not say when it was registered')
   const days = Math.floor((world.clock.now() - registeredAt) / DAY)
   if (days >= YOUNG_DAYS) return AGE.ok(name, `registered ${days} days ago`)
-  return AGE.warn(
-    name,
-    `registered ${days} days ago`,
-    `send little until it is ${YOUNG_DAYS} days old; warm its IPs with the curve conservative`,
-  )
+  const fix = `send little until it is ${YOUNG_DAYS} days old; warm its IPs with the curve conservative`
+  return AGE.warn(name, `registered ${days} days ago`, fix)
 }
 
 /** Unix milliseconds, of the event `registration`. */

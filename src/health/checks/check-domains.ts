@@ -4,55 +4,36 @@
  * instead.
  */
 import type { DomainView, RecordView } from '../../senders/domain-view.ts'
-import { DNS_FIX } from './check-ip-names.ts'
-import { verdicts, type HealthFinding, type Verdicts } from './finding.ts'
-import type { HealthCheck } from './world.ts'
+import { checkOf, DNS_FIX, type Verdicts } from './check.ts'
+import type { HealthFinding } from './finding.ts'
 
 const PURPOSES: Readonly<Record<RecordView['purpose'], Verdicts>> = {
-  dkim: verdicts('domain-dkim', 'Without a valid signature large providers refuse or junk the mail.'),
-  return_path: verdicts('domain-return-path', 'Bounces of the domain have to reach this server.'),
-  spf: verdicts('domain-spf', 'Receivers ask SPF whether the sending IP may use the domain.'),
-  dmarc: verdicts('domain-dmarc', 'Large providers demand a DMARC record of bulk senders.'),
-  tracking: verdicts('domain-tracking', 'Links and pixels of the domain lead to this name.'),
+  dkim: checkOf('domain-dkim', 'Without a valid signature large providers refuse or junk the mail.'),
+  return_path: checkOf('domain-return-path', 'Bounces of the domain have to reach this server.'),
+  spf: checkOf('domain-spf', 'Receivers ask SPF whether the sending IP may use the domain.'),
+  dmarc: checkOf('domain-dmarc', 'Large providers demand a DMARC record of bulk senders.'),
+  tracking: checkOf('domain-tracking', 'Links and pixels of the domain lead to this name.'),
 }
-const DOMAIN = verdicts('domain', 'Only a verified domain sends.')
-const PLATFORM = verdicts('domain', 'Feedback loops know the mail of this server by the signature of this domain.')
+const DOMAIN = checkOf('domain', 'Only a verified domain sends.')
+const PLATFORM = checkOf('domain', 'Feedback loops know the mail of this server by the signature of this domain.')
 
-export const checkDomains: HealthCheck = {
-  id: 'domain',
-  place: 'server',
-  async run({ server, domain, configuration }) {
-    if (server === null) return []
-    const domains = await server.domains(domain)
-    const ofPlatform = platformFindings(configuration.server.domains.dkim.platform_domain, domain, domains)
-    if (domains.length > 0) return [...shortened(domains.flatMap(ofDomain), domains.length), ...ofPlatform]
-    if (domain === null) return [DOMAIN.skip(null, 'no domain is verified yet'), ...ofPlatform]
-    return [
-      DOMAIN.fail(
-        domain,
-        'it is not there, or was never verified',
-        `sternpost domain list; sternpost domain check ${domain}`,
-      ),
-      ...ofPlatform,
-    ]
-  },
-}
+export const checkDomains = DOMAIN.onServer(async (server, { domain, configuration }) => {
+  const domains = await server.domains(domain)
+  const { platform_domain: platform } = configuration.server.domains.dkim
+  const isAsked = platform !== null && (domain === null || domain === platform)
+  const signs = domains.some((view) => view.domain === platform && view.can_send)
+  const ofPlatform = isAsked && !signs ? [silentPlatform(platform)] : []
+  if (domains.length > 0) return [...shortened(domains.flatMap(ofDomain), domains.length), ...ofPlatform]
+  if (domain === null) return [DOMAIN.skip(null, 'no domain is verified yet'), ...ofPlatform]
+  const fix = `sternpost domain list; sternpost domain check ${domain}`
+  return [DOMAIN.fail(domain, 'it is not there, or was never verified', fix), ...ofPlatform]
+})
 
 /** What it does not sign is sent all the same: nobody would see it. */
-function platformFindings(
-  platform: string | null,
-  asked: string | null,
-  domains: readonly DomainView[],
-): HealthFinding[] {
-  if (platform === null || (asked !== null && asked !== platform)) return []
-  if (domains.some((view) => view.domain === platform && view.can_send)) return []
-  return [
-    PLATFORM.warn(
-      platform,
-      'domains.dkim.platform_domain names it, but it cannot send here: it signs no mail',
-      `sternpost domain add ${platform}, and verify it; or set domains.dkim.platform_domain to null`,
-    ),
-  ]
+function silentPlatform(name: string): HealthFinding {
+  const seen = 'domains.dkim.platform_domain names it, but it cannot send here: it signs no mail'
+  const fix = `sternpost domain add ${name}, and verify it; or set domains.dkim.platform_domain to null`
+  return PLATFORM.warn(name, seen, fix)
 }
 
 /** With thousands of domains nobody reads what is well, nor the same fault of each. */
@@ -73,14 +54,8 @@ function shortened(findings: HealthFinding[], domains: number): HealthFinding[] 
 function ofDomain(view: DomainView): HealthFinding[] {
   const findings = view.records.filter(({ role }) => role === undefined).map((record) => ofRecord(view, record))
   if (view.can_send) return findings
-  return [
-    ...findings,
-    DOMAIN.fail(
-      view.domain,
-      `its state is ${view.status}: mail of it is refused`,
-      `mend its records, then: sternpost domain check ${view.domain}`,
-    ),
-  ]
+  const fix = `mend its records, then: sternpost domain check ${view.domain}`
+  return [...findings, DOMAIN.fail(view.domain, `its state is ${view.status}: mail of it is refused`, fix)]
 }
 
 function ofRecord({ domain, records }: DomainView, record: RecordView): HealthFinding {

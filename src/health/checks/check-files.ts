@@ -5,19 +5,15 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorCode, errorText, type Mistake } from '../../base/errors.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
-import { ageText } from './words.ts'
-import type { FilesNow, HealthCheck } from './world.ts'
+import { checkOf } from './check.ts'
+import { ageText, type HealthFinding } from './finding.ts'
+import type { FilesNow } from './world.ts'
 
-const CONFIG = verdicts('config', 'The next start reads the files as they are now.')
-const BACKUP = verdicts('backup', 'After the loss of the disk only a backup brings queue, domains and keys back.')
+const CONFIG = checkOf('config', 'The next start reads the files as they are now.')
+const BACKUP = checkOf('backup', 'After the loss of the disk only a backup brings queue, domains and keys back.')
 const SHOWN_LINES = 3
 
-export const checkConfig: HealthCheck = {
-  id: 'config',
-  place: 'anywhere',
-  run: async ({ filesNow }) => filesFindings(await filesNow()),
-}
+export const checkConfig = CONFIG.anywhere(async ({ filesNow }) => filesFindings(await filesNow()))
 
 export function filesFindings({ mistakes, changes }: FilesNow): HealthFinding[] {
   const errors = mistakes.filter(({ severity }) => severity === 'error')
@@ -54,28 +50,24 @@ function listed(lines: readonly string[]): string {
 /** As `sternpost backup` names them: `sternpost-<UTC time>-<schema>.tar` (systemd/README.md "Backup"). */
 const BACKUP_NAME = /^sternpost-.+\.tar$/
 
-export const checkBackup: HealthCheck = {
-  id: 'backup',
-  place: 'anywhere',
-  async run({ configuration, clock }) {
-    const {
-      backup: { dir, schedule },
-      health,
-      data_dir: dataFolder,
-    } = configuration.server
-    if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
-    let newest: number | null
-    try {
-      newest = await newestIn(dir)
-    } catch (thrown) {
-      return [BACKUP.warn(dir, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
-    }
-    if (newest === null) return [await noneYet(dir, dataFolder, { now: clock.now(), most: health.backup_max_age })]
-    const age = clock.now() - newest
-    if (age <= health.backup_max_age) return [BACKUP.ok(dir, `the newest is ${ageText(age)} old`)]
-    return [BACKUP.fail(dir, `the newest is ${ageText(age)} old`, TAKE_ONE)]
-  },
-}
+export const checkBackup = BACKUP.anywhere(async ({ configuration, clock }) => {
+  const {
+    backup: { dir, schedule },
+    health,
+    data_dir: dataFolder,
+  } = configuration.server
+  if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
+  let newest: number | null
+  try {
+    newest = await newestIn(dir)
+  } catch (thrown) {
+    return [BACKUP.warn(dir, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
+  }
+  if (newest === null) return [await noneYet(dir, dataFolder, { now: clock.now(), most: health.backup_max_age })]
+  const age = clock.now() - newest
+  if (age <= health.backup_max_age) return [BACKUP.ok(dir, `the newest is ${ageText(age)} old`)]
+  return [BACKUP.fail(dir, `the newest is ${ageText(age)} old`, TAKE_ONE)]
+})
 
 const TAKE_ONE = 'sternpost backup; why the nightly one failed: sternpost logs --level warn'
 

@@ -6,37 +6,33 @@
  */
 import { SECOND } from '../../base/clock.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
-import { DNS_FIX } from './check-ip-names.ts'
 import { isOnInterface } from './check-ips.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
+import { checkOf } from './check.ts'
+import type { HealthFinding } from './finding.ts'
 import { greet } from './greet.ts'
-import type { CheckWorld, HealthCheck } from './world.ts'
+import type { CheckWorld } from './world.ts'
 
-const INBOUND = verdicts('inbound', 'Bounces and complaints come by mail; unseen, dead addresses are mailed again.')
+const INBOUND = checkOf('inbound', 'Bounces and complaints come by mail; unseen, dead addresses are mailed again.')
 const CONNECT_MILLISECONDS = 10 * SECOND
 const SMTP_PORT = 25
 
-export const checkInbound: HealthCheck = {
-  id: 'inbound',
-  place: 'anywhere',
-  async run(world) {
-    const {
-      listen,
-      domains: {
-        targets: { return_path: name },
-      },
-      hostname,
-    } = world.configuration.server
-    const answer = await world.resolver.mx(name)
-    if (answer.kind === 'no-answer') return [INBOUND.warn(name, `the DNS did not answer (${answer.reason})`, DNS_FIX)]
-    const exchanges = recordsIn(answer).map(({ exchange }) => exchange)
-    const setRecord = `set the record: ${name}. MX 10 ${hostname}.`
-    if (exchanges.length === 0) return [INBOUND.fail(name, 'it has no MX record', setRecord)]
-    const seen = `its mail goes to ${exchanges.join(', ')}`
-    if (listen.inbound.length === 0) return [INBOUND.skip(name, `listen.inbound is empty, and ${seen}`)]
-    return exchanges.includes(hostname) ? reach(hostname, world) : [INBOUND.fail(name, seen, setRecord)]
-  },
-}
+export const checkInbound = INBOUND.anywhere(async (world) => {
+  const {
+    listen,
+    domains: {
+      targets: { return_path: name },
+    },
+    hostname,
+  } = world.configuration.server
+  const answer = await world.resolver.mx(name)
+  if (answer.kind === 'no-answer') return [INBOUND.silent(name, answer.reason)]
+  const exchanges = recordsIn(answer).map(({ exchange }) => exchange)
+  const setRecord = `set the record: ${name}. MX 10 ${hostname}.`
+  if (exchanges.length === 0) return [INBOUND.fail(name, 'it has no MX record', setRecord)]
+  const seen = `its mail goes to ${exchanges.join(', ')}`
+  if (listen.inbound.length === 0) return [INBOUND.skip(name, `listen.inbound is empty, and ${seen}`)]
+  return exchanges.includes(hostname) ? reach(hostname, world) : [INBOUND.fail(name, seen, setRecord)]
+})
 
 async function reach(hostname: string, { resolver, configuration, ips }: CheckWorld): Promise<HealthFinding[]> {
   const answers = await Promise.all([resolver.addresses(hostname, 4), resolver.addresses(hostname, 6)])
@@ -46,31 +42,23 @@ async function reach(hostname: string, { resolver, configuration, ips }: CheckWo
   }
   const { inbound } = configuration.server.listen
   const port = inbound.find((door) => door.port === SMTP_PORT)?.port ?? inbound[0]?.port ?? SMTP_PORT
-  return Promise.all(
-    addresses.map(async (address) => {
-      const greeting = await greet({ address, port, timeoutMilliseconds: CONNECT_MILLISECONDS })
-      if (greeting.kind === 'failed' && isBehindRouter(address, ips)) {
-        return INBOUND.skip(
-          address,
-          `a router has it, and leads no connection of ours back (${greeting.reason}): ` +
-            `try it from outside: nc -vz ${hostname} ${port}`,
-        )
-      }
-      if (greeting.kind === 'failed') {
-        return INBOUND.fail(
-          address,
-          `port ${port}: ${greeting.reason}`,
-          `open it in the firewall: ufw allow ${port}/tcp, or: nft add rule inet filter input tcp dport ${port} accept`,
-        )
-      }
-      if (isOurs(greeting.line, hostname)) return INBOUND.ok(address, `port ${port} answers: ${greeting.line}`)
-      return INBOUND.fail(
-        address,
-        `port ${port} is answered by another server: ${greeting.line}`,
-        `point ${hostname} to this machine, or stop the other mail server`,
-      )
-    }),
-  )
+  return Promise.all(addresses.map((address) => doorAt(address, port, hostname, ips)))
+}
+
+async function doorAt(address: string, port: number, hostname: string, ips: CheckWorld['ips']): Promise<HealthFinding> {
+  const greeting = await greet({ address, port, timeoutMilliseconds: CONNECT_MILLISECONDS })
+  if (greeting.kind === 'failed' && isBehindRouter(address, ips)) {
+    const seen = `a router has it, and leads no connection of ours back (${greeting.reason})`
+    return INBOUND.skip(address, `${seen}: try it from outside: nc -vz ${hostname} ${port}`)
+  }
+  if (greeting.kind === 'failed') {
+    const ufw = `ufw allow ${port}/tcp`
+    const fix = `open it in the firewall: ${ufw}, or: nft add rule inet filter input tcp dport ${port} accept`
+    return INBOUND.fail(address, `port ${port}: ${greeting.reason}`, fix)
+  }
+  if (isOurs(greeting.line, hostname)) return INBOUND.ok(address, `port ${port} answers: ${greeting.line}`)
+  const fix = `point ${hostname} to this machine, or stop the other mail server`
+  return INBOUND.fail(address, `port ${port} is answered by another server: ${greeting.line}`, fix)
 }
 
 /** Not of this machine, and packets of ours leave as it. */

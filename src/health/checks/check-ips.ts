@@ -10,19 +10,16 @@ import { SECOND } from '../../base/clock.ts'
 import { canonicalIp, ipFamily, isLoopback } from '../../base/ip-address.ts'
 import { canBind } from '../../network/local-addresses.ts'
 import { hostsFor, mailHosts, NO_HOST, type ProviderHost } from './check-port25.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
+import { checkOf } from './check.ts'
+import type { HealthFinding } from './finding.ts'
 import { greet } from './greet.ts'
-import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
+import type { CheckedIp, CheckWorld } from './world.ts'
 
-const PRESENT = verdicts('ip-present', 'An IP that is not on this machine is disabled and sends nothing.')
-const SOURCE = verdicts('ip-source', 'Receivers judge the address that packets really come from.')
+const PRESENT = checkOf('ip-present', 'An IP that is not on this machine is disabled and sends nothing.')
+const SOURCE = checkOf('ip-source', 'Receivers judge the address that packets really come from.')
 const CONNECT_MILLISECONDS = 10 * SECOND
 
-export const checkIpPresent: HealthCheck = {
-  id: 'ip-present',
-  place: 'anywhere',
-  run: ({ ips }) => Promise.all(ips.map(presenceOf)),
-}
+export const checkIpPresent = PRESENT.anywhere(({ ips }) => Promise.all(ips.map(presenceOf)))
 
 async function presenceOf({ address, source }: CheckedIp): Promise<HealthFinding> {
   const isHere = isOnInterface(source)
@@ -34,27 +31,19 @@ async function presenceOf({ address, source }: CheckedIp): Promise<HealthFinding
 
 /** Also every address of the loopback network. */
 export function isOnInterface(address: string): boolean {
-  return (
-    isLoopback(address) ||
-    Object.values(networkInterfaces()).some((each) =>
-      each?.some((known) => canonicalIp(known.address) === canonicalIp(address)),
-    )
-  )
+  const known = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
+  return isLoopback(address) || known.some((each) => canonicalIp(each.address) === canonicalIp(address))
 }
 
 function addAddress(source: string): string {
-  const bits = ipFamily(source) === 6 ? 128 : 32
-  const card = outerInterface()
+  const prefix = `${source}/${ipFamily(source) === 6 ? 128 : 32}`
+  // The first one that leads out.
+  const outer = Object.entries(networkInterfaces()).find(([, each]) => each?.some(({ internal }) => !internal))
+  const card = outer?.[0] ?? 'eth0'
   return (
-    `ip addr add ${source}/${bits} dev ${card}; to keep it, in /etc/netplan/*.yaml under ethernets.${card}: ` +
-    `addresses: [ "${source}/${bits}" ], then: netplan apply. Behind NAT name the inner address as source in pools.yaml`
+    `ip addr add ${prefix} dev ${card}; to keep it, in /etc/netplan/*.yaml under ethernets.${card}: ` +
+    `addresses: [ "${prefix}" ], then: netplan apply. Behind NAT name the inner address as source in pools.yaml`
   )
-}
-
-/** The first one that leads out. */
-function outerInterface(): string {
-  const found = Object.entries(networkInterfaces()).find(([, each]) => each?.some(({ internal }) => !internal))
-  return found?.[0] ?? 'eth0'
 }
 
 function canBindDatagrams(address: string): Promise<boolean> {
@@ -68,14 +57,10 @@ function canBindDatagrams(address: string): Promise<boolean> {
   })
 }
 
-export const checkIpSource: HealthCheck = {
-  id: 'ip-source',
-  place: 'anywhere',
-  async run(world) {
-    const hosts = await mailHosts(world)
-    return Promise.all(world.ips.map((ip) => sourceOf(ip, hosts, world)))
-  },
-}
+export const checkIpSource = SOURCE.anywhere(async (world) => {
+  const hosts = await mailHosts(world)
+  return Promise.all(world.ips.map((ip) => sourceOf(ip, hosts, world)))
+})
 
 async function sourceOf(ip: CheckedIp, hosts: readonly ProviderHost[], world: CheckWorld): Promise<HealthFinding> {
   const { address, source, hostname } = ip
@@ -88,12 +73,9 @@ async function sourceOf(ip: CheckedIp, hosts: readonly ProviderHost[], world: Ch
   const seen = addressIn(greeting.answer ?? '')
   if (seen === undefined) return SOURCE.skip(address, `${host.name} does not say which address it sees`)
   if (seen === canonicalIp(address)) return SOURCE.ok(address, `${host.name} sees it`)
-  return SOURCE.fail(
-    address,
-    `${host.name} sees ${seen}`,
-    `remove the rule that puts ${seen} in its place (nft list ruleset, or iptables -t nat -S), or name the address ` +
-      `of this machine that leaves as ${address} as its source in pools.yaml`,
-  )
+  const rule = `remove the rule that puts ${seen} in its place (nft list ruleset, or iptables -t nat -S)`
+  const fix = `${rule}, or name the address of this machine that leaves as ${address} as its source in pools.yaml`
+  return SOURCE.fail(address, `${host.name} sees ${seen}`, fix)
 }
 
 /** As in `250 mx.example.net at your service, [203.0.113.10]`. */

@@ -6,23 +6,22 @@ import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { SECOND } from '../../base/clock.ts'
 import { isOurs } from './check-inbound.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
+import { checkOf } from './check.ts'
+import type { HealthFinding } from './finding.ts'
 import { greet, reasonOf } from './greet.ts'
 import { ownDoors, type Door } from './own-doors.ts'
 import { holderOf } from './own-doors.ts'
-import type { CheckWorld, HealthCheck } from './world.ts'
+import type { CheckWorld } from './world.ts'
 
-const LISTENERS = verdicts(
+const LISTENERS = checkOf(
   'listeners',
   'Nothing comes in by a port that does not answer, or that another program holds.',
 )
 const ANSWER_MILLISECONDS = 5 * SECOND
 
-export const checkListeners: HealthCheck = {
-  id: 'listeners',
-  place: 'outside',
-  run: (world) => Promise.all(ownDoors(world.configuration.server).map((door) => answerOf(door, world))),
-}
+export const checkListeners = LISTENERS.outside((world) =>
+  Promise.all(ownDoors(world.configuration.server).map((door) => answerOf(door, world))),
+)
 
 async function answerOf(door: Door, { configuration }: CheckWorld): Promise<HealthFinding> {
   const { host, port, protocol, setting } = door

@@ -7,32 +7,28 @@ import { ipFamily } from '../../base/ip-address.ts'
 import { evaluateSpf } from '../../senders/verification/check-spf.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
 import { recordsOfTargets } from '../../senders/records/required-records.ts'
-import { DNS_FIX } from './check-ip-names.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
-import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
+import { checkOf, DNS_FIX } from './check.ts'
+import type { HealthFinding } from './finding.ts'
+import type { CheckedIp, CheckWorld } from './world.ts'
 
-const NAMES = verdicts('names', 'Sending domains point to these names: SPF and tracked links end there.')
+const NAMES = checkOf('names', 'Sending domains point to these names: SPF and tracked links end there.')
 
-export const checkOwnNames: HealthCheck = {
-  id: 'names',
-  place: 'anywhere',
-  async run(world) {
-    const {
-      hostname,
-      domains: { targets },
-    } = world.configuration.server
-    const hosts = [...new Set([hostname, targets.tracking])]
-    const found = await Promise.all([...hosts.map((name) => addressesOf(name, world)), spfOf(targets.spf, world)])
-    return found.flat()
-  },
-}
+export const checkOwnNames = NAMES.anywhere(async (world) => {
+  const {
+    hostname,
+    domains: { targets },
+  } = world.configuration.server
+  const hosts = [...new Set([hostname, targets.tracking])]
+  const found = await Promise.all([...hosts.map((name) => addressesOf(name, world)), spfOf(targets.spf, world)])
+  return found.flat()
+})
 
 async function addressesOf(name: string, { resolver, ips }: CheckWorld): Promise<HealthFinding[]> {
   const answers = await Promise.all([resolver.addresses(name, 4), resolver.addresses(name, 6)])
   const addresses = answers.flatMap(recordsIn)
   if (addresses.length > 0) return [NAMES.ok(name, `leads to ${addresses.join(', ')}`)]
   const silent = answers.find(({ kind }) => kind === 'no-answer')
-  if (silent?.kind === 'no-answer') return [NAMES.warn(name, `the DNS did not answer (${silent.reason})`, DNS_FIX)]
+  if (silent?.kind === 'no-answer') return [NAMES.silent(name, silent.reason)]
   const example = ips.find(({ address }) => ipFamily(address) === 4)?.address ?? '<address of this server>'
   return [NAMES.fail(name, 'the name has no address', `add the record: ${name}. A ${example}`)]
 }

@@ -7,25 +7,21 @@
 import { SECOND } from '../../base/clock.ts'
 import { ipFamily } from '../../base/ip-address.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
-import { DNS_FIX } from './check-ip-names.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
+import { checkOf } from './check.ts'
+import type { HealthFinding } from './finding.ts'
 import { greet } from './greet.ts'
-import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
+import type { CheckedIp, CheckWorld } from './world.ts'
 
-const PORT25 = verdicts('port25', 'Mail from this address cannot leave.')
+const PORT25 = checkOf('port25', 'Mail from this address cannot leave.')
 /** Their mail hosts are asked for by name, so that a change of theirs is followed. */
 const ASKED_PROVIDERS = ['gmail.com', 'outlook.com', 'yahoo.com'] as const
 const CONNECT_MILLISECONDS = 10 * SECOND
 export const NO_HOST = 'no mail host of the three providers has an address of this family'
 
-export const checkPort25: HealthCheck = {
-  id: 'port25',
-  place: 'anywhere',
-  async run(world) {
-    const hosts = await mailHosts(world)
-    return Promise.all(world.ips.map((ip) => reachFrom(ip, hosts, world)))
-  },
-}
+export const checkPort25 = PORT25.anywhere(async (world) => {
+  const hosts = await mailHosts(world)
+  return Promise.all(world.ips.map((ip) => reachFrom(ip, hosts, world)))
+})
 
 export interface ProviderHost {
   /** null: not known. */
@@ -63,7 +59,7 @@ async function reachFrom(ip: CheckedIp, hosts: readonly ProviderHost[], world: C
   if (reachable.length === 0) {
     const silent = hosts.find(({ silence }) => silence !== null)?.silence
     if (silent === undefined || silent === null) return PORT25.skip(ip.address, NO_HOST)
-    return PORT25.warn(ip.address, `the DNS did not answer (${silent})`, DNS_FIX)
+    return PORT25.silent(ip.address, silent)
   }
   const greetings = await Promise.all(
     reachable.map(async ({ name, address }) => {
@@ -78,9 +74,7 @@ async function reachFrom(ip: CheckedIp, hosts: readonly ProviderHost[], world: C
   const tried = greetings.map(({ name, greeting }) =>
     greeting.kind === 'failed' ? `${name}: ${greeting.reason}` : name,
   )
-  return PORT25.fail(
-    ip.address,
-    `connect to ${tried.length} of ${tried.length} mail hosts failed (${tried.join('; ')})`,
-    'ask the provider to open outbound TCP 25; text: sternpost doctor --ticket port25',
-  )
+  const seen = `connect to ${tried.length} of ${tried.length} mail hosts failed (${tried.join('; ')})`
+  const fix = 'ask the provider to open outbound TCP 25; text: sternpost doctor --ticket port25'
+  return PORT25.fail(ip.address, seen, fix)
 }

@@ -14,7 +14,7 @@ import { checkOwnNames } from './check-own-names.ts'
 import { checkPort25 } from './check-port25.ts'
 import { checkTls } from './check-tls.ts'
 import { checkUnits } from './check-units.ts'
-import type { HealthCheck } from './world.ts'
+import type { HealthCheck } from './check.ts'
 
 export const CHECKS: readonly HealthCheck[] = [
   checkClock,

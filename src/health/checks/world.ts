@@ -12,7 +12,6 @@ import type { DomainView } from '../../senders/domain-view.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 import type { ReportSums } from '../../store/records/report-records.ts'
 import type { WebhookEndpointState } from '../../store/records/webhook-records.ts'
-import type { HealthFinding } from './finding.ts'
 
 export interface CheckedIp {
   address: string
@@ -90,15 +89,4 @@ export interface DatabaseFacts {
   growthPerDay: number | null
   /** Of the commits since the start, the mean; null: there was none. */
   commitMilliseconds: number | null
-}
-
-/** One check of the table. */
-export interface HealthCheck {
-  id: string
-  /**
-   * server: asks what only the running server knows. outside: only means something from another process. anywhere: both
-   * may run it.
-   */
-  place: 'server' | 'outside' | 'anywhere'
-  run(world: CheckWorld): Promise<HealthFinding[]>
 }
