@@ -33,7 +33,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   const { server: settings, providers } = configuration
   const keys = renderKeys(foundation.keyRing)
   const sendingRate = createSendingRate({ clock, settings: settings.api })
-  const onEvents = (): void => parts.webhookEngine.wake()
+  const onEvents = parts.webhookEngine.wake
   const acceptance: AcceptanceOptions = {
     store,
     clock,
@@ -46,16 +46,14 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     // With another world outside, all mail takes the normal way there.
     captures: outside === undefined ? 'test-and-simulated' : 'simulated',
     testSendingDomain: SANDBOX_DOMAIN,
-    onQueued: (queued) => dispatcher.noteQueued(queued),
+    onQueued: dispatcher.noteQueued,
     logAccepted: createAcceptanceLog({
       logger: logger.child({ part: 'messages' }),
       recipients: () => foundation.live.current().server.log.recipients,
     }),
   }
   const engagement = createEngagement({
-    store,
-    clock,
-    metrics,
+    ...foundation,
     keys,
     onEvents,
     machines: providers.machines,
@@ -72,12 +70,10 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     previewMessage: createPreviewMessage({ ...acceptance, renderingOf: renderingOf(foundation, keys) }),
     messages: {
       ...createMessageLookup({
-        store,
-        clock,
+        ...foundation,
         domains,
-        classify: foundation.classify,
-        whyWaiting: (message) => dispatcher.whyWaiting(message),
-        whereIs: (id) => dispatcher.whereIs(id),
+        whyWaiting: dispatcher.whyWaiting,
+        whereIs: dispatcher.whereIs,
         longestStageMilliseconds: longestStage(configuration),
       }),
       ...createMessageActions(acceptance),
@@ -86,13 +82,12 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate,
     mailRefusal: createMailRefusal({
-      store,
-      clock,
-      hasSpace: () => parts.disk.mayAccept(),
+      ...foundation,
+      hasSpace: parts.disk.mayAccept,
       mostQueued: settings.api.queue_max,
     }),
     engagement,
-    unsubscribing: createUnsubscribing({ store, clock, logger, metrics, onEvents, key: keys.unsubscribe }),
+    unsubscribing: createUnsubscribing({ ...foundation, onEvents, key: keys.unsubscribe }),
   }
 }
 
@@ -101,18 +96,13 @@ function renderingOf(
   { configuration, store, outside }: Foundation,
   keys: ReturnType<typeof renderKeys>,
 ): PreviewOptions['renderingOf'] {
-  const {
-    domains: { targets },
-    headers,
-    hostname,
-    tracking,
-  } = configuration.server
+  const { domains, headers, hostname, tracking } = configuration.server
   const settings = { keys, cfbl: headers.cfbl, referenceHeader: headers.reference, senderId: senderIdOf(hostname) }
   return async (domain) => {
     const [returnPath, host] = await Promise.all([store.findReturnPath(domain), store.findTrackingHost(domain)])
     return {
       settings,
-      returnPath: returnPath ?? targets.return_path,
+      returnPath: returnPath ?? domains.targets.return_path,
       trackingBaseUrl: outside?.trackingUrl ?? `https://${host ?? tracking.host}`,
     }
   }

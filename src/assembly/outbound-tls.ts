@@ -41,22 +41,22 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
   })
   // The world of the sandbox has no web servers for policies.
   const sts =
-    outside !== undefined
-      ? NO_STS
-      : createMtaSts({
+    outside === undefined
+      ? createMtaSts({
           resolver,
           request,
           clock: realClock,
           memory: {
-            find: (domain) => store.findStsPolicy(domain),
-            keep: (policy) => store.keepStsPolicy(policy),
-            fetchedBefore: (before, limit) => store.stsPoliciesFetchedBefore(before, limit),
+            find: store.findStsPolicy,
+            keep: store.keepStsPolicy,
+            fetchedBefore: store.stsPoliciesFetchedBefore,
           },
           onProblem(domain, { result, reason }) {
             logger.warn({ domain, result, reason }, 'MTA-STS policy not to be had')
             tlsResults.noteProblem({ domain, host: '', policy: { type: 'sts', id: '' }, result })
           },
         })
+      : NO_STS
   const policies = createTlsPolicies({
     validating,
     sts: { policyFor: async (domain) => (live.current().server.delivery.mta_sts ? sts.policyFor(domain) : null) },
@@ -78,7 +78,7 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
       clock,
       tlsPolicies: policies,
       settings: live.current,
-      onTlsProblem: (problem) => tlsResults.noteProblem(problem),
+      onTlsProblem: tlsResults.noteProblem,
     }),
     tlsMemory,
     tlsResults,

@@ -11,23 +11,18 @@ export interface Senders {
 }
 
 export function createSenders(foundation: Foundation, egress: Egress, { webhookEngine }: Webhooks): Senders {
-  const { configuration, store, clock, realClock, keyRing, resolver, stops } = foundation
-  const { hostname, domains: settings, tracking, api } = configuration.server
+  const { hostname, domains: settings, tracking, api } = foundation.configuration.server
   const logger = foundation.logger.child({ part: 'senders' })
   const domains = createDomains({
-    store,
-    clock,
-    realClock,
-    keyRing,
+    ...foundation,
     egress,
-    resolver,
     hostname,
     settings,
     logger,
     tracking: { opens: tracking.opens, clicks: tracking.clicks },
     mostDomains: api.counts_max.domains,
-    onEvents: () => webhookEngine.wake(),
+    onEvents: webhookEngine.wake,
   })
-  stops.push(() => domains.stop())
-  return { domains, apiKeys: createApiKeys({ store, clock, logger, mostKeys: api.counts_max.keys }) }
+  foundation.stops.push(() => domains.stop())
+  return { domains, apiKeys: createApiKeys({ ...foundation, logger, mostKeys: api.counts_max.keys }) }
 }

@@ -7,21 +7,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Logger, LogLevel } from '../base/logger.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
 
-export interface LogLevelKeeper {
-  /**
-   * A second call takes the place of the first. Who asks for less than `log.level` gets that: nobody can hide what the
-   * configuration wants kept.
-   */
-  raise(level: LogLevel, milliseconds: number): RaisedLevel
-  stop(): void
-}
-
-interface RaisedLevel {
-  /** That is in force now. */
-  level: LogLevel
-  /** When it ends, Unix milliseconds. */
-  until: number
-}
+export type LogLevelKeeper = ReturnType<typeof createLogLevelKeeper>
 
 interface LogLevelOptions {
   setLevel: (level: LogLevel) => void
@@ -34,7 +20,7 @@ interface LogLevelOptions {
 /** From the most to the least. */
 const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
 
-export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevelOptions): LogLevelKeeper {
+export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevelOptions) {
   let configured = live.current().server.log.level
   let cancel = (): void => {}
 
@@ -51,7 +37,11 @@ export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevel
   })
 
   return {
-    raise(asked, milliseconds) {
+    /**
+     * A second call takes the place of the first. Who asks for less than `log.level` gets that: nobody can hide what
+     * the configuration wants kept. Returns what is in force now, and its end in Unix milliseconds.
+     */
+    raise(asked: LogLevel, milliseconds: number): { level: LogLevel; until: number } {
       const level = LEVELS.find((each) => each === asked || each === configured) ?? configured
       cancel()
       setLevel(level)
@@ -63,6 +53,6 @@ export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevel
       })
       return { level, until }
     },
-    stop: () => cancel(),
+    stop: (): void => cancel(),
   }
 }

@@ -105,9 +105,6 @@ function requirePool(live: ReplaceableConfiguration, name: string): void {
   throw new ServiceError('invalid_request', `to_pool: no pool "${name}"; there are ${Object.keys(pools).join(', ')}`)
 }
 
-/* MERGED src/operations/domain-route.ts
- Where the mail of a domain goes, in words for an operator: its hosts, and the TLS that each one demands. */
-
 /** `text` as the operator wrote it. ServiceError `invalid_request` for what is no domain. */
 async function domainRoute(text: string, findRoute: FindRoute): Promise<DomainRoute> {
   const reading = readDomainName(text)

@@ -30,12 +30,7 @@ interface ReloadReport {
   warnings: readonly Mistake[]
 }
 
-export interface Reload {
-  /** With `isDryRun` nothing changes. */
-  reload(isDryRun: boolean): Promise<ReloadReport>
-  /** For a signal: the result goes into the log. */
-  onSignal(): void
-}
+export type Reload = ReturnType<typeof createReload>
 
 interface ReloadOptions {
   live: ReplaceableConfiguration
@@ -54,7 +49,7 @@ interface ReloadOptions {
   logger: Logger
 }
 
-export function createReload(options: ReloadOptions): Reload {
+export function createReload(options: ReloadOptions) {
   const { live, logger, metrics, notices } = options
   let last: Promise<unknown> = Promise.resolve()
   let isSignalled = false
@@ -80,13 +75,13 @@ export function createReload(options: ReloadOptions): Reload {
     return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, moved, target)), moved }
   }
 
-  async function announced(): Promise<ReloadReport> {
-    notices?.reloading()
-    return apply(false).finally(() => notices?.ready())
-  }
-
+  /** With `isDryRun` nothing changes. */
   function reload(isDryRun: boolean): Promise<ReloadReport> {
-    const next = last.then(() => (isDryRun ? apply(true) : announced()))
+    const next = last.then(() => {
+      if (isDryRun) return apply(true)
+      notices?.reloading()
+      return apply(false).finally(() => notices?.ready())
+    })
     const note = (value: number) => (): void => {
       if (!isDryRun) metrics.configurationReloads.set(value)
     }
@@ -96,7 +91,8 @@ export function createReload(options: ReloadOptions): Reload {
 
   return {
     reload,
-    onSignal() {
+    /** For a signal: the result goes into the log. */
+    onSignal(): void {
       if (isSignalled) return
       isSignalled = true
       void last
@@ -120,6 +116,8 @@ function line(change: ConfigurationChange, moved: ReloadReport['moved'], target:
   return found === undefined ? text : `${text} (${found.messages} queued messages moved to ${target})`
 }
 
+type ReloadResultParts = Pick<Reload, 'reload'> & { live: ReplaceableConfiguration; egress: Pick<Egress, 'ips'> }
+
 /** For an operator: how long it took, what follows from each change, and mistakes in the files as a result. */
 export async function reloadResult(
   { live, reload, egress }: ReloadResultParts,
@@ -137,11 +135,6 @@ export async function reloadResult(
     const nothing = { isApplied: false, changes: [], lines: [], moved: [] }
     return { ...nothing, revision: live.revision(), mistakes: thrown.mistakes, milliseconds: milliseconds() }
   }
-}
-
-interface ReloadResultParts extends Pick<Reload, 'reload'> {
-  live: ReplaceableConfiguration
-  egress: Pick<Egress, 'ips'>
 }
 
 /** The line of a new IP says how its warmup begins. */

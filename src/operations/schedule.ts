@@ -13,35 +13,11 @@ import type { Metrics } from '../base/metrics.ts'
 import type { Shaping } from '../egress/shaping/shaping.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
 import type { Domains } from '../senders/domains.ts'
-import type { ExpiredMessage } from '../store/records/queue-records.ts'
 import type { Retention } from '../store/retention.ts'
 import type { Store } from '../store/store.ts'
 
-export type JobName =
-  | 'expire-messages'
-  | 'cancel-purged'
-  | 'check-domains'
-  | 'recover-leases'
-  | 'watch-queue'
-  | 'close-warmup-days'
-  | 'check-warmup-gates'
-  | 'keep-path-states'
-  | 'refresh-sts-policies'
-  | 'send-tls-reports'
-  | 'apply-retention'
-  | 'watch-budget'
-  | 'write-backup'
-  | 'check-certificates'
-  | 'run-checks'
-
-export interface Schedule {
-  start(): void
-  run(name: JobName): Promise<void>
-  /** The time of the backups may be another one now. */
-  replan(): void
-  /** No job starts any more; resolves when running ones have ended. */
-  stop(): Promise<void>
-}
+export type JobName = keyof ReturnType<typeof jobTable>
+export type Schedule = ReturnType<typeof createSchedule>
 
 export interface ScheduleOptions {
   store: Store
@@ -82,10 +58,13 @@ const LONGEST_STOP = 20 * SECOND
 /** Rows that one verb ends at most, so that it never holds the store for long. */
 const ENDED_AT_ONCE = 500
 
-type JobTable = Record<JobName, { when: string | null; what: () => Promise<void> }>
+interface TimedWork {
+  /** null: at times of its own. */
+  when: string | null
+  what: () => Promise<void>
+}
 
-/** `when` null: at times of its own. */
-function jobTable(options: ScheduleOptions): JobTable {
+function jobTable(options: ScheduleOptions) {
   const { domains, retention, backups, warmup, shaping, sts, tlsReports, health, certificates } = options
   return {
     // delivery/README.md "Expiry": also what a paused, capped or dead path holds ends in time.
@@ -114,10 +93,10 @@ function jobTable(options: ScheduleOptions): JobTable {
     'run-checks': { when: '50 * * * * *', what: () => health.runDue() },
     // config/README.md "sternpost.yaml": says in time which certificate ends.
     'check-certificates': { when: '45 43 * * * *', what: async () => certificates.check() },
-  }
+  } satisfies Record<string, TimedWork>
 }
 
-export function createSchedule(options: ScheduleOptions): Schedule {
+export function createSchedule(options: ScheduleOptions) {
   const { logger, drive, domains, backups, retention } = options
   const jobs = jobTable(options)
   const runs = createJobRuns(jobs, options)
@@ -128,13 +107,10 @@ export function createSchedule(options: ScheduleOptions): Schedule {
   let driver: JobDriver | undefined
   const tasks: ScheduledTask[] = []
   let backup: { when: string; task: ScheduledTask } | undefined
-  const plan = (name: JobName, when: string): ScheduledTask =>
-    cron.schedule(when, () => runs.run(name), {
-      name,
-      timezone: 'Etc/UTC',
-      noOverlap: true,
-      logger: cronLogger(logger, name),
-    })
+  const plan = (name: JobName, when: string): ScheduledTask => {
+    const rules = { name, timezone: 'Etc/UTC', noOverlap: true, logger: cronLogger(logger, name) }
+    return cron.schedule(when, () => runs.run(name), rules)
+  }
 
   function planBackups(): void {
     const when = backups.when()
@@ -144,17 +120,19 @@ export function createSchedule(options: ScheduleOptions): Schedule {
   }
 
   return {
-    start() {
+    start(): void {
       driver = drive?.(timed)
       if (driver !== undefined) return
       for (const { name, when } of timed) tasks.push(plan(name, when))
       planBackups()
     },
     run: runs.run,
-    replan() {
+    /** The time of the backups may be another one now. */
+    replan(): void {
       if (tasks.length > 0) planBackups()
     },
-    async stop() {
+    /** No job starts any more; resolves when running ones have ended. */
+    async stop(): Promise<void> {
       retention.stop()
       for (const task of [...tasks.splice(0), ...(backup === undefined ? [] : [backup.task])]) await task.destroy()
       // Many domains with a slow DNS take minutes: those whose turn has not come are left for the next start.
@@ -163,17 +141,11 @@ export function createSchedule(options: ScheduleOptions): Schedule {
   }
 }
 
-interface JobRuns {
-  /** Never rejects. */
-  run(name: JobName): Promise<void>
-  /** Resolves when all that runs, and these too, have ended; or when a stop may take no longer. */
-  ended(others: readonly (Promise<void> | undefined)[]): Promise<void>
-}
-
-function createJobRuns(jobs: JobTable, { logger, realClock }: ScheduleOptions): JobRuns {
+function createJobRuns(jobs: Record<JobName, TimedWork>, { logger, realClock }: ScheduleOptions) {
   const running = new Map<Promise<void>, JobName>()
   return {
-    async run(name) {
+    /** Never rejects. */
+    async run(name: JobName): Promise<void> {
       const execution = jobs[name].what().catch((thrown: unknown) => {
         logger.error({ job: name, err: thrown }, 'job failed')
       })
@@ -181,7 +153,8 @@ function createJobRuns(jobs: JobTable, { logger, realClock }: ScheduleOptions): 
       await execution
       running.delete(execution)
     },
-    async ended(others) {
+    /** Resolves when all that runs, and these too, have ended; or when a stop may take no longer. */
+    async ended(others: readonly (Promise<void> | undefined)[]): Promise<void> {
       const { promise: late, resolve } = Promise.withResolvers<void>()
       const cancel = realClock.after(LONGEST_STOP, () => {
         logger.warn({ jobs: [...running.values()] }, 'jobs are not waited for any longer')
@@ -196,21 +169,23 @@ function createJobRuns(jobs: JobTable, { logger, realClock }: ScheduleOptions): 
 /** What node-cron would print: a job that still runs when its time comes again, or that came too late, is no fault. */
 function cronLogger(logger: Logger, job: JobName): CronLogger {
   const note = (message: string | Error): void => logger.debug({ job, note: errorText(message) }, 'schedule')
-  return {
-    info: note,
-    warn: note,
-    debug: note,
-    error: (message) => logger.error({ job, error: errorText(message) }, 'schedule'),
-  }
+  const error = (message: string | Error): void => logger.error({ job, error: errorText(message) }, 'schedule')
+  return { info: note, warn: note, debug: note, error }
 }
 
-async function expireMessages(options: ScheduleOptions): Promise<void> {
-  const { store, clock, logger, metrics, isClockSteady, onEvents } = options
-  if (!isClockSteady()) return
-  let ended: ExpiredMessage[]
+/** `end`: ends some rows in one verb, and says how many there were. */
+async function endAll(end: () => Promise<number>, onEvents: () => void): Promise<void> {
+  let ended: number
   do {
-    ended = await store.expireDue(clock.now(), ENDED_AT_ONCE)
-    if (ended.length === 0) return
+    ended = await end()
+    if (ended > 0) onEvents()
+  } while (ended === ENDED_AT_ONCE)
+}
+
+async function expireMessages({ store, clock, logger, metrics, ...options }: ScheduleOptions): Promise<void> {
+  if (!options.isClockSteady()) return
+  await endAll(async () => {
+    const ended = await store.expireDue(clock.now(), ENDED_AT_ONCE)
     for (const { id, pool, domain, isCaptured } of ended) {
       logger.info({ message_id: id, pool, domain, outcome: 'expired', category: 'expired' }, 'message expired')
       if (isCaptured) continue
@@ -218,18 +193,16 @@ async function expireMessages(options: ScheduleOptions): Promise<void> {
       metrics.deliveries.inc({ result: 'expired', pool, ip: 'none', provider: 'other' })
       metrics.bounces.inc({ type: 'soft', provider: 'other' })
     }
-    onEvents()
-  } while (ended.length === ENDED_AT_ONCE)
+    return ended.length
+  }, options.onEvents)
 }
 
 async function cancelPurged({ store, clock, logger, onEvents }: ScheduleOptions): Promise<void> {
-  let ended: number
-  do {
-    ended = await store.cancelPurged(clock.now(), ENDED_AT_ONCE)
-    if (ended === 0) return
-    logger.info({ messages: ended }, 'messages of a removed domain canceled')
-    onEvents()
-  } while (ended === ENDED_AT_ONCE)
+  await endAll(async () => {
+    const messages = await store.cancelPurged(clock.now(), ENDED_AT_ONCE)
+    if (messages > 0) logger.info({ messages }, 'messages of a removed domain canceled')
+    return messages
+  }, onEvents)
 }
 
 const OVERDUE_AFTER = MINUTE
