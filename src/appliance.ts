@@ -11,7 +11,7 @@ import { startEgress } from './assembly/egress.ts'
 import { openFoundation, type ApplianceOptions } from './assembly/foundation.ts'
 import { createMailFeatures } from './assembly/mail.ts'
 import { startOutboundTls } from './assembly/outbound-tls.ts'
-import { createSenders } from './assembly/senders.ts'
+import { createSenders } from './assembly/mail.ts'
 import {
   createBackupWriter,
   createRetentionJobs,

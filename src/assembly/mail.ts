@@ -1,4 +1,4 @@
-/** Everything an app or a mail client can ask about messages: accepting, looking up, acting, suppressing, tracking. */
+/** Who may send as whom, and everything an app or a mail client can ask about messages: accepting, looking up, acting, suppressing, tracking. */
 import { renderKeys, senderIdOf } from '../content/message-fields.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import { longestStage } from '../delivery/thread-settings.ts'
@@ -19,7 +19,10 @@ import { createUnsubscribing } from '../messages/engagement/unsubscribe.ts'
 import { SANDBOX_DOMAIN } from '../sandbox/sandbox.ts'
 import type { DeliveryParts } from './delivery.ts'
 import type { Foundation } from './foundation.ts'
-import type { Senders } from './senders.ts'
+import type { Egress } from '../egress/egress.ts'
+import { createApiKeys, type ApiKeys } from '../senders/api-key.ts'
+import { createDomains, type Domains } from '../senders/domains.ts'
+import type { Webhooks } from './webhooks.ts'
 
 export interface MailParts extends Senders, DeliveryParts {
   dispatcher: Dispatcher
@@ -106,4 +109,26 @@ function renderingOf(
       trackingBaseUrl: outside?.trackingUrl ?? `https://${host ?? tracking.host}`,
     }
   }
+}
+
+interface Senders {
+  domains: Domains
+  apiKeys: ApiKeys
+}
+
+export function createSenders(foundation: Foundation, egress: Egress, { webhookEngine }: Webhooks): Senders {
+  const { hostname, domains: settings, tracking, api } = foundation.configuration.server
+  const logger = foundation.logger.child({ part: 'senders' })
+  const domains = createDomains({
+    ...foundation,
+    egress,
+    hostname,
+    settings,
+    logger,
+    tracking: { opens: tracking.opens, clicks: tracking.clicks },
+    mostDomains: api.counts_max.domains,
+    onEvents: webhookEngine.wake,
+  })
+  foundation.stops.push(() => domains.stop())
+  return { domains, apiKeys: createApiKeys({ ...foundation, logger, mostKeys: api.counts_max.keys }) }
 }

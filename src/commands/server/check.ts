@@ -10,7 +10,7 @@ import { loadConfiguration, type Configuration } from '../../config/load-configu
 import { formulaCurves } from '../../config/formula-curves.ts'
 import { locateIps } from '../../config/source/locate-ips.ts'
 import { checkForwardNames, checkPtr } from '../../health/checks/check-ip-names.ts'
-import { checkOwnNames } from '../../health/checks/check-own-names.ts'
+import { checkOwnNames } from '../../health/checks/check-ip-names.ts'
 import { runChecks } from '../../health/checks/check.ts'
 import { worldOf } from './doctor-world.ts'
 import { misuse } from '../shared/flag-values.ts'

@@ -1,13 +1,16 @@
 /**
- * Do the names of each IP say what receivers expect: a reverse name that leads back to the address, and the EHLO name
- * (health/README.md "Checks": ptr, fcrdns)? Never throws for what the DNS holds. RFC 1912 §2.1, RFC 5321 §4.1.4.
+ * Do the names of each IP say what receivers expect, a reverse name that leads back to the address, and the EHLO name;
+ * and the names that sending domains use of this server: host name, tracking, SPF (health/README.md "Checks": ptr,
+ * fcrdns, names)? Never throws for what the DNS holds. RFC 1912 §2.1, RFC 5321 §4.1.4.
  */
 import { canonicalIp, ipFamily } from '../../base/ip-address.ts'
 import { reverseName } from '../../egress/ips/ip-facts.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
-import { checkOf } from './check.ts'
+import { checkOf, DNS_FIX } from './check.ts'
 import type { HealthFinding } from './finding.ts'
 import type { CheckedIp, CheckWorld } from './world.ts'
+import { evaluateSpf } from '../../senders/verification/check-spf.ts'
+import { recordsOfTargets } from '../../senders/records/required-records.ts'
 
 const PTR = checkOf('ptr', 'Large providers refuse mail from an address without a reverse name.')
 const FORWARD = checkOf('fcrdns', 'Receivers check that the reverse name, the EHLO name and the address agree.')
@@ -59,4 +62,51 @@ async function forwardOf({ address, hostname }: CheckedIp, resolver: CheckWorld[
 function setPtr(address: string, hostname: string): string {
   const record = `${reverseName(address)}. PTR ${hostname}.`
   return `at the hoster of the address, set the reverse DNS of ${address} to ${hostname} (record: ${record})`
+}
+
+const NAMES = checkOf('names', 'Sending domains point to these names: SPF and tracked links end there.')
+
+/** Also whether SPF passes for every egress IP. The return path is looked at by `inbound`. */
+export const checkOwnNames = NAMES.anywhere(async (world) => {
+  const {
+    hostname,
+    domains: { targets },
+  } = world.configuration.server
+  const hosts = [...new Set([hostname, targets.tracking])]
+  const found = await Promise.all([...hosts.map((name) => addressesOf(name, world)), spfOf(targets.spf, world)])
+  return found.flat()
+})
+
+async function addressesOf(name: string, { resolver, ips }: CheckWorld): Promise<HealthFinding[]> {
+  const answers = await Promise.all([resolver.addresses(name, 4), resolver.addresses(name, 6)])
+  const addresses = answers.flatMap(recordsIn)
+  if (addresses.length > 0) return [NAMES.ok(name, `leads to ${addresses.join(', ')}`)]
+  const silent = answers.find(({ kind }) => kind === 'no-answer')
+  if (silent?.kind === 'no-answer') return [NAMES.silent(name, silent.reason)]
+  const example = ips.find(({ address }) => ipFamily(address) === 4)?.address ?? '<address of this server>'
+  return [NAMES.fail(name, 'the name has no address', `add the record: ${name}. A ${example}`)]
+}
+
+async function spfOf(name: string, world: CheckWorld): Promise<HealthFinding[]> {
+  const {
+    configuration: { server, pools },
+  } = world
+  const facts = {
+    hostname: server.hostname,
+    targets: server.domains.targets,
+    dmarcReportAddress: server.domains.dmarc_report_address,
+  }
+  const addresses = Object.values(pools.pools).flatMap(({ ips }) => ips.map(({ address }) => address))
+  const wanted = recordsOfTargets(facts, addresses, name).find(({ type }) => type === 'TXT')?.value ?? ''
+  return Promise.all(world.ips.map((ip) => spfFor(ip, { name, wanted, world })))
+}
+
+async function spfFor(
+  { address }: CheckedIp,
+  { name, wanted, world }: { name: string; wanted: string; world: CheckWorld },
+): Promise<HealthFinding> {
+  const { result } = await evaluateSpf(address, name, world.resolver, world.configuration.server.hostname)
+  if (result === 'pass') return NAMES.ok(address, `SPF of ${name} passes`)
+  if (result === 'temperror') return NAMES.warn(address, `SPF of ${name}: the DNS did not answer`, DNS_FIX)
+  return NAMES.fail(address, `SPF of ${name} gives ${result}`, `set the record: ${name}. TXT "${wanted}"`)
 }
