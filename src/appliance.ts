@@ -38,7 +38,6 @@ import type { WebhookEndpoints } from './webhooks/endpoints.ts'
 export type { ApplianceOptions } from './assembly/foundation.ts'
 
 export interface Appliance {
-  /** The bound ports, each list in the order of its listeners. */
   ports: BoundPorts
   metrics: Metrics
   store: Store

@@ -29,7 +29,6 @@ import { verifySignature } from './senders/verification/verify-signature.ts'
 
 const STARTS_TRIED = 3
 
-/** What `main.ts` hands to the command line. */
 export const starters: ServerStarters = {
   async serve({ folder, shippedFolder }) {
     const passed = receiveSockets(process.env, process.pid)

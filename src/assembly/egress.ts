@@ -12,7 +12,6 @@ export interface EgressParts {
   egress: Egress
   warmup: Warmup
   shaping: Shaping
-  /** What waits in the queue. */
   queue: ReturnType<typeof createQueueFigures>
 }
 

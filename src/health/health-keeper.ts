@@ -3,15 +3,14 @@
  * the operator once per change (health/README.md "Checks"). ServiceError `invalid_request` for a check or an IP that is
  * not there; else it never rejects.
  */
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { CHECK_IDS, CHECKS } from './checks/check-table.ts'
 import { worstOf, type HealthFinding, type Result } from './checks/finding.ts'
-import { readKeptHealth, writeKeptHealth, type KeptHealth } from './kept-health.ts'
-import type { OperatorChannel } from './operator-alert.ts'
-import { healthChange, thingOf } from './operator-alert.ts'
+import { healthChange, thingOf, type OperatorChannel, type ToldProblem } from './operator-alert.ts'
 import { runChecks } from './checks/check.ts'
 import type { CheckWorld } from './checks/world.ts'
 
@@ -26,7 +25,6 @@ export interface HealthResult {
   findings: HealthFinding[]
   /** Unix milliseconds; null: nothing ran yet. */
   ranAt: number | null
-  /** By check. */
   okAt: Readonly<Record<string, number>>
 }
 
@@ -38,7 +36,6 @@ interface HealthKeeperOptions {
    * not known yet. Throws ServiceError `invalid_request`.
    */
   world(asked: AskedChecks, isAwaited: boolean, growthPerDay: () => number | null): CheckWorld
-  /** Where it is kept. */
   file: string
   channels(): readonly OperatorChannel[]
   hostname: string
@@ -52,7 +49,6 @@ const ALL: AskedChecks = { checks: null, ip: null, domain: null }
 const STATUS: Readonly<Record<Result, number | null>> = { ok: 0, warn: 1, fail: 2, skip: null }
 /** After the start: what else begins then has its turn first. */
 const FIRST_RUN_AFTER = 5 * MINUTE
-/** Those that the server itself can run. */
 const INSIDE = CHECKS.filter(({ place }) => place !== 'outside')
 
 export function createHealthKeeper(options: HealthKeeperOptions) {
@@ -88,7 +84,6 @@ export function createHealthKeeper(options: HealthKeeperOptions) {
     }
   }
 
-  /** Of the last run of all. */
   const last = (): HealthResult => ({ findings: kept.findings, ranAt: kept.ranAt, okAt: kept.okAt })
 
   return {
@@ -175,7 +170,6 @@ export function chooseChecks(ids: readonly string[] | null): typeof CHECKS {
   throw new ServiceError('invalid_request', `checks: there is no check "${unknown}"; there are ${CHECK_IDS.join(', ')}`)
 }
 
-/** Findings of the check `domain`. */
 const DOMAIN_RECORD = /^domain-(\*|dkim|return-path|spf|dmarc|tracking)$/
 
 function worstByCheck(findings: readonly HealthFinding[]): Map<string, Result> {
@@ -195,4 +189,38 @@ function logChanges(before: readonly HealthFinding[], now: readonly HealthFindin
       logger[level]({ check, subject, from, to, seen }, 'check changed')
     }
   }
+}
+
+/** What the checks found last, in a file beside the database: a restart neither forgets it nor tells it all again. */
+interface KeptHealth {
+  /** Of the last run of all checks, Unix milliseconds; null: there was none. */
+  ranAt: number | null
+  findings: HealthFinding[]
+  /** By check: when it was last ok. */
+  okAt: Record<string, number>
+  /** By channel and key of the problem: what the operator was told and what is not solved yet. */
+  told: Record<string, Record<string, ToldProblem>>
+  /** Size of the database, one entry for each day, oldest first. */
+  sizes: { at: number; bytes: number }[]
+}
+
+const VERSION = 1
+const PRIVATE = 0o600
+
+/** A file that cannot be read is an empty memory. */
+function readKeptHealth(file: string): KeptHealth {
+  try {
+    const kept = JSON.parse(readFileSync(file, 'utf8')) as KeptHealth & { version: number }
+    // Written by this program, so only the version can be wrong.
+    if (kept.version === VERSION) return kept
+  } catch {
+    // The first start, or a file that was cut short: the next run fills it again.
+  }
+  return { ranAt: null, findings: [], okAt: {}, told: {}, sizes: [] }
+}
+
+/** Whole or not at all. Throws the system's error. */
+function writeKeptHealth(file: string, kept: KeptHealth): void {
+  writeFileSync(`${file}.new`, JSON.stringify({ version: VERSION, ...kept }), { mode: PRIVATE })
+  renameSync(`${file}.new`, file)
 }

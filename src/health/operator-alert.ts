@@ -4,7 +4,8 @@
  */
 import { toUnixSeconds } from '../base/clock.ts'
 import type { HealthFinding } from './checks/finding.ts'
-import type { ToldProblem } from './kept-health.ts'
+
+export type ToldProblem = Pick<HealthFinding, 'check' | 'subject' | 'seen'>
 
 export interface OperatorAlert {
   /** Unix milliseconds. */

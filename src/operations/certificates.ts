@@ -75,7 +75,6 @@ export function createCertificateWatch({ clock, metrics, logger }: WatchOptions)
 
 export type DoorCertificates = ReturnType<typeof createDoorCertificates>
 
-/** `settings`: of the start. */
 export function createDoorCertificates(
   watch: Pick<ReturnType<typeof createCertificateWatch>, 'use'>,
   { listen, tls }: Pick<ServerSettings, 'listen' | 'tls'>,

@@ -25,7 +25,6 @@ export interface CheckWorldParts
   metrics: Metrics
   domains: Domains
   warmup: Warmup
-  /** Of the database. */
   folder: string
   growthPerDay(): number | null
 }

@@ -17,7 +17,6 @@ interface LogLevelOptions {
   logger: Logger
 }
 
-/** From the most to the least. */
 const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
 
 export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevelOptions) {

@@ -35,7 +35,6 @@ interface AdministrationParts extends SuspensionParts {
   logLevel: Pick<LogLevelKeeper, 'raise'>
   /** Backups, storage, what is stored about somebody. */
   data: DataAdministration
-  /** Events were written. */
   onEvents: () => void
 }
 

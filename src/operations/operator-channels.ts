@@ -25,7 +25,6 @@ export interface OperatorChannelParts {
   domains: Pick<Domains, 'list'>
 }
 
-/** Those of the settings in force. */
 export function operatorChannels(server: ServerSettings, parts: OperatorChannelParts): OperatorChannel[] {
   const { hostname, operator, webhooks, tls } = server
   const { allow_private_addresses: allowPrivateAddresses, allow_http: allowHttp } = webhooks

@@ -23,7 +23,6 @@ interface ReloadReport {
   isDryRun: boolean
   revision: number
   changes: ConfigurationChange[]
-  /** As they are printed. */
   lines: string[]
   /** Waiting messages of pools that are gone, which are in the default pool now. */
   moved: { pool: string; messages: number }[]
@@ -41,7 +40,6 @@ interface ReloadOptions {
   hasSpace: () => boolean
   /** Waiting messages are under other keys now. */
   onMoved: () => void
-  /** Certificates of the doors. */
   readCertificates: DoorCertificates['read']
   /** Told when a reload begins and when it is over. */
   notices?: ServiceNotices | undefined
@@ -91,7 +89,6 @@ export function createReload(options: ReloadOptions) {
 
   return {
     reload,
-    /** For a signal: the result goes into the log. */
     onSignal(): void {
       if (isSignalled) return
       isSignalled = true

@@ -29,14 +29,10 @@ export interface ScheduleOptions {
   domains: Pick<Domains, 'checkDue' | 'stop'>
   warmup: Pick<Warmup, 'closeDays' | 'checkGates'>
   shaping: Pick<Shaping, 'tick'>
-  /** MTA-STS policies. */
   sts: { refresh(): Promise<void> }
   tlsReports: { sendDue(): Promise<void> }
-  /** Of our doors. */
   certificates: { check(): void }
-  /** The checks of `doctor`. */
   health: { runDue(): Promise<void> }
-  /** What is over goes. */
   retention: Pick<Retention, 'run' | 'watchBudget' | 'stop'>
   /** `when`: five fields of cron, read again at `replan`; null: only by hand. */
   backups: { when(): string | null; write(): Promise<void> }
@@ -44,9 +40,7 @@ export interface ScheduleOptions {
   isClockSteady: () => boolean
   /** How long a message waits that may have been sent; `delivery.uncertain_retry`. */
   uncertainRetry: () => number
-  /** Messages are due again. */
   onQueued: () => void
-  /** Events were written. */
   onEvents: () => void
   /** Runs the jobs in place of node-cron, which knows real time alone. */
   drive: ((jobs: readonly Job[]) => JobDriver) | null

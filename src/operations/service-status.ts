@@ -40,7 +40,6 @@ export function createServiceStatus({ store, egress, disk, health, clock }: Serv
   }
 
   return {
-    /** One line. */
     async describe(): Promise<string> {
       const queue = await queueNow()
       if (queue === null) return 'the database does not answer'

@@ -12,12 +12,9 @@ interface DataAdministrationParts {
   store: Store
   clock: Clock
   backups: Pick<Backups, 'write' | 'list' | 'progress'>
-  /** `retention.budget`. */
   budget: () => number | null
   freeBytes: () => number
-  /** Bytes that have to stay free. */
   minFree: number
-  /** Events were written. */
   onEvents: () => void
 }
 

@@ -79,7 +79,6 @@ export function createIpFacts({ configuration, registry, lookups, clock, logger 
       const last = known.get(keyOf(ip))?.ptr
       return last?.status === 'ok' ? last : (await lookUp(ip)).ptr
     },
-    /** Looks up what is older than an hour. Never rejects. */
     async check(): Promise<void> {
       for (const ip of registry.ips()) {
         const checkedAt = known.get(keyOf(ip))?.checkedAt
@@ -105,7 +104,6 @@ function unknownFacts(zones: readonly string[]): IpFacts {
   }
 }
 
-/** `checkedAt`: now. */
 async function lookUpReverseName(
   ip: Pick<EgressIp, 'address' | 'hostname'>,
   lookups: Pick<Resolver, 'ptr' | 'addresses'>,
@@ -127,7 +125,6 @@ function leadsTo(answer: DnsAnswer<string>, address: string): boolean {
   return answer.kind === 'found' && answer.records.some((record) => canonicalIp(record) === canonicalIp(address))
 }
 
-/** What a blocklist says of an address. */
 type Listing =
   | { kind: 'clean' }
   | { kind: 'listed'; entries: string[] } // its codes for why

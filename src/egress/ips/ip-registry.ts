@@ -48,7 +48,6 @@ export function createIpRegistry(options: EgressOutside) {
   const curves = createCurveChanges(options, { find, move, known: all })
   return {
     apply,
-    /** In the order of pools.yaml. */
     ips: (): readonly EgressIp[] => ips,
     known: all,
     find,
@@ -102,7 +101,6 @@ export function createIpRegistry(options: EgressOutside) {
     byPool = Map.groupBy(ips, ({ pool }) => pool)
   }
 
-  /** Reads the records again. */
   async function refresh(): Promise<void> {
     const found = await store.ipRecords()
     const isNews = found.some(({ ip, version }) => records.get(ip)?.version !== version)

@@ -22,7 +22,6 @@ export interface WarmupView {
   hourlyLimit: number | null
   sentToday: number
   remainingToday: number | null
-  /** The next UTC midnight. */
   resetsAt: number
   percent: number
   /** When the ramp ends if every gate passes; null: warmed, or paused without an end. */
@@ -98,10 +97,9 @@ function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' |
     holdReason: record.holdReason,
     pausedUntil: state === 'paused' ? record.until : null,
     providers: Object.fromEntries(
-      isps.map(([isp, count]) => [
-        isp,
-        { dailyLimit: isWarmed ? null : providerCapOf(curve, cap, isp), sentToday: count },
-      ]),
+      isps.map(([isp, count]) => {
+        return [isp, { dailyLimit: isWarmed ? null : providerCapOf(curve, cap, isp), sentToday: count }]
+      }),
     ),
   }
 }

@@ -29,7 +29,6 @@ export interface ConfiguredIp {
   settings: EgressIpSettings
 }
 
-/** In the order of the file. */
 export function configuredIps(pools: Record<string, Pool>): ConfiguredIp[] {
   return Object.entries(pools).flatMap(([pool, poolSettings]) =>
     poolSettings.ips.map((settings) => ({ pool, poolSettings, settings })),
@@ -60,7 +59,6 @@ export function firstRecord({ address, warmed }: EgressIpSettings, now: number):
   }
 }
 
-/** `halt`: why the IP is disabled, or null. */
 export function egressIp(
   { pool, poolSettings, settings }: ConfiguredIp,
   record: IpRecord,

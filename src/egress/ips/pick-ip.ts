@@ -20,11 +20,9 @@ interface Seeded extends WeightedIp {
 export interface Tiers {
   /** Weight: what their stage allows a day. */
   warming: readonly Seeded[]
-  /** Need no allowance. */
   own: readonly Seeded[]
   paused: readonly EgressIp[]
   suspended: readonly EgressIp[]
-  /** Of the overflow pool, when the pool spills. */
   spill: readonly Seeded[]
   /** Everything that mail of this pool may leave from, now or later. */
   all: readonly EgressIp[]
@@ -157,7 +155,6 @@ function chooseFreely(search: Search): IpChoice {
 
 interface Tier {
   candidates: readonly Seeded[]
-  /** Takes allowance. */
   costs: boolean
   isOverflow: boolean
 }
@@ -173,7 +170,6 @@ function tiersFor({ request, tiers, mayWarm }: Search): Tier[] {
   return [own, { candidates: last, costs: false, isOverflow: false }, spill, { ...warming, candidates: others }]
 }
 
-/** A candidate that is not open now. */
 interface Closed extends Wait {
   /** The choice that it is when none is open; null: it takes nothing. */
   takes: Extract<IpChoice, { kind: 'ip' }> | null

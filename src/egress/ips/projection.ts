@@ -195,7 +195,6 @@ interface Count {
   byIsp: Record<string, number>
   unknown: number
   grantedThen: number
-  /** Accepted since. */
   arrived: number
 }
 

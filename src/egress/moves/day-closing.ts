@@ -62,7 +62,6 @@ export function createDayClosing({ configuration, registry, store, clock, isCloc
         return closeDays({ record, pool, curve: curve.curve, now, days, audit })
       })
     },
-    /** Looks once a day. */
     async rewarmIdle(known: KnownIp): Promise<void> {
       const { address, pool } = known.ip
       const today = utcDay(clock.now())

@@ -36,7 +36,6 @@ export function createWarmupKeeper(parts: IpParts) {
     return done.finally(() => underWay.delete(done))
   }
 
-  /** Before a grant. */
   async function closeOpenDays(ips: Iterable<string>): Promise<void> {
     for (const address of new Set(ips)) {
       const known = registry.find(address)
@@ -111,7 +110,6 @@ function createHalts({ registry, clock }: IpParts, onEnd: () => void) {
     async suspend(ip: string, suspension: IpSuspension): Promise<void> {
       await registry.change(ip, (record, { ip: { pool } }) => suspended(record, pool, suspension, clock.now()))
     },
-    /** Ends what has ended. */
     async end(): Promise<void> {
       for (const { ip } of registry.known()) {
         await registry.move(ip.address, ({ state, until }) => {
@@ -145,7 +143,6 @@ function suspended(record: IpRecord, pool: string, suspension: IpSuspension, now
   return moveIp(record, pool, { action: 'suspend', now, actor, reason, changes, isTold: isBlock })
 }
 
-/** Five ip_block replies within an hour pause. */
 const BLOCKS_THAT_PAUSE = 5
 /** Each further pause within this time doubles. */
 const PAUSES_COUNT_FOR = 7 * DAY
@@ -167,7 +164,6 @@ function createGateWatch({ registry, store, clock }: IpParts) {
 
   return {
     pause,
-    /** Judges the last hour of the IP. */
     async check({ ip: { address }, record, curve: { curve } }: KnownIp): Promise<void> {
       if (record.state !== 'warming') return
       // What led to the last pause does not lead to the next one.

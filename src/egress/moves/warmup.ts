@@ -60,7 +60,6 @@ export function createWarmup(parts: WarmupParts) {
       act(...asked).then(viewOf)
 
   return {
-    /** In the order of pools.yaml. */
     list: async (): Promise<IpView[]> => registry.known().map(viewOf),
     find: async (ip: string): Promise<IpView> => viewOf(require(ip)),
     start: shown(acts.start),
@@ -96,7 +95,6 @@ export function createWarmup(parts: WarmupParts) {
       const found = await store.ipStatistics(address, range.from, range.to)
       return statisticsView(address, range, found, waitingOf(address))
     },
-    /** Newest first. */
     audit: async (text: string, limit: number): Promise<AuditRecord[]> =>
       store.warmupAudit(require(text).ip.address, limit),
     /** Job, each minute. Never rejects. */
@@ -123,7 +121,6 @@ export interface WarmupStart {
 
 export interface ProviderChange {
   action: 'suspend_provider' | 'resume_provider'
-  /** Id of a block of providers.yaml. */
   provider: string
   reason: string | null
 }
@@ -252,7 +249,6 @@ function requireStarted({ ip, stage, state }: IpRecord): void {
   throw new ServiceError('conflict', `no warmup of ${ip} was started; POST /v1/ips/${ip}/warmup starts one`)
 }
 
-/** The error says what has to come first. */
 function requireMove(record: IpRecord, action: IpAction): void {
   if (canMove(record, action)) return
   const { ip, state } = record

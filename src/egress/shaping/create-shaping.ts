@@ -34,7 +34,6 @@ interface ShapingOptions {
   signals: ShapingSignals
 }
 
-/** Ticks between two walks over everything that is known. */
 const TICKS_PER_WALK = 6
 
 export function createShaping({ clock, logger, store, settings, signals }: ShapingOptions): Shaping {
@@ -130,7 +129,6 @@ function createPoolConnections(records: ShapingRecords, onOpen: () => void) {
   const of = (pool: string): number => open.get(pool) ?? 0
   return {
     of,
-    /** So many more, or fewer, are open on paths of the IP. */
     add(ip: string, more: number): void {
       if (more === 0) return
       const pool = records.poolOf(ip)
@@ -179,7 +177,6 @@ function createWakeTimes(clock: Clock, onTime: () => void) {
   }
 
   return {
-    /** Unix milliseconds; one that is noted already costs nothing. */
     at(wanted: number): void {
       const time = Math.ceil(wanted / STEP_MILLISECONDS) * STEP_MILLISECONDS
       if (times.timeOf(time) !== undefined) return

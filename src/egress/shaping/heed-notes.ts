@@ -30,7 +30,7 @@ import { limitsNow } from './path-limits.ts'
 import type { PathRecord } from './records.ts'
 import type { ShapingParts } from './state-keeper.ts'
 import type { ConnectionNote, Lane, ShapedPath, TryNote } from './shaping.ts'
-import { createSuspensions } from './suspensions.ts'
+import { createSuspensions } from './heed-replies.ts'
 
 const CLOSING = 421
 /** A 421 between two messages stands where MAIL would have. */
@@ -110,7 +110,6 @@ export function createHeedNotes(parts: ShapingParts) {
 
 function createPathHealth({ now: timeNow, keeper, logger, wakeAt, onOpen }: ShapingParts) {
   return {
-    /** Its hosts did not answer, or closed the connection. */
     heedTrouble({ ip, route, isp, limits }: ShapedPath, record: PathRecord, reason: string): void {
       const now = timeNow()
       if (isSuspended(record.ladder, now)) return
@@ -134,7 +133,6 @@ function createPathHealth({ now: timeNow, keeper, logger, wakeAt, onOpen }: Shap
 interface Reach {
   /** The last connection; at first when it was tried for the first time. */
   openedAt: number
-  /** Routes that failed since, and when last. */
   failed: Map<string, number>
   isTold: boolean
 }

@@ -10,7 +10,6 @@ import { organizationalDomain } from '../../mail/organizational-domain.ts'
 export interface MailboxProvider {
   /** Id of a block of providers.yaml, or null for an operator without one. */
   provider: string | null
-  /** Never empty. */
   isp: string
   limits: ProviderLimits
   /** The provider's id, or the name of the site: equal for domains that share one set of hosts. */

@@ -32,7 +32,6 @@ export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>
   const poolStates = new Map<string, PaceState>()
   const paces = new LRUCache<string, SteadyPace>({ max: MOST_RATES })
 
-  /** There are few different ones. */
   function paceOf(rate: Rate): SteadyPace {
     const name = `${rate.count}/${rate.per_milliseconds}`
     const pace = paces.get(name) ?? messagePace(rate)
@@ -67,7 +66,6 @@ export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>
       const pool = poolBucket(path)
       if (pool !== undefined) giveTokensBack(pool.state, pool.pace, count)
     },
-    /** When a message may go: now, or later. */
     nextAt(path: ShapedPath, record: PathRecord | undefined, { rate }: LimitsNow, now: number): number {
       const pool = poolBucket(path)
       const ofPool = pool === undefined ? now : nextTokenAt(pool.state, pool.pace, now)

@@ -25,14 +25,13 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
     },
     async resume(filter) {
       const { ip, route, provider } = filter
-      const paths = [...records.paths.values()].filter((record) => isMeant(filter, record))
-      const lifted: ShapingRecord[] = paths.filter(liftPath)
+      const meant = <Found extends ShapingRecord>(all: Map<string, Found>): Found[] =>
+        [...all.values()].filter((record) => isMeant(filter, record))
+      const lifted: ShapingRecord[] = meant(records.paths).filter(liftPath)
       // A lane has all IPs of a pool: one IP alone does not name it.
-      const lanes = ip === undefined ? [...records.lanes.values()].filter((record) => isMeant(filter, record)) : []
-      lifted.push(...lanes.filter(liftLadder))
+      if (ip === undefined) lifted.push(...meant(records.lanes).filter(liftLadder))
       const isWholeIp = route === undefined && provider === undefined
-      const ips = isWholeIp ? [...records.ips.values()].filter((record) => isMeant(filter, record)) : []
-      for (const record of ips.filter(liftLadder)) keeper.saveSoon(record)
+      if (isWholeIp) for (const record of meant(records.ips).filter(liftLadder)) keeper.saveSoon(record)
       for (const held of heldProviders(records)) {
         if (!isMeant(filter, { ...held, route: held.provider })) continue
         const record = records.ipFor(held.ip)
@@ -49,7 +48,6 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
   }
 }
 
-/** True: something held it. */
 function liftPath(record: PathRecord): boolean {
   const { ladder, backOff, replyLimits } = record
   const isHeld = ladder.suspension !== null || backOff.step > 0 || replyLimits.size > 0

@@ -25,10 +25,8 @@ type LoweredLimits = { [Limit in keyof LimitsNow]: LimitsNow[Limit] | null }
 
 export interface ReplyLimit extends LoweredLimits {
   rule: string
-  /** The reply that caused it. */
   cause: string
   since: number
-  /** When it begins to double back. */
   until: number
 }
 
@@ -90,7 +88,6 @@ export function limitNow(limit: ReplyLimit, normal: ProviderLimits, now: number)
   return isOver ? null : { rate, connections, messagesPerConnection }
 }
 
-/** When the next doubling is. */
 export function nextDoublingAt({ until }: ReplyLimit, now: number): number {
   return now < until ? until : until + (1 + Math.floor((now - until) / DOUBLED_EVERY)) * DOUBLED_EVERY
 }

@@ -23,10 +23,8 @@ export interface PathRecord {
   concurrency: Concurrency
   backOff: BackOff
   ladder: Ladder
-  /** By the rule's id. */
   replyLimits: Map<string, ReplyLimit>
   counts: MatchCounts
-  /** Of messages. */
   pace: PaceState
 }
 
@@ -51,7 +49,6 @@ export interface ShapedIpRecord {
   blocks: { provider: string; at: number }[]
   /** While half-open: the route whose message is under way. */
   probe: { route: string; at: number } | null
-  /** By hand; by the provider's id. */
   heldProviders: Map<string, OperatorSuspension>
 }
 
@@ -79,9 +76,7 @@ export interface ShapingSettings {
 }
 
 export function createShapingRecords(settings: () => ShapingSettings) {
-  /** By `ShapedPath.key`. */
   const paths = new Map<string, PathRecord>()
-  /** By `laneKey`. */
   const lanes = new Map<string, LaneRecord>()
   const ips = new Map<string, ShapedIpRecord>()
   const { poolOf, poolLimitsOf } = createPoolsOfIps(settings)
@@ -156,11 +151,9 @@ export function normalLimits({ limits, provider }: PathRecord, settings: Provide
   return limits ?? (provider === null ? undefined : settings.providers[provider]) ?? settings.default
 }
 
-/** Read once for each configuration. */
 function createPoolsOfIps(settings: () => ShapingSettings) {
   let pools: PoolSettings | undefined
   const poolByIp = new Map<string, string>()
-  /** Of the pools that have any. */
   const limitsByIp = new Map<string, PoolLimits>()
 
   function follow(): void {

@@ -142,7 +142,7 @@ export interface PathFilter {
 }
 
 /** A path, a lane, or a provider that is held on an IP. */
-type Filtered = { [Name in keyof PathFilter]: string | null | undefined }
+type Filtered = { [Name in keyof PathFilter]?: string | null | undefined }
 
 export function isMeant(filter: PathFilter, record: Filtered): boolean {
   const names = ['ip', 'route', 'provider'] as const

@@ -9,7 +9,7 @@ import { newLadder, stepAt } from './ladder.ts'
 import { limitNow } from './path-limits.ts'
 import { normalLimits, type PathRecord, type ShapingRecord, type ShapingRecords } from './records.ts'
 import { forgetOldMatches } from './reply-rules.ts'
-import { recentBlocks } from './suspensions.ts'
+import { recentBlocks } from './heed-replies.ts'
 
 /** Longer than any threshold of a shipped rule reaches, and than any idle path is of interest. */
 const FORGOTTEN_AFTER = DAY

@@ -14,7 +14,6 @@ export const ANY_ISP = ALL_ISPS
 
 export interface ForecastIp {
   ip: string
-  /** A pause ends then. */
   availableFrom: number
   /** Messages per millisecond once it needs no allowance. */
   rate: number
@@ -37,9 +36,7 @@ export interface ForecastRequest {
   ips: readonly ForecastIp[]
   /** By isp: goes first. */
   backlog: Readonly<Record<string, number>>
-  /** By isp. */
   asked: Readonly<Record<string, number>>
-  /** The asked ones cannot start before. */
   startsAt: number
   /** Only what is left of the allowance counts: the hourly limit does not keep it from what is left of a day. */
   isHourFree?: boolean
@@ -95,7 +92,6 @@ export function forecast(request: ForecastRequest): Forecast {
   return sizeOf(asked) > 0 ? { ...result, lastStartAt: null, finishAt: null } : result
 }
 
-/** Where an IP stands on its curve. */
 export function rampOf(
   { stage, targetDailyVolume, daysAtTarget }: IpRecord,
   curve: WarmupCurve,
@@ -104,7 +100,6 @@ export function rampOf(
   return { curve, stage: stage ?? 1, target: targetOf(curve, targetDailyVolume), daysAtTarget, granted }
 }
 
-/** What an IP takes on a day. */
 interface Room {
   from: number
   /** Milliseconds in which it is sent. */

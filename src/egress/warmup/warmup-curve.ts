@@ -30,7 +30,6 @@ export function findCurve(settings: WarmupSettings, names: readonly (string | nu
   return { name, curve: { ...defaults, stages: [] } }
 }
 
-/** Messages of a day. */
 export function capOf({ stages }: WarmupCurve, stage: number): number {
   return stages[Math.min(Math.max(stage, 1), stages.length) - 1] ?? 0
 }

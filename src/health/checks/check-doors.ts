@@ -21,13 +21,8 @@ const CONNECT_MILLISECONDS = 10 * SECOND
 const SMTP_PORT = 25
 
 export const checkInbound = INBOUND.anywhere(async (world) => {
-  const {
-    listen,
-    domains: {
-      targets: { return_path: name },
-    },
-    hostname,
-  } = world.configuration.server
+  const { listen, domains, hostname } = world.configuration.server
+  const name = domains.targets.return_path
   const answer = await world.resolver.mx(name)
   if (answer.kind === 'no-answer') return [INBOUND.silent(name, answer.reason)]
   const exchanges = recordsIn(answer).map(({ exchange }) => exchange)
@@ -92,12 +87,13 @@ async function answerOf(door: Door, { configuration }: CheckWorld): Promise<Heal
   const problem = protocol.startsWith('http') ? await webProblem(door) : await mailProblem(door, hostname)
   if (problem === null) return LISTENERS.ok(subject, `answers with ${protocol}`)
   const holder = await holderOf(port)
-  const seen = holder === null ? problem : `${problem}; the port is held by ${holder}`
-  const fix =
-    holder === null
-      ? 'systemctl restart sternpost.socket sternpost.service; if it does not help: sternpost check, journalctl -u sternpost'
-      : `stop what holds it, or choose another port in ${setting} (and sternpost.socket); see: ss -ltnp sport = :${port}`
-  return LISTENERS.fail(subject, seen, fix)
+  const restart = 'systemctl restart sternpost.socket sternpost.service'
+  if (holder === null) {
+    const fix = `${restart}; if it does not help: sternpost check, journalctl -u sternpost`
+    return LISTENERS.fail(subject, problem, fix)
+  }
+  const fix = `stop what holds it, or choose another port in ${setting} (and sternpost.socket)`
+  return LISTENERS.fail(subject, `${problem}; the port is held by ${holder}`, `${fix}; see: ss -ltnp sport = :${port}`)
 }
 
 async function mailProblem({ host, port, protocol }: Door, hostname: string): Promise<string | null> {

@@ -40,22 +40,16 @@ function place({ line, column, path, message }: Mistake): string {
 }
 
 function listed(lines: readonly string[]): string {
-  const shown = lines
-    .slice(0, SHOWN_LINES)
-    .map((line) => line.trim())
-    .join('; ')
-  return lines.length > SHOWN_LINES ? `${shown}; and ${lines.length - SHOWN_LINES} more` : shown
+  const shown = lines.slice(0, SHOWN_LINES).map((line) => line.trim())
+  return [...shown, ...(lines.length > SHOWN_LINES ? [`and ${lines.length - SHOWN_LINES} more`] : [])].join('; ')
 }
 
 /** As `sternpost backup` names them: `sternpost-<UTC time>-<schema>.tar` (systemd/README.md "Backup"). */
 const BACKUP_NAME = /^sternpost-.+\.tar$/
 
 export const checkBackup = BACKUP.anywhere(async ({ configuration, clock }) => {
-  const {
-    backup: { dir, schedule },
-    health,
-    data_dir: dataFolder,
-  } = configuration.server
+  const { backup, health, data_dir: dataFolder } = configuration.server
+  const { dir, schedule } = backup
   if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
   let newest: number | null
   try {

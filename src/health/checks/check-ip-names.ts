@@ -68,10 +68,8 @@ const NAMES = checkOf('names', 'Sending domains point to these names: SPF and tr
 
 /** Also whether SPF passes for every egress IP. The return path is looked at by `inbound`. */
 export const checkOwnNames = NAMES.anywhere(async (world) => {
-  const {
-    hostname,
-    domains: { targets },
-  } = world.configuration.server
+  const { hostname, domains } = world.configuration.server
+  const { targets } = domains
   const hosts = [...new Set([hostname, targets.tracking])]
   const found = await Promise.all([...hosts.map((name) => addressesOf(name, world)), spfOf(targets.spf, world)])
   return found.flat()
@@ -87,26 +85,17 @@ async function addressesOf(name: string, { resolver, ips }: CheckWorld): Promise
   return [NAMES.fail(name, 'the name has no address', `add the record: ${name}. A ${example}`)]
 }
 
-async function spfOf(name: string, world: CheckWorld): Promise<HealthFinding[]> {
-  const {
-    configuration: { server, pools },
-  } = world
-  const facts = {
-    hostname: server.hostname,
-    targets: server.domains.targets,
-    dmarcReportAddress: server.domains.dmarc_report_address,
-  }
-  const addresses = Object.values(pools.pools).flatMap(({ ips }) => ips.map(({ address }) => address))
+async function spfOf(name: string, { configuration, ips, resolver }: CheckWorld): Promise<HealthFinding[]> {
+  const { hostname, domains } = configuration.server
+  const facts = { hostname, targets: domains.targets, dmarcReportAddress: domains.dmarc_report_address }
+  const addresses = Object.values(configuration.pools.pools).flatMap((pool) => pool.ips.map((ip) => ip.address))
   const wanted = recordsOfTargets(facts, addresses, name).find(({ type }) => type === 'TXT')?.value ?? ''
-  return Promise.all(world.ips.map((ip) => spfFor(ip, { name, wanted, world })))
-}
-
-async function spfFor(
-  { address }: CheckedIp,
-  { name, wanted, world }: { name: string; wanted: string; world: CheckWorld },
-): Promise<HealthFinding> {
-  const { result } = await evaluateSpf(address, name, world.resolver, world.configuration.server.hostname)
-  if (result === 'pass') return NAMES.ok(address, `SPF of ${name} passes`)
-  if (result === 'temperror') return NAMES.warn(address, `SPF of ${name}: the DNS did not answer`, DNS_FIX)
-  return NAMES.fail(address, `SPF of ${name} gives ${result}`, `set the record: ${name}. TXT "${wanted}"`)
+  return Promise.all(
+    ips.map(async ({ address }) => {
+      const { result } = await evaluateSpf(address, name, resolver, hostname)
+      if (result === 'pass') return NAMES.ok(address, `SPF of ${name} passes`)
+      if (result === 'temperror') return NAMES.warn(address, `SPF of ${name}: the DNS did not answer`, DNS_FIX)
+      return NAMES.fail(address, `SPF of ${name} gives ${result}`, `set the record: ${name}. TXT "${wanted}"`)
+    }),
+  )
 }

@@ -8,7 +8,6 @@ import { ipFamily } from '../../base/ip-address.ts'
 import type { HealthFinding, Result } from './finding.ts'
 import type { CheckWorld, ServerFacts } from './world.ts'
 
-/** One check of the table. */
 export interface HealthCheck {
   id: string
   /**

@@ -22,7 +22,6 @@ export interface HealthFinding {
   result: Result
   /** What was seen, a sentence without its full stop. */
   seen: string
-  /** Why it matters. */
   why: string
   /** What to do, exactly; null: nothing. */
   fix: string | null

@@ -17,7 +17,6 @@ export interface CheckedIp {
   address: string
   /** The address to bind. */
   source: string
-  /** The EHLO name. */
   hostname: string
   pool: string
 }
@@ -30,12 +29,10 @@ export interface CheckWorld {
   ips: readonly CheckedIp[]
   /** The sending domain that is asked about; null: all. */
   domain: string | null
-  /** Without a cache. */
   resolver: Resolver
   /** For blocklists, which refuse public resolvers. */
   blocklistResolver: Pick<Resolver, 'addresses' | 'txt'>
   clock: Pick<Clock, 'now'>
-  /** A document of the web. */
   fetchDocument(url: string): Promise<GuardedDocument>
   /** As the files are now, and what a reload would change. */
   filesNow(): Promise<FilesNow>
@@ -55,12 +52,12 @@ export interface ServerFacts {
   domains(only: string | null): Promise<DomainView[]>
   ips(): Promise<IpView[]>
   queue(): Promise<QueueFacts>
-  orphans(): Promise<OrphanFacts>
+  /** What was in nobody's hand, and was freed; counted from the start of the server on. */
+  orphans(): Promise<{ messages: number; webhooks: number; upMilliseconds: number }>
   webhooks(): Promise<{ endpoints: WebhookEndpointState[]; oldestDueAt: number | null }>
   /** Since a time: messages that went out, and reports that came back for any. */
   reportSums(since: number): Promise<ReportSums>
   database(): Promise<DatabaseFacts>
-  /** Reads the whole file. */
   quickCheck(): Promise<QuickCheck>
 }
 
@@ -70,16 +67,7 @@ interface QueueFacts {
   /** Waiting beyond their lifetime; leased for longer than any attempt takes. */
   overdue: number
   stuck: number
-  /** By provider. */
   groups: { name: string | null; waiting: number; due: number; held: number }[]
-}
-
-/** What was in nobody's hand, and was freed. */
-interface OrphanFacts {
-  messages: number
-  webhooks: number
-  /** They are counted from the start of the server on. */
-  upMilliseconds: number
 }
 
 export interface DatabaseFacts {
