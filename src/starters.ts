@@ -36,21 +36,12 @@ export const starters: ServerStarters = {
     const configuration = loadAgain()
     const { logger, setLevel: setLogLevel } = createAdjustableLogger({ level: configuration.server.log.level })
     for (const warning of configuration.warnings) logger.warn(warning, 'configuration warning')
+    const parts = { configuration, loadAgain, logger, setLogLevel, passed, configurationFolder: folder }
     await runService({
       clock: systemClock,
       logger,
       reportFolder: configuration.server.data_dir,
-      start: (onFatal, notices) =>
-        startAppliance({
-          configuration,
-          loadAgain,
-          logger,
-          setLogLevel,
-          onFatal,
-          notices,
-          passed,
-          configurationFolder: folder,
-        }),
+      start: (onFatal, notices) => startAppliance({ ...parts, onFatal, notices }),
     })
   },
 
@@ -143,11 +134,8 @@ function startSandbox(
 
 async function choosePorts({ port: http, submissionPort: submission }: SandboxCommandOptions) {
   const port = await choosePort({ wanted: http, usual: HTTP_PORT, option: '--port' })
-  const ofOthers = [port, CAPTURE_PORT, INBOUND_PORT]
-  const submissionPort = await choosePort(
-    { wanted: submission, usual: SUBMISSION_PORT, option: '--smtp-port' },
-    ofOthers,
-  )
+  const mail = { wanted: submission, usual: SUBMISSION_PORT, option: '--smtp-port' }
+  const submissionPort = await choosePort(mail, [port, CAPTURE_PORT, INBOUND_PORT])
   const inbound = { wanted: null, usual: INBOUND_PORT, option: '--port' }
   return { port, submissionPort, inboundPort: await choosePort(inbound, [port, submissionPort, CAPTURE_PORT]) }
 }

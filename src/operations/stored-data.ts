@@ -25,15 +25,13 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
     async storage() {
       const figures = await store.storageFigures()
       const [budget, freeBytes] = [parts.budget(), parts.freeBytes()]
-      const room = { budget, freeBytes, minFree: parts.minFree }
-      return { ...figures, freeBytes, budget, daysLeft: daysLeft(figures, room) }
+      return { ...figures, freeBytes, budget, daysLeft: daysLeft(figures, budget, freeBytes - parts.minFree) }
     },
     backups: () => ({ running: backups.progress(), last, backups: backups.list() }),
     startBackup(folder) {
       if (backups.progress() !== null) throw new ServiceError('conflict', 'a backup is being written already')
-      if (folder !== null && !isAbsolute(folder)) {
-        throw new ServiceError('invalid_request', 'to: expected an absolute path')
-      }
+      const isRelative = folder !== null && !isAbsolute(folder)
+      if (isRelative) throw new ServiceError('invalid_request', 'to: expected an absolute path')
       last = null
       backups.write(folder).then(
         ({ manifest, milliseconds, ...backup }) => {
@@ -54,12 +52,10 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
 }
 
 /** Until the budget is used up, or else the disk. */
-function daysLeft(
-  { growthPerDay, usedBytes }: StorageFigures,
-  { budget, freeBytes, minFree }: { budget: number | null; freeBytes: number; minFree: number },
-): StorageReport['daysLeft'] {
+function daysLeft(figures: StorageFigures, budget: number | null, freeOnDisk: number): StorageReport['daysLeft'] {
+  const { growthPerDay, usedBytes } = figures
   if (growthPerDay === null || growthPerDay <= 0) return null
-  const ofDisk = Math.max(0, freeBytes - minFree)
+  const ofDisk = Math.max(0, freeOnDisk)
   const room = budget === null ? ofDisk : Math.min(ofDisk, Math.max(0, budget - usedBytes))
   return room / growthPerDay
 }

@@ -6,9 +6,10 @@
  */
 import { HOUR } from '../../base/clock.ts'
 import { canonicalIp, ipFamily } from '../../base/ip-address.ts'
-import type { DnsAnswer, Resolver } from '../../network/resolver.ts'
+import type { DnsAnswer } from '../../network/resolver.ts'
 import type { EgressIp } from './egress-ip.ts'
 import type { IpParts } from './allowance.ts'
+import type { IpLookups } from './outside.ts'
 
 interface ReverseName {
   /**
@@ -104,11 +105,7 @@ function unknownFacts(zones: readonly string[]): IpFacts {
   }
 }
 
-async function lookUpReverseName(
-  ip: Pick<EgressIp, 'address' | 'hostname'>,
-  lookups: Pick<Resolver, 'ptr' | 'addresses'>,
-  checkedAt: number,
-): Promise<ReverseName> {
+async function lookUpReverseName(ip: EgressIp, lookups: IpLookups, checkedAt: number): Promise<ReverseName> {
   const answer = await lookups.ptr(reverseName(ip.address))
   if (answer.kind === 'no-answer') return { status: 'unknown', value: null, checkedAt }
   const names = answer.kind === 'found' ? answer.records.map((name) => name.toLowerCase()) : []

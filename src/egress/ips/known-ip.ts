@@ -37,26 +37,10 @@ export function configuredIps(pools: Record<string, Pool>): ConfiguredIp[] {
 
 /** `warmed: true` is read here alone: when an IP is seen for the first time. */
 export function firstRecord({ address, warmed }: EgressIpSettings, now: number): IpRecord {
-  return {
-    ip: address,
-    state: warmed ? 'warmed' : 'cold',
-    formerState: null,
-    until: null,
-    reason: null,
-    actor: 'config',
-    since: now,
-    curve: null,
-    stage: null,
-    targetDailyVolume: null,
-    startedAt: null,
-    holdReason: null,
-    daysHeld: 0,
-    daysAtTarget: 0,
-    pausedAt: [],
-    closedDay: null,
-    lastSentAt: null,
-    version: 0,
-  }
+  const warmup = { curve: null, stage: null, targetDailyVolume: null, startedAt: null, holdReason: null }
+  const days = { daysHeld: 0, daysAtTarget: 0, pausedAt: [], closedDay: null, lastSentAt: null }
+  const state = { state: warmed ? ('warmed' as const) : ('cold' as const), since: now, actor: 'config' }
+  return { ip: address, ...state, formerState: null, until: null, reason: null, ...warmup, ...days, version: 0 }
 }
 
 export function egressIp(

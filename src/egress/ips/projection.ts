@@ -129,10 +129,7 @@ interface PoolState {
 
 type Counts = Pick<IpParts, 'registry' | 'allowance'>
 
-function figuresOf(
-  { warming, paused }: Tiers,
-  { registry, allowance }: Counts,
-): Pick<PoolState, 'cap' | 'granted' | 'stages'> {
+function figuresOf({ warming, paused }: Tiers, { registry, allowance }: Counts) {
   const figures = { cap: 0, granted: 0, stages: '' }
   for (const { address } of [...warming, ...paused]) {
     const today = allowance.today(address)

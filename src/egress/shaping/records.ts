@@ -122,20 +122,9 @@ export function createShapingRecords(settings: () => ShapingSettings) {
 type PathFacts = Pick<PathRecord, 'ip' | 'route' | 'provider' | 'isp' | 'limits'>
 
 export function newPathRecord({ ip, route, provider, isp, limits }: PathFacts, concurrency: Concurrency): PathRecord {
-  return {
-    kind: 'path',
-    ip,
-    route,
-    provider,
-    isp,
-    limits,
-    concurrency,
-    backOff: newBackOff(),
-    ladder: newLadder(),
-    replyLimits: new Map(),
-    counts: new Map(),
-    pace: { arrivalAt: 0 },
-  }
+  const facts = { ip, route, provider, isp, limits, concurrency, pace: { arrivalAt: 0 } }
+  const free = { backOff: newBackOff(), ladder: newLadder(), replyLimits: new Map(), counts: new Map() }
+  return { kind: 'path', ...facts, ...free }
 }
 
 export function newIpRecord(ip: string): ShapedIpRecord {

@@ -57,7 +57,7 @@ export const checkBackup = BACKUP.anywhere(async ({ configuration, clock }) => {
   } catch (thrown) {
     return [BACKUP.warn(dir, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
   }
-  if (newest === null) return [await noneYet(dir, dataFolder, { now: clock.now(), most: health.backup_max_age })]
+  if (newest === null) return [await noneYet(dir, dataFolder, clock.now() - health.backup_max_age)]
   const age = clock.now() - newest
   if (age <= health.backup_max_age) return [BACKUP.ok(dir, `the newest is ${ageText(age)} old`)]
   return [BACKUP.fail(dir, `the newest is ${ageText(age)} old`, TAKE_ONE)]
@@ -81,13 +81,9 @@ async function newestIn(folder: string): Promise<number | null> {
 }
 
 /** A new server has until its first night. */
-async function noneYet(
-  folder: string,
-  dataFolder: string,
-  { now, most }: { now: number; most: number },
-): Promise<HealthFinding> {
+async function noneYet(folder: string, dataFolder: string, newSince: number): Promise<HealthFinding> {
   const status = await stat(join(dataFolder, 'sternpost.db')).catch(() => null)
-  const isNew = status === null || now - status.birthtimeMs <= most
+  const isNew = status === null || status.birthtimeMs >= newSince
   if (isNew) return BACKUP.ok(folder, 'there is none yet: the server is new')
   return BACKUP.fail(folder, 'there is no backup', TAKE_ONE)
 }

@@ -115,22 +115,14 @@ const ENOUGH_TO_COMPLAIN = 100_000
 
 export const checkFeedback = FEEDBACK.onServer(async (server, { clock }) => {
   const { sent, bounces, complaints } = await server.reportSums(clock.now() - REPORTED_IN)
+  const expected = (kind: string, came: number, enough: number, fix: string): HealthFinding => {
+    if (came > 0) return FEEDBACK.ok(kind, `${came} came by mail in 30 days`)
+    const seen = `none came by mail in 30 days, of ${sent} messages`
+    return sent < enough ? FEEDBACK.skip(kind, `${seen}: too few to tell`) : FEEDBACK.warn(kind, seen, fix)
+  }
+  const enrol = 'enrol at the feedback loops; what to enter: sternpost doctor feedback'
   return [
-    expected('bounce', bounces, { sent, enough: ENOUGH_TO_BOUNCE, fix: 'sternpost doctor inbound names' }),
-    expected('complaint', complaints, {
-      sent,
-      enough: ENOUGH_TO_COMPLAIN,
-      fix: 'enrol at the feedback loops; what to enter: sternpost doctor feedback',
-    }),
+    expected('bounce', bounces, ENOUGH_TO_BOUNCE, 'sternpost doctor inbound names'),
+    expected('complaint', complaints, ENOUGH_TO_COMPLAIN, enrol),
   ]
 })
-
-function expected(
-  kind: string,
-  came: number,
-  { sent, enough, fix }: { sent: number; enough: number; fix: string },
-): HealthFinding {
-  if (came > 0) return FEEDBACK.ok(kind, `${came} came by mail in 30 days`)
-  const seen = `none came by mail in 30 days, of ${sent} messages`
-  return sent < enough ? FEEDBACK.skip(kind, `${seen}: too few to tell`) : FEEDBACK.warn(kind, seen, fix)
-}
