@@ -98,15 +98,13 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const working: Stops = []
   stops.push(() => stopTogether(working, logger))
   const now = clock.now()
-  const { epoch, recovered, uncertain } = await store.beginEpoch(
-    now,
-    now + configuration.server.delivery.uncertain_retry,
-  )
+  const { server } = configuration
+  const { epoch, recovered, uncertain } = await store.beginEpoch(now, now + server.delivery.uncertain_retry)
   metrics.leasesRecovered.inc(recovered + uncertain)
   metrics.uncertainDeliveries.inc(uncertain)
   const found = { recovered_messages: recovered, uncertain_messages: uncertain }
   logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
-  const keyRing = createKeyRing(configuration.server.secrets.master_key)
+  const keyRing = createKeyRing(server.secrets.master_key)
   const resolver = createMeasuredResolver(outside?.resolver ?? dnsResolver(configuration), dnsNotes(metrics))
   return {
     ...options,
@@ -158,11 +156,8 @@ function plainResolver({ dns }: ServerSettings, servers = dns.servers): Resolver
   return createDnsResolver({ servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
 }
 
-export function validatingResolver(
-  server: string,
-  { timeout: timeoutMilliseconds, tries }: ServerSettings['dns'],
-): ValidatingResolver {
-  return createValidatingResolver({ server, timeoutMilliseconds, tries })
+export function validatingResolver(server: string, dns: ServerSettings['dns']): ValidatingResolver {
+  return createValidatingResolver({ server, timeoutMilliseconds: dns.timeout, tries: dns.tries })
 }
 
 /**

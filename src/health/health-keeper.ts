@@ -145,12 +145,9 @@ function showInMetric({ findings }: KeptHealth, { healthCheckStatus }: HealthKee
 }
 
 /** Each channel by itself: one that fails is told the next time. */
-async function tellOperator(
-  kept: KeptHealth,
-  before: readonly HealthFinding[],
-  { channels, clock, hostname, logger }: HealthKeeperOptions,
-): Promise<void> {
-  for (const channel of channels()) {
+async function tellOperator(kept: KeptHealth, before: readonly HealthFinding[], options: HealthKeeperOptions) {
+  const { clock, hostname, logger } = options
+  for (const channel of options.channels()) {
     const { problems, solved, told } = healthChange(kept.told[channel.name] ?? {}, before, kept.findings)
     try {
       if (problems.length + solved.length > 0) await channel.send({ at: clock.now(), hostname, problems, solved })

@@ -3,7 +3,7 @@
  * line"): the reload, the queue, paths, pools, IPs, the route of a domain, the checks, the data.
  */
 import type { Clock } from '../base/clock.ts'
-import { ServiceError, unreachable } from '../base/errors.ts'
+import { ServiceError } from '../base/errors.ts'
 import { packageVersion } from '../base/package-version.ts'
 import { dayAfter, utcDay } from '../base/utc-day.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
@@ -65,12 +65,10 @@ export function createAdministration(parts: AdministrationParts): Administration
     lastChecks: parts.health.last,
     runChecks: parts.health.run,
     raiseLogLevel: parts.logLevel.raise,
-    server: () => ({
-      version: packageVersion(),
-      node: process.versions.node,
-      revision: live.revision(),
-      startedAt: Math.round(performance.timeOrigin),
-    }),
+    server() {
+      const startedAt = Math.round(performance.timeOrigin)
+      return { version: packageVersion(), node: process.versions.node, revision: live.revision(), startedAt }
+    },
   }
 }
 
@@ -133,7 +131,5 @@ function demandText(tls: HostTls): string {
       return 'TLS with a certificate that a TLSA record names'
     case 'skip':
       return `not tried: ${tls.reason}`
-    default:
-      return unreachable(tls)
   }
 }

@@ -58,6 +58,7 @@ interface TimedWork {
   what: () => Promise<void>
 }
 
+/** operations/README.md "The jobs". */
 function jobTable(options: ScheduleOptions) {
   const { domains, retention, backups, warmup, shaping, sts, tlsReports, health, certificates } = options
   return {
@@ -67,25 +68,20 @@ function jobTable(options: ScheduleOptions) {
     'cancel-purged': { when: '*/5 * * * * *', what: () => cancelPurged(options) },
     // store/README.md "Leases and claims": a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
-    // senders/README.md "States of a domain": what the DNS says of a domain may have changed.
     'check-domains': { when: '40 * * * * *', what: () => domains.checkDue() },
-    // store/README.md "Retention": everything that is kept for a time.
     'apply-retention': { when: '30 */10 * * * *', what: () => retention.run() },
     'watch-budget': { when: '*/15 * * * * *', what: () => retention.watchBudget() },
-    // systemd/README.md "Backup".
     'write-backup': { when: null, what: () => backups.write() },
     // delivery/README.md "Expiry": what should have ended or moved long ago is a defect.
     'watch-queue': { when: '35 * * * * *', what: () => watchQueue(options) },
     // egress/README.md "Warmup days": a day is closed after its end, also when nothing is sent.
     'close-warmup-days': { when: '5 * * * * *', what: () => warmup.closeDays() },
-    // egress/README.md "Gates": the fast lane.
     'check-warmup-gates': { when: '15 */5 * * * *', what: () => warmup.checkGates() },
     'keep-path-states': { when: '*/10 * * * * *', what: () => shaping.tick() },
     'refresh-sts-policies': { when: '25 13 * * * *', what: () => sts.refresh() },
     'send-tls-reports': { when: '55 */5 * * * *', what: () => tlsReports.sendDue() },
     // health/README.md "Checks": every health.interval; this only looks whether it has come.
     'run-checks': { when: '50 * * * * *', what: () => health.runDue() },
-    // config/README.md "sternpost.yaml": says in time which certificate ends.
     'check-certificates': { when: '45 43 * * * *', what: async () => certificates.check() },
   } satisfies Record<string, TimedWork>
 }

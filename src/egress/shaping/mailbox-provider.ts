@@ -37,11 +37,8 @@ export function identifyProvider(
 }
 
 function runsAll(suffixes: readonly string[], hosts: readonly string[]): boolean {
-  return hosts.length > 0 && hosts.every((host) => suffixes.some((suffix) => endsAtLabel(host, suffix)))
-}
-
-function endsAtLabel(host: string, suffix: string): boolean {
-  return host === suffix || host.endsWith(`.${suffix}`)
+  const isBelow = (host: string): boolean => suffixes.some((each) => host === each || host.endsWith(`.${each}`))
+  return hosts.length > 0 && hosts.every(isBelow)
 }
 
 /** The registrable domain of the most preferred host that has a name; else of the recipient domain. */

@@ -129,7 +129,12 @@ function readRate(value: unknown): ReplyLimit['rate'] {
 }
 
 function readCounts(value: unknown): Map<string, number[]> {
-  return new Map(Object.entries(objectOr(value)).map(([name, times]) => [name, listOr(times).filter(isNumber)]))
+  return new Map(
+    Object.entries(objectOr(value)).map(([name, times]) => [
+      name,
+      listOr(times).filter((at) => typeof at === 'number'),
+    ]),
+  )
 }
 
 function readBlocks(value: unknown): ShapedIpRecord['blocks'] {
@@ -171,12 +176,8 @@ function listOr(value: unknown): unknown[] {
   return Array.isArray(value) ? value : []
 }
 
-function isNumber(value: unknown): value is number {
-  return typeof value === 'number'
-}
-
 function numberOr<Other>(value: unknown, other: Other): number | Other {
-  return isNumber(value) ? value : other
+  return typeof value === 'number' ? value : other
 }
 
 function textOr<Other>(value: unknown, other: Other): string | Other {

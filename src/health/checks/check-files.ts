@@ -51,12 +51,8 @@ export const checkBackup = BACKUP.anywhere(async ({ configuration, clock }) => {
   const { backup, health, data_dir: dataFolder } = configuration.server
   const { dir, schedule } = backup
   if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
-  let newest: number | null
-  try {
-    newest = await newestIn(dir)
-  } catch (thrown) {
-    return [BACKUP.warn(dir, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
-  }
+  const newest = await newestIn(dir).catch(errorText)
+  if (typeof newest === 'string') return [BACKUP.warn(dir, `it cannot be looked at: ${newest}`, `ls -ld ${dir}`)]
   if (newest === null) return [await noneYet(dir, dataFolder, clock.now() - health.backup_max_age)]
   const age = clock.now() - newest
   if (age <= health.backup_max_age) return [BACKUP.ok(dir, `the newest is ${ageText(age)} old`)]
@@ -66,13 +62,10 @@ export const checkBackup = BACKUP.anywhere(async ({ configuration, clock }) => {
 const TAKE_ONE = 'sternpost backup; why the nightly one failed: sternpost logs --level warn'
 
 async function newestIn(folder: string): Promise<number | null> {
-  let names: string[]
-  try {
-    names = await readdir(folder)
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null
+  const names = await readdir(folder).catch((thrown: unknown): string[] => {
+    if (errorCode(thrown) === 'ENOENT') return []
     throw thrown
-  }
+  })
   const files = names.filter((name) => BACKUP_NAME.test(name)).map((name) => join(folder, name))
   // An old one may go at this moment.
   const found = await Promise.all(files.map((file) => stat(file).catch(() => null)))

@@ -21,12 +21,8 @@ const FEW_DAYS = 7
 
 export const checkDisk = DISK.anywhere(async ({ configuration, server }) => {
   const { data_dir: folder, storage } = configuration.server
-  let space
-  try {
-    space = await statfs(folder)
-  } catch (thrown) {
-    return [DISK.fail(folder, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${folder}`)]
-  }
+  const space = await statfs(folder).catch(errorText)
+  if (typeof space === 'string') return [DISK.fail(folder, `it cannot be looked at: ${space}`, `ls -ld ${folder}`)]
   const { bavail, bsize, files, ffree } = space
   const free = bavail * bsize
   const findings = [spaceOf(folder, free, storage.min_free_accept)]
@@ -136,15 +132,15 @@ const OTHERS = 0o007
 const OF_GROUP = 0o070
 const MODE_BITS = 0o777
 
-export const checkSecrets = SECRETS.outside(async (world) => {
-  const { folder } = world
+const MASTER_KEY = 'master.key'
+
+export const checkSecrets = SECRETS.outside(async ({ folder, configuration }) => {
   if (folder === null) return [SECRETS.skip(null, 'the folder of the configuration is not known')]
-  const keys = world.configuration.server.tls.certificates.map(({ key_file: file }) => file)
-  const all = await Promise.all([
-    ...(await masterKeys(folder)),
-    ...[...new Set(keys)].map((file) => secrecyOf(file, folder)),
-  ])
-  return all
+  const names = await readdir(folder).catch(() => [])
+  // Also copies of the master key that an editor or a backup left beside it.
+  const found = [MASTER_KEY, ...names.filter((name) => name.startsWith(MASTER_KEY))].map((name) => join(folder, name))
+  const keys = configuration.server.tls.certificates.map(({ key_file: file }) => file)
+  return Promise.all([...new Set([...found, ...keys])].map((file) => secrecyOf(file, folder)))
 })
 
 /** The group of the service, which the folder has too, may read. */
@@ -160,12 +156,3 @@ async function secrecyOf(file: string, folder: string): Promise<HealthFinding> {
     return SECRETS.skip(file, `it cannot be looked at by this user: ${errorText(thrown)}`)
   }
 }
-
-/** Also copies that an editor or a backup left beside it. */
-async function masterKeys(folder: string): Promise<Promise<HealthFinding>[]> {
-  const names = await readdir(folder).catch(() => [])
-  const found = names.filter((name) => name.startsWith(MASTER_KEY))
-  return [...new Set([MASTER_KEY, ...found])].map((name) => secrecyOf(join(folder, name), folder))
-}
-
-const MASTER_KEY = 'master.key'

@@ -33,19 +33,15 @@ export const checkUnits = UNITS.outside(async (world) => {
     show('sternpost.service', ['LoadState', 'ActiveState', 'UnitFileState', 'DropInPaths', ...Object.keys(FENCES)]),
     show('sternpost.socket', ['Listen']),
   ])
-  return unitFindings(
-    { service, socket },
-    ownDoors(world.configuration.server).map(({ port }) => port),
-  )
+  const ports = ownDoors(world.configuration.server).map(({ port }) => port)
+  return unitFindings({ service, socket }, ports)
 })
 
-/** What `systemctl show` prints of each. */
-interface ShownUnits {
-  service: string
-  socket: string
-}
-
-export function unitFindings(shown: ShownUnits, configured: readonly number[]): HealthFinding[] {
+/** `shown`: what `systemctl show` prints of each. */
+export function unitFindings(
+  shown: { service: string; socket: string },
+  configured: readonly number[],
+): HealthFinding[] {
   const service = propertiesIn(shown.service)
   if (service['LoadState'] !== 'loaded') return [UNITS.skip(null, 'sternpost.service is not installed')]
   return [stateOf(service), ...weakened(service), portsOf(propertiesIn(shown.socket), configured)]
