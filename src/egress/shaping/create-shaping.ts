@@ -5,25 +5,34 @@
  *   1 ask     open-gate, message-rates          path-limits: configuration, new IP, rules; concurrency: what was learnt
  *   2 hear    heed-notes, heed-replies          back-off, reply-rules, suspensions on a ladder
  *   3 wake    one timer on the earliest end, then everybody who listens
- *   4 keep    tidy-records, state-keeper        over restarts: saved-state
+ *   4 keep    tidyRecords, state-keeper         over restarts: saved-state
  */
-import type { Clock } from '../../base/clock.ts'
+import { type Clock, DAY, HOUR } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
 import { createTimeHeap } from '../../base/time-heap.ts'
 import type { Store } from '../../store/store.ts'
-import { waitLeft } from './back-off.ts'
-import { noteTraffic, openConnections } from './concurrency.ts'
+import { waitLeft, newBackOff } from './back-off.ts'
+import { noteTraffic, openConnections, forgetConcurrency, isAsNew } from './concurrency.ts'
 import { createHeedNotes } from './heed-notes.ts'
 import { explainPath, viewsOf } from './hold-views.ts'
-import { isHalfOpen } from './ladder.ts'
+import { isHalfOpen, newLadder, stepAt } from './ladder.ts'
 import { createMessageRates } from './message-rates.ts'
 import { createOpenGate } from './open-gate.ts'
 import { createOperatorActs } from './operator-acts.ts'
-import { limitsNow } from './path-limits.ts'
-import { createShapingRecords, type ShapingRecords, type ShapingSettings } from './records.ts'
+import { limitsNow, limitNow } from './path-limits.ts'
+import {
+  createShapingRecords,
+  type ShapingRecords,
+  type ShapingSettings,
+  normalLimits,
+  type PathRecord,
+  type ShapingRecord,
+} from './records.ts'
 import type { ShapedPath, Shaping, ShapingSignals } from './shaping.ts'
 import { createStateKeeper } from './state-keeper.ts'
-import { tidyRecords } from './tidy-records.ts'
+import type { ProviderLimits, ProviderSettings } from '../../config/settings/provider-settings.ts'
+import { forgetOldMatches } from './reply-rules.ts'
+import { recentBlocks } from './heed-replies.ts'
 
 interface ShapingOptions {
   clock: Clock
@@ -185,4 +194,64 @@ function createWakeTimes(clock: Clock, onTime: () => void) {
     },
     stop: () => cancel?.(),
   }
+}
+
+/** Longer than any threshold of a shipped rule reaches, and than any idle path is of interest. */
+const FORGOTTEN_AFTER = DAY
+const IDLE_PATH_FORGOTTEN_AFTER = HOUR
+
+/** Lets go what is over, and forgets what says nothing any more. `onChange`: what is stored may be out of date. */
+function tidyRecords(
+  records: ShapingRecords,
+  settings: ProviderSettings,
+  now: number,
+  onChange: (record: ShapingRecord) => void,
+): void {
+  for (const [key, record] of records.paths) {
+    settlePath(record, normalLimits(record, settings), now)
+    const idleFor = now - record.concurrency.usedAt
+    if (idleFor <= IDLE_PATH_FORGOTTEN_AFTER) continue
+    forgetConcurrency(record.concurrency, now, idleFor > FORGOTTEN_AFTER)
+    if (saysNothing(record)) records.paths.delete(key)
+    onChange(record)
+  }
+  for (const [key, record] of records.lanes) {
+    forgetOldMatches(record.counts, now - FORGOTTEN_AFTER)
+    settleLadder(record, now)
+    if (!isFree(record) || record.counts.size > 0) continue
+    records.lanes.delete(key)
+    onChange(record)
+  }
+  for (const [key, record] of records.ips) {
+    settleLadder(record, now)
+    record.blocks = recentBlocks(record, now)
+    if (!isFree(record) || record.blocks.length > 0 || record.heldProviders.size > 0) continue
+    records.ips.delete(key)
+    onChange(record)
+  }
+}
+
+function settlePath(record: PathRecord, normal: ProviderLimits, now: number): void {
+  forgetOldMatches(record.counts, now - FORGOTTEN_AFTER)
+  settleLadder(record, now)
+  for (const [rule, limit] of record.replyLimits) {
+    if (limitNow(limit, normal, now) === null) record.replyLimits.delete(rule)
+  }
+  const { backOff } = record
+  const isStale = backOff.step > 0 && backOff.until < now - FORGOTTEN_AFTER
+  if (isStale) record.backOff = { ...newBackOff(), hasWorked: backOff.hasWorked }
+}
+
+function settleLadder(record: ShapingRecord, now: number): void {
+  const { ladder } = record
+  if (ladder.suspension === null && ladder.step > 0 && stepAt(ladder, now) === 0) record.ladder = newLadder()
+}
+
+function isFree({ ladder }: ShapingRecord): boolean {
+  return ladder.step === 0 && ladder.suspension === null
+}
+
+function saysNothing(record: PathRecord): boolean {
+  const { concurrency, backOff, replyLimits, counts } = record
+  return isFree(record) && backOff.failures === 0 && replyLimits.size === 0 && counts.size === 0 && isAsNew(concurrency)
 }

@@ -1,8 +1,8 @@
 /** The table of all checks (health/README.md "Checks"), in the order in which they are shown. */
 import { checkBackup, checkConfig } from './check-files.ts'
-import { checkBlocklists } from './check-blocklists.ts'
+import { checkBlocklists } from './check-ip-names.ts'
 import { checkClock, checkDisk, checkSecrets } from './check-host.ts'
-import { checkDatabase } from './check-database.ts'
+import { checkDatabase } from './check-files.ts'
 import { checkDomainAge } from './check-domains.ts'
 import { checkDomains } from './check-domains.ts'
 import { checkFeedback, checkOrphans, checkQueue, checkWarmup, checkWebhooks } from './check-mail-flow.ts'
