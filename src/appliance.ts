@@ -1,8 +1,7 @@
 /**
- * The composition root: makes every part once, in order, hands each one what it needs, and stops them in reverse.
- *
- * Here and in `assembly` alone the real clock, DNS, sockets and the store come in. The sandbox is the same appliance
- * with another outside world handed over: a resolver, further routes, settings. Starting either succeeds as a whole or
+ * The composition root: makes every part once, in order, hands each one what it needs, and stops them in reverse. Here
+ * and in `assembly` alone the real clock, DNS, sockets and the store come in. The sandbox is the same appliance with
+ * another outside world handed over: a resolver, further routes, settings. Starting either succeeds as a whole or
  * throws ProcessExit or ConfigurationError after stopping what had started.
  */
 import { startDelivery, type OwnListeners } from './assembly/delivery.ts'

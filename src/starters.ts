@@ -1,6 +1,5 @@
 /**
- * The two servers as processes: `serve`, and the sandbox, which is the same appliance with another outside world handed
- * over: a resolver, further routes, settings. Both throw ConfigurationError or ProcessExit before anything is left
+ * The two servers as processes: `serve`, and the sandbox, which is the same appliance in another outside world. Both throw ConfigurationError or ProcessExit before anything is left
  * open.
  */
 import { appendFileSync } from 'node:fs'

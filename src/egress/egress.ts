@@ -1,9 +1,7 @@
 /**
  * Pools and their IPs: which pool a message uses, which of its IPs may send, which one a message gets, and what may be
- * accepted (egress/README.md).
- *
- * Without a usable IP there is no choice, and the message waits. `start`, `reserve` and `suspend` reject when the store
- * does; nothing else throws.
+ * accepted (egress/README.md). Without a usable IP there is no choice, and the message waits. `start`, `reserve` and
+ * `suspend` reject when the store does; nothing else throws.
  */
 import type { PoolSettings } from '../config/settings/pool-settings.ts'
 import type { Reservation } from '../store/records/warmup-records.ts'

@@ -1,8 +1,7 @@
 /**
- * The certificates of our doors: read from the files, handed to each open door, and watched until they end.
- *
- * The watch sets a metric for each certificate, and logs 14 and 3 days before one ends; those that are in use count,
- * whatever lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
+ * The certificates of our doors: read from the files, handed to each open door, and watched until they end. The watch
+ * sets a metric for each certificate, and logs 14 and 3 days before one ends; those that are in use count, whatever
+ * lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'

@@ -1,7 +1,6 @@
 /**
- * How much is logged: `log.level`, or for a while more of it, as an administrator asked for, without a restart.
- *
- * A reload that changes `log.level` ends what was asked for. Never throws.
+ * How much is logged: `log.level`, or for a while more of it, as an administrator asked for, without a restart. A
+ * reload that changes `log.level` ends what was asked for. Never throws.
  */
 import type { Clock } from '../base/clock.ts'
 import type { Logger, LogLevel } from '../base/logger.ts'

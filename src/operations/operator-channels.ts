@@ -1,9 +1,7 @@
 /**
  * The ways to the operator (config/README.md "sternpost.yaml": operator): a mail by the default pool, and a post to a
- * URL.
- *
- * The mail takes the usual road: its sender is the name of this server where that is a verified sending domain, or is
- * below one that allows subdomains; else a domain that is verified. Rejects when neither can send now.
+ * URL. The mail takes the usual road: its sender is the name of this server where that is a verified sending domain, or
+ * is below one that allows subdomains; else a domain that is verified. Rejects when neither can send now.
  */
 import { randomUUID } from 'node:crypto'
 import { SECOND } from '../base/clock.ts'

@@ -1,10 +1,8 @@
 /**
  * Reading the configuration again while the server runs: everything is validated first, then applied at once, or not at
- * all (config/README.md "Reload").
- *
- * A bad file, a full disk, or a store that cannot take the change over, leaves the running configuration as it is:
- * `reload` rejects with the ConfigurationError, ServiceError `unavailable` or the reason. Reloads come one after the
- * other; a signal that comes while one is under way leads to one more.
+ * all (config/README.md "Reload"). A bad file, a full disk, or a store that cannot take the change over, leaves the
+ * running configuration as it is: `reload` rejects with the ConfigurationError, ServiceError `unavailable` or the
+ * reason. Reloads come one after the other; a signal that comes while one is under way leads to one more.
  */
 import { ConfigurationError, errorText, ServiceError, type Mistake } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'

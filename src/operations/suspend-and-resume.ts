@@ -1,9 +1,7 @@
 /**
- * What an operator suspends and resumes: a whole IP, an IP at one provider, and whatever else holds paths back.
- *
- * Each action is in force when it returns. Its row in the audit of the IP is written after it: a store that takes no
- * row, as on a full disk, is logged and undoes nothing. ServiceError `not_found` for an unknown IP, `invalid_request`
- * for an unknown provider.
+ * What an operator suspends and resumes: a whole IP, an IP at one provider, and whatever else holds paths back. Each
+ * action is in force when it returns. Its row in the audit of the IP is written after it: a store that takes no row, as
+ * on a full disk, is logged and undoes nothing. ServiceError `not_found`, `invalid_request`.
  */
 import { errorText, ServiceError } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'

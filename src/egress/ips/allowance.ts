@@ -1,9 +1,8 @@
 /**
  * What is left of the warmup allowance, as far as this process remembers: how many messages may hope for a grant now,
- * and when the next one can be given (egress/README.md "Smoothing").
- *
- * The store alone grants; its answers teach what is here. A guess too high costs an empty reservation, one too low a
- * short wait. The counts of the day are read at the start and again each minute.
+ * and when the next one can be given (egress/README.md "Smoothing"). The store alone grants; its answers teach what is
+ * here. A guess too high costs an empty reservation, one too low a short wait. The counts of the day are read at the
+ * start and again each minute.
  */
 import { DAY, HOUR, type Clock } from '../../base/clock.ts'
 import { afterGrants, conforming, nextConforming, type Pace } from '../../base/pace.ts'

@@ -1,10 +1,8 @@
 /**
- * What a changed file means for IPs that warm up (egress/README.md "Curves" and "Audit").
- *
- * Another curve in pools.yaml, or a curve that is gone: the IP goes on at the stage of the new one that allows no more
- * than it had. Another curve is only seen while running: after a start the one that the IP was started with holds on.
- * Other numbers for a stage, or other shares: today's rows follow at once. Each is an audit row. Rejects when the store
- * does.
+ * What a changed file means for IPs that warm up (egress/README.md "Curves" and "Audit"). Another curve in pools.yaml,
+ * or a curve that is gone: the IP goes on at the stage of the new one that allows no more than it had. Another curve is
+ * only seen while running: after a start the one that the IP was started with holds on. Other numbers for a stage, or
+ * other shares: today's rows follow at once. Each is an audit row. Rejects when the store does.
  */
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
 import type { AllowanceRule, IpRecord } from '../../store/records/warmup-records.ts'

@@ -1,8 +1,7 @@
 /**
- * What the DNS says of our own IPs: the reverse name, and whether a blocklist has them (http/README.md "IPs").
- *
- * Looked up in the background, at most hourly for each IP, and kept in memory. Only the start of a warmup waits for a
- * lookup, when the reverse name is not known to be right. A lookup without an answer is no finding.
+ * What the DNS says of our own IPs: the reverse name, and whether a blocklist has them (http/README.md "IPs"). Looked
+ * up in the background, at most hourly for each IP, and kept in memory. Only the start of a warmup waits for a lookup,
+ * when the reverse name is not known to be right. A lookup without an answer is no finding.
  */
 import { HOUR } from '../../base/clock.ts'
 import { canonicalIp, ipFamily } from '../../base/ip-address.ts'

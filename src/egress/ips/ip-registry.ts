@@ -1,10 +1,9 @@
 /**
- * The egress IPs as they are now: pools.yaml, what the store knows of each IP, and what this machine can bind.
- *
- * The store holds state and stage, the files pool, weight and curve; a reload takes over the files, the state stays. An
- * IP that leaves the files keeps its record and history; one that comes back goes on where it was. A change of state is
- * guarded by the version that was read: of two at once, the second is decided anew. Rejects when the store does; what
- * is in memory is then as before.
+ * The egress IPs as they are now: pools.yaml, what the store knows of each IP, and what this machine can bind. The
+ * store holds state and stage, the files pool, weight and curve; a reload takes over the files, the state stays. An IP
+ * that leaves the files keeps its record and history; one that comes back goes on where it was. A change of state is
+ * guarded by the version that was read: of two at once, the second is decided anew. Rejects when the store does, and
+ * changes nothing then.
  */
 import type { Logger } from '../../base/logger.ts'
 import { utcDay } from '../../base/utc-day.ts'
@@ -176,11 +175,10 @@ interface Disabled {
 const DISABLED_FOR = 30 * MINUTE
 
 /**
- * The IPs that nothing leaves from because of this machine: a source that cannot be bound, or one that was given up.
- *
- * An IP whose source cannot be bound is disabled as `unplumbed` and used again as soon as it can. One that is disabled
- * for another reason, though it can be bound, is used again after half an hour. Another source is never taken in its
- * place (delivery/README.md "The SMTP session").
+ * The IPs that nothing leaves from because of this machine: a source that cannot be bound, or one that was given up. An
+ * IP whose source cannot be bound is disabled as `unplumbed` and used again as soon as it can. One that is disabled for
+ * another reason, though it can be bound, is used again after half an hour. Another source is never taken in its place
+ * (delivery/README.md "The SMTP session").
  */
 function createDisabledIps({ clock, canBind, logger }: EgressOutside) {
   const disabled = new Map<string, Disabled>()

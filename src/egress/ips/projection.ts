@@ -1,9 +1,7 @@
 /**
  * Before acceptance: whether mail can start within policy, and when. The four cases of ip_not_warmed are those of
- * egress/README.md "Overflow and refusal".
- *
- * A pause without an end predicts nothing: mail that waits for it is accepted, but where the request named the pool or
- * the pool rejects. All from counters in memory; never throws.
+ * egress/README.md "Overflow and refusal". A pause without an end predicts nothing: mail that waits for it is accepted,
+ * but where the request named the pool or the pool rejects. All from counters in memory; never throws.
  */
 import { HOUR, SECOND } from '../../base/clock.ts'
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
@@ -196,10 +194,9 @@ interface Count {
 }
 
 /**
- * How much mail of a pool waits for its first attempt, cheap enough to be asked for each request.
- *
- * The queue is counted at most once a second; in between, what was accepted is added and what was granted is taken
- * away. Mail whose acceptance is under way counts as well, so that requests at the same moment do not share one place.
+ * How much mail of a pool waits for its first attempt, cheap enough to be asked for each request. The queue is counted
+ * at most once a second; in between, what was accepted is added and what was granted is taken away. Mail whose
+ * acceptance is under way counts as well, so that requests at the same moment do not share one place.
  */
 export function createPoolBacklog({ clock, backlogOf }: EgressOutside) {
   const counts = new Map<string, Count>()

@@ -1,8 +1,7 @@
 /**
  * The passing days of an IP: those that are over are closed, and an IP that was idle for long warms up again
- * (egress/README.md "Warmup days" and "Gates").
- *
- * Nothing happens while the clock has just jumped. Rejects when the store does.
+ * (egress/README.md "Warmup days" and "Gates"). Nothing happens while the clock has just jumped. Rejects when the store
+ * does.
  */
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
 import type { IpRecord } from '../../store/records/warmup-records.ts'

@@ -1,10 +1,8 @@
 /**
  * The outlook of one IP as the API shows it: the forecast of a campaign, and the volume of each day (http/README.md
- * "Forecast"). Pure.
- *
- * The whole campaign is taken to leave from this IP. Of what waits in the pool it gets the part that its allowance is
- * of all warming IPs' there; next to an IP that needs no allowance a warming one has no backlog. A cold IP is forecast
- * as if its warmup began with the campaign. Days are UTC dates.
+ * "Forecast"). Pure. The whole campaign is taken to leave from this IP. Of what waits in the pool it gets the part that
+ * its allowance is of all warming IPs' there; next to an IP that needs no allowance a warming one has no backlog. A
+ * cold IP is forecast as if its warmup began with the campaign. Days are UTC dates.
  */
 import type { Configuration } from '../../config/load-configuration.ts'
 import { dayAfter, utcDay } from '../../base/utc-day.ts'

@@ -1,9 +1,7 @@
 /**
  * What happens to the state of an IP by itself: days that are closed, gates that pause, pauses that end, IPs that were
- * idle for long (egress/README.md "Warmup days" and "Gates").
- *
- * A day is closed with the first grant or look of a later one. Each IP is looked after on its own: what fails for one
- * is logged and tried again with the next look.
+ * idle for long (egress/README.md "Warmup days" and "Gates"). A day is closed with the first grant or look of a later
+ * one. Each IP is looked after on its own: what fails for one is logged and tried again with the next look.
  */
 import { DAY, HOUR } from '../../base/clock.ts'
 import type { IpRecord } from '../../store/records/warmup-records.ts'

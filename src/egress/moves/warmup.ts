@@ -1,9 +1,7 @@
 /**
  * Dedicated IPs as the API and the command line handle them (http/README.md "IPs"): views, the acts that move a warmup,
- * the forecast and the statistics.
- *
- * ServiceError not_found for an IP that is not in pools.yaml, invalid_request for text that is no IP or a value that
- * cannot be, conflict for an act that its state forbids; other errors are the store's.
+ * the forecast and the statistics. ServiceError not_found, invalid_request, and conflict for an act that the state
+ * forbids; else errors of the store.
  */
 import { DAY } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'

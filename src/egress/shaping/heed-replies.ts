@@ -1,8 +1,7 @@
 /**
  * What a refusal means for its path and its lane: reply rules, blocks that no rule knows, probes (egress/README.md
- * "Reply rules" and "Suspension ladder").
- *
- * While a path is suspended, what was under way before brings no news of it. Never throws.
+ * "Reply rules" and "Suspension ladder"). While a path is suspended, what was under way before brings no news of it.
+ * Never throws.
  */
 import { HOUR } from '../../base/clock.ts'
 import type { ReplyRuleSettings, Threshold } from '../../config/settings/provider-settings.ts'

@@ -1,10 +1,8 @@
 /**
  * What operators do to paths: they let nothing leave from an IP to a mailbox provider, and they lift what holds mail
- * back (commands/README.md "The command line").
- *
- * A suspension by hand stands beside the ladder, which receivers move, and covers paths that are not known yet. Both
- * acts are in force at once and then stored: who was answered is obeyed after a crash as well. They reject when the
- * store does.
+ * back (commands/README.md "The command line"). A suspension by hand stands beside the ladder, which receivers move,
+ * and covers paths that are not known yet. Both acts are in force at once and then stored: who was answered is obeyed
+ * after a crash as well. They reject when the store does.
  */
 import { newBackOff } from './back-off.ts'
 import { heldProviders } from './hold-views.ts'

@@ -1,10 +1,8 @@
 /**
  * The limits of a path: what the configuration gives, what reply rules lower for a while, and the smallest of all now.
- * What was learnt about connections comes on top (`concurrency.ts`).
- *
- * A limit of a rule holds for the rule's time as the rule says, then doubles at its end and every 10 min from there
- * until nothing is left of it. Pure; times are Unix milliseconds. egress/README.md "Limits of a path", "Suspension
- * ladder".
+ * What was learnt about connections comes on top (`concurrency.ts`). A limit of a rule holds for the rule's time as the
+ * rule says, then doubles at its end and every 10 min from there until nothing is left of it. Pure; times are Unix
+ * milliseconds. egress/README.md "Limits of a path", "Suspension ladder".
  */
 import { MINUTE } from '../../base/clock.ts'
 import type { Rate } from '../../config/settings/field-types.ts'

@@ -1,9 +1,8 @@
 /**
  * The reply rules of providers.yaml: which of them a reply counts for, and whether its matches are enough
- * (egress/README.md "Reply rules").
- *
- * Only what a server said is ever given to them; our own sentences are not replies. Pure; times are Unix milliseconds.
- * `createReplyRules` throws for an expression that does not compile: the configuration refuses those at load.
+ * (egress/README.md "Reply rules"). Only what a server said is ever given to them; our own sentences are not replies.
+ * Pure; times are Unix milliseconds. `createReplyRules` throws for an expression that does not compile: the
+ * configuration refuses those at load.
  */
 import {
   ANY_PROVIDER,

@@ -1,6 +1,5 @@
 /**
  * What paths, lanes and IPs are under, as text for the store, so that a restart forgets no limit and no suspension.
- *
  * What says no more than a new record is ''. What another version wrote, or nobody can read, starts as new, which is
  * safe: receivers will tell it again. Message rates are not kept.
  */

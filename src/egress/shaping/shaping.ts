@@ -1,9 +1,8 @@
 /**
  * What shaping says of a path (egress IP, route), and what it is told: the interface between `delivery` and the limits,
- * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules".
- *
- * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
- * `start`, `stop`, `tick`, `suspend` and `resume` touch the store. No method throws; those reject when the store does.
+ * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules". Everything is decided from what
+ * receivers answered, from the clock and by operators: nothing here waits, and only `start`, `stop`, `tick`, `suspend`
+ * and `resume` touch the store. No method throws; those reject when the store does.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Tokens } from '../../base/pace.ts'

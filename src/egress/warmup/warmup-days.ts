@@ -1,8 +1,7 @@
 /**
- * Closes warmup days: one verdict for each UTC day that is over, each day once (egress/README.md "Warmup days").
- *
- * Days without rows, such as those of a downtime, are closed as idle: they hold. Pure: the caller stores all of it in
- * one guarded change.
+ * Closes warmup days: one verdict for each UTC day that is over, each day once (egress/README.md "Warmup days"). Days
+ * without rows, such as those of a downtime, are closed as idle: they hold. Pure: the caller stores all of it in one
+ * guarded change.
  */
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'

@@ -1,7 +1,6 @@
 /**
- * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates").
- *
- * A limit counts as reached from the limit itself on. A rate of nothing reaches no limit. Pure.
+ * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates"). A limit
+ * counts as reached from the limit itself on. A rate of nothing reaches no limit. Pure.
  */
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import type { IpHealth, WarmupDay } from '../../store/records/warmup-records.ts'

@@ -89,9 +89,7 @@ const RESERVED = /(^|\.)(test|example|invalid|localhost|local|internal|example\.
 /** Registries are asked about so many domains in a run. */
 const MOST_ASKED = 20
 
-/**
- * By RDAP (RFC 9224, RFC 9083 §4.5). A registry that cannot be asked, and a domain outside all of them, is skipped.
- */
+/** By RDAP (RFC 9224, RFC 9083 §4.5). A registry that cannot be asked, and a domain outside all of them, is skipped. */
 export const checkDomainAge = AGE.onServer(async (server, world) => {
   const views = await server.domains(world.domain)
   const names = [...new Set(views.map(({ domain }) => organizationalDomain(domain)))]

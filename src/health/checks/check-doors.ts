@@ -1,9 +1,8 @@
 /**
  * Does mail that comes back reach this server: the MX of the return path, and port 25 by its public address; and does
  * each configured port answer with the right protocol, as this server, asked from another process (health/README.md
- * "Checks": inbound, listeners)? Never throws for what the DNS or the network says.
- *
- * A machine reaches its own addresses without leaving itself: a firewall in front of it is only seen from outside.
+ * "Checks": inbound, listeners)? Never throws for what the DNS or the network says. A machine reaches its own addresses
+ * without leaving itself: a firewall in front of it is only seen from outside.
  */
 import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'

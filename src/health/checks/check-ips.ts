@@ -1,9 +1,7 @@
 /**
  * Is every egress IP on this machine, do packets leave from it, and can mail leave (health/README.md "Checks":
- * ip-present, ip-source, port25)?
- *
- * Whether something on the way puts another address in its place is only seen from outside: the mail hosts of large
- * providers answer EHLO with the address that they see. Never throws.
+ * ip-present, ip-source, port25)? Whether something on the way puts another address in its place is only seen from
+ * outside: the mail hosts of large providers answer EHLO with the address that they see. Never throws.
  */
 import { createSocket } from 'node:dgram'
 import { networkInterfaces } from 'node:os'
