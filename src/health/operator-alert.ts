@@ -77,19 +77,15 @@ export function alertDocument({ at, hostname, problems, solved }: OperatorAlert)
   return { kind: 'health', hostname, at: toUnixSeconds(at), problems, solved }
 }
 
-interface HealthChange {
-  problems: HealthFinding[]
-  solved: ToldProblem[]
-  /** What the operator knows once this was told. */
-  told: Record<string, ToldProblem>
-}
-
-/** Which problems are new and which are solved, between what the operator was told and what a run found. */
+/**
+ * Which problems are new and which are solved, between what the operator was told and what a run found; and what he
+ * knows once this was told.
+ */
 export function healthChange(
   told: Readonly<Record<string, ToldProblem>>,
   before: readonly HealthFinding[],
   now: readonly HealthFinding[],
-): HealthChange {
+): Pick<OperatorAlert, 'problems' | 'solved'> & { told: Record<string, ToldProblem> } {
   const earlier = new Set(before.map(problemKey))
   const current = now.filter(({ result }) => result === 'fail' || result === 'warn')
   const problems = current.filter((finding) => {

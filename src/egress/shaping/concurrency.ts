@@ -27,8 +27,13 @@ const MOST_AFTER_IDLE = 2
  */
 const LONGEST_CONNECTION = 30 * MINUTE
 
+/** What a path begins with. */
+export function startConnections(isNewIp: boolean): number {
+  return isNewIp ? START_OF_NEW_IP : START
+}
+
 export function newConcurrency(isNewIp: boolean, now: number): Concurrency {
-  return { c: isNewIp ? START_OF_NEW_IP : START, halvedAt: 0, usedAt: now, openedAt: [], fullAt: 0 }
+  return { c: startConnections(isNewIp), halvedAt: 0, usedAt: now, openedAt: [], fullAt: 0 }
 }
 
 export function isAsNew({ c, openedAt }: Concurrency): boolean {

@@ -5,7 +5,7 @@
 import { MINUTE } from '../../base/clock.ts'
 import { SHORT_WAIT, type ClosedGate, type Gate, type Lane, type ShapedPath } from './shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
-import { usableConnections } from './concurrency.ts'
+import { startConnections, usableConnections } from './concurrency.ts'
 import { operatorText, suspensionText, waitText } from './hold-views.ts'
 import { isHalfOpen, isSuspended, type Ladder } from './ladder.ts'
 import type { MessageRates } from './message-rates.ts'
@@ -14,9 +14,6 @@ import type { PathRecord, ShapedIpRecord, ShapingRecords } from './records.ts'
 
 /** A message that an IP is tried with is answered by then, or never. */
 const LONGEST_PROBE = 20 * MINUTE
-/** One connection is what a path begins with that was never used. */
-const UNUSED_PATH = { new: 1, known: 2 }
-
 /** `openConnectionsOf`: of all IPs of the pool, as far as it was told. */
 export function createOpenGate(
   time: () => number,
@@ -79,22 +76,19 @@ export function createOpenGate(
       return { ...closed(tokenAt, 'rate', RATE_TEXT), takesRows }
     }
     if (byPool !== undefined) return byPool
+    const isNewIp = path.newIpLimits !== null
+    const learnt = record === undefined ? startConnections(isNewIp) : usableConnections(record.concurrency, now)
     return {
       kind: 'open',
       mostUnderWay,
       mostOfLane,
-      connections: mostUnderWay === 1 ? 1 : Math.min(limits.connections, learnt(path, record, now)),
+      connections: mostUnderWay === 1 ? 1 : Math.min(limits.connections, learnt),
       messagesPerConnection: limits.messagesPerConnection,
     }
   }
 }
 
 const RATE_TEXT = 'the message rate of the path or of its pool is used up for the moment'
-
-function learnt(path: ShapedPath, record: PathRecord | undefined, now: number): number {
-  if (record !== undefined) return usableConnections(record.concurrency, now)
-  return path.newIpLimits === null ? UNUSED_PATH.known : UNUSED_PATH.new
-}
 
 function closedUntilEnd(ladder: Ladder, who: string, now: number): ClosedGate {
   const { until = null, rule = null } = ladder.suspension ?? {}

@@ -29,15 +29,10 @@ export interface PathRecord {
 }
 
 /** A sending domain on a route, over all IPs of a pool. */
-export interface LaneRecord {
+export interface LaneRecord extends Pick<PathRecord, 'route' | 'provider' | 'isp' | 'ladder' | 'counts'> {
   kind: 'lane'
   pool: string
-  route: string
-  provider: string | null
-  isp: string
   domain: string
-  ladder: Ladder
-  counts: MatchCounts
 }
 
 /** An IP, over all its paths. */

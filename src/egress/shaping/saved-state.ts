@@ -5,7 +5,7 @@
  */
 import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import { newBackOff, type BackOff } from './back-off.ts'
-import { newConcurrency } from './concurrency.ts'
+import { newConcurrency, startConnections } from './concurrency.ts'
 import { newLadder, type Ladder, type Suspension } from './ladder.ts'
 import type { ReplyLimit } from './path-limits.ts'
 import {
@@ -19,8 +19,6 @@ import {
 } from './records.ts'
 
 const VERSION = 1
-/** Where a new path begins: saying it brings nothing. */
-const START_CONNECTIONS = 2
 
 /** Rows are keyed by IP and route: lanes have no IP, IPs no route. */
 export function storedKey(record: ShapingRecord): { ip: string; route: string } {
@@ -53,7 +51,7 @@ export function stateText(record: ShapingRecord): string {
 function addPathFacts({ concurrency, backOff, replyLimits, counts }: PathRecord, facts: Record<string, unknown>): void {
   // Whole connections: else every delivery would be a write.
   const connections = Math.floor(concurrency.c)
-  if (connections !== START_CONNECTIONS) facts['connections'] = connections
+  if (connections !== startConnections(false)) facts['connections'] = connections
   if (backOff.step > 0) facts['backOff'] = backOff
   if (replyLimits.size > 0) facts['limits'] = [...replyLimits.values()]
   if (counts.size > 0) facts['counts'] = Object.fromEntries(counts)
@@ -68,7 +66,7 @@ export function restore(records: ShapingRecords, { ip, route, state, savedAt }: 
   const counts = readCounts(saved['counts'])
   switch (saved['kind']) {
     case 'path': {
-      const c = Math.max(1, numberOr(saved['connections'], START_CONNECTIONS))
+      const c = Math.max(1, numberOr(saved['connections'], startConnections(false)))
       const fresh = newPathRecord({ ip, route, limits: null, ...names }, { ...newConcurrency(false, savedAt), c })
       const backOff = readBackOff(saved['backOff'])
       const replyLimits = readLimits(saved['limits'])
