@@ -1,4 +1,4 @@
-/** Who may send as whom, and everything an app or a mail client can ask about messages: accepting, looking up, acting, suppressing, tracking. */
+/** Who may send as whom, and all that is asked about messages: accepting, looking up, acting, suppressing, tracking. */
 import { renderKeys, senderIdOf } from '../content/message-fields.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import { longestStage } from '../delivery/thread-settings.ts'

@@ -39,6 +39,7 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
     allowHttp: false,
     ownAddresses: () => ownAddresses(live.current()),
   })
+  const { findStsPolicy: find, keepStsPolicy: keep, stsPoliciesFetchedBefore: fetchedBefore } = store
   // The world of the sandbox has no web servers for policies.
   const sts =
     outside === undefined
@@ -46,11 +47,7 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
           resolver,
           request,
           clock: realClock,
-          memory: {
-            find: store.findStsPolicy,
-            keep: store.keepStsPolicy,
-            fetchedBefore: store.stsPoliciesFetchedBefore,
-          },
+          memory: { find, keep, fetchedBefore },
           onProblem(domain, { result, reason }) {
             logger.warn({ domain, result, reason }, 'MTA-STS policy not to be had')
             tlsResults.noteProblem({ domain, host: '', policy: { type: 'sts', id: '' }, result })

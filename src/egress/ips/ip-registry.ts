@@ -203,7 +203,7 @@ function createDisabledIps({ clock, canBind, logger }: EgressOutside) {
         else disable(address, 'unplumbed', true)
       })
     },
-    /** True: one is used again. `sourceOf`: undefined for an IP that left the files, which is tested when it is back. */
+    /** True: one is used again. `sourceOf`: undefined for one that left the files, which is tested when it is back. */
     async tryAgain(sourceOf: (address: string) => string | undefined): Promise<boolean> {
       let isOneBack = false
       await Promise.all(

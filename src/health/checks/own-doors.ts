@@ -36,7 +36,7 @@ export function ownDoors({ listen }: ServerSettings): Door[] {
   ]
 }
 
-/** Who listens at it, by `ss`: `exim4 (process 812)`; null: not known, nobody, or the socket unit: its ports are ours. */
+/** Who listens, by `ss`: `exim4 (process 812)`; null: not known, nobody, or the socket unit, whose ports are ours. */
 export function holderOf(port: number): Promise<string | null> {
   return new Promise((resolve) => {
     execFile('ss', ['-Hltnp', `sport = :${port}`], { timeout: ANSWER_MILLISECONDS }, (error, stdout) =>
