@@ -1,6 +1,6 @@
 /**
- * The two servers as processes: `serve`, and the sandbox, which is the same appliance in another outside world. Both throw ConfigurationError or ProcessExit before anything is left
- * open.
+ * The two servers as processes: `serve`, and the sandbox, which is the same appliance in another outside world. Both
+ * throw ConfigurationError or ProcessExit before anything is left open.
  */
 import { appendFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
