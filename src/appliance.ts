@@ -1,8 +1,7 @@
 /**
- * The composition root: makes every part once, in order, hands each one what it needs, and stops them in reverse.
- *
- * Here and in `assembly` alone the real clock, DNS, sockets and the store come in. The sandbox is the same appliance
- * with another outside world handed over: a resolver, further routes, settings. Starting either succeeds as a whole or
+ * The composition root: makes every part once, in order, hands each one what it needs, and stops them in reverse. Here
+ * and in `assembly` alone the real clock, DNS, sockets and the store come in. The sandbox is the same appliance with
+ * another outside world handed over: a resolver, further routes, settings. Starting either succeeds as a whole or
  * throws ProcessExit or ConfigurationError after stopping what had started.
  */
 import { startDelivery, type OwnListeners } from './assembly/delivery.ts'
@@ -11,7 +10,7 @@ import { startEgress } from './assembly/egress.ts'
 import { openFoundation, type ApplianceOptions } from './assembly/foundation.ts'
 import { createMailFeatures } from './assembly/mail.ts'
 import { startOutboundTls } from './assembly/outbound-tls.ts'
-import { createSenders } from './assembly/senders.ts'
+import { createSenders } from './assembly/mail.ts'
 import {
   createBackupWriter,
   createRetentionJobs,
@@ -38,7 +37,6 @@ import type { WebhookEndpoints } from './webhooks/endpoints.ts'
 export type { ApplianceOptions } from './assembly/foundation.ts'
 
 export interface Appliance {
-  /** The bound ports, each list in the order of its listeners. */
   ports: BoundPorts
   metrics: Metrics
   store: Store

@@ -1,7 +1,6 @@
 /**
- * The two servers as processes: `serve`, and the sandbox, which is the same appliance with another outside world handed
- * over: a resolver, further routes, settings. Both throw ConfigurationError or ProcessExit before anything is left
- * open.
+ * The two servers as processes: `serve`, and the sandbox, which is the same appliance in another outside world. Both
+ * throw ConfigurationError or ProcessExit before anything is left open.
  */
 import { appendFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
@@ -29,7 +28,6 @@ import { verifySignature } from './senders/verification/lookup-records.ts'
 
 const STARTS_TRIED = 3
 
-/** What `main.ts` hands to the command line. */
 export const starters: ServerStarters = {
   async serve({ folder, shippedFolder }) {
     const passed = receiveSockets(process.env, process.pid)
@@ -37,21 +35,12 @@ export const starters: ServerStarters = {
     const configuration = loadAgain()
     const { logger, setLevel: setLogLevel } = createAdjustableLogger({ level: configuration.server.log.level })
     for (const warning of configuration.warnings) logger.warn(warning, 'configuration warning')
+    const parts = { configuration, loadAgain, logger, setLogLevel, passed, configurationFolder: folder }
     await runService({
       clock: systemClock,
       logger,
       reportFolder: configuration.server.data_dir,
-      start: (onFatal, notices) =>
-        startAppliance({
-          configuration,
-          loadAgain,
-          logger,
-          setLogLevel,
-          onFatal,
-          notices,
-          passed,
-          configurationFolder: folder,
-        }),
+      start: (onFatal, notices) => startAppliance({ ...parts, onFatal, notices }),
     })
   },
 
@@ -144,11 +133,8 @@ function startSandbox(
 
 async function choosePorts({ port: http, submissionPort: submission }: SandboxCommandOptions) {
   const port = await choosePort({ wanted: http, usual: HTTP_PORT, option: '--port' })
-  const ofOthers = [port, CAPTURE_PORT, INBOUND_PORT]
-  const submissionPort = await choosePort(
-    { wanted: submission, usual: SUBMISSION_PORT, option: '--smtp-port' },
-    ofOthers,
-  )
+  const mail = { wanted: submission, usual: SUBMISSION_PORT, option: '--smtp-port' }
+  const submissionPort = await choosePort(mail, [port, CAPTURE_PORT, INBOUND_PORT])
   const inbound = { wanted: null, usual: INBOUND_PORT, option: '--port' }
   return { port, submissionPort, inboundPort: await choosePort(inbound, [port, submissionPort, CAPTURE_PORT]) }
 }

@@ -29,31 +29,22 @@ export interface DeliveryParts extends EgressParts, OutboundTls, Webhooks {
 }
 
 export async function startDelivery(foundation: Foundation, parts: DeliveryParts): Promise<Dispatcher> {
-  const { configuration, live, store, clock, realClock, metrics, logger, epoch, location, working } = foundation
-  const { egress, shaping, queue, findRoute, tlsMemory, tlsResults, webhookEngine, disk, listeners } = parts
-  const { secrets } = configuration.server
-  const captureAddress = foundation.outside?.captureAddress ?? (await startCapture(foundation, listeners))
+  const { live, store, logger, outside, working } = foundation
+  const { queue, tlsResults, webhookEngine, disk, listeners } = parts
   const dispatcher = createDispatcher({
+    ...foundation,
+    ...parts,
     store: withoutTranscripts(store, () => !disk.isShort() && live.current().server.retention.transcripts > 0),
-    clock,
-    realClock,
-    metrics,
-    egress,
-    shaping,
-    findRoute,
-    tlsMemory,
-    epoch,
-    captureAddress,
+    captureAddress: outside?.captureAddress ?? (await startCapture(foundation, listeners)),
     configuration: live,
     startWorker,
-    onConnectionTls: (ip, note) => tlsResults.noteConnection(ip, note),
-    mayDeliver: () => disk.mayDeliver(),
-    onFatal: foundation.onFatal,
-    storeLocation: location,
-    masterKey: secrets.master_key,
-    trackingUrl: foundation.outside?.trackingUrl ?? null,
+    onConnectionTls: tlsResults.noteConnection,
+    mayDeliver: disk.mayDeliver,
+    storeLocation: foundation.location,
+    masterKey: foundation.configuration.server.secrets.master_key,
+    trackingUrl: outside?.trackingUrl ?? null,
     logger: logger.child({ part: 'delivery' }),
-    onEvents: () => webhookEngine.wake(),
+    onEvents: webhookEngine.wake,
   })
   queue.follow(dispatcher)
   await disk.start(dispatcher.resume)
@@ -82,11 +73,10 @@ async function startCapture(
 function withoutTranscripts(store: Store, keepsTranscripts: () => boolean): Store {
   return {
     ...store,
-    recordOutcomes: (request) =>
-      store.recordOutcomes(
-        keepsTranscripts()
-          ? request
-          : { ...request, outcomes: request.outcomes.map((outcome) => ({ ...outcome, transcript: null })) },
-      ),
+    recordOutcomes(request) {
+      if (keepsTranscripts()) return store.recordOutcomes(request)
+      const outcomes = request.outcomes.map((outcome) => ({ ...outcome, transcript: null }))
+      return store.recordOutcomes({ ...request, outcomes })
+    },
   }
 }

@@ -25,11 +25,6 @@ export interface BoundPorts {
   inbound: number[]
 }
 
-interface Doors {
-  ports: BoundPorts
-  listeners: OwnListeners
-}
-
 interface DoorParts extends MailParts {
   mail: MailFeatures
   reload: Reload['reload']
@@ -40,7 +35,7 @@ interface DoorParts extends MailParts {
   backups: Backups
 }
 
-export async function openDoors(foundation: Foundation, parts: DoorParts): Promise<Doors> {
+export async function openDoors(foundation: Foundation, parts: DoorParts) {
   const inbound = await startReports(foundation, parts)
   const submission = await startSubmission(foundation, parts)
   const http = await startHttp(foundation, parts)
@@ -49,14 +44,13 @@ export async function openDoors(foundation: Foundation, parts: DoorParts): Promi
   const [report] = listen.inbound
   const tracking = listen.http.findIndex(({ serve }) => serve.includes('tracking'))
   const own = listen.http[tracking]
-  return {
-    ports: { http, submission, inbound },
-    listeners: {
-      inbound: report === undefined ? null : { address: loopback(report.address), port: inbound[0] ?? report.port },
-      tracking:
-        own === undefined ? null : { address: loopback(own.address), port: http[tracking] ?? own.port, isTls: own.tls },
-    },
+  const ports: BoundPorts = { http, submission, inbound }
+  const listeners: OwnListeners = {
+    inbound: report === undefined ? null : { address: loopback(report.address), port: inbound[0] ?? report.port },
+    tracking:
+      own === undefined ? null : { address: loopback(own.address), port: http[tracking] ?? own.port, isTls: own.tls },
   }
+  return { ports, listeners }
 }
 
 /** What connects there would wait for ever, so it is said how to end that. */
@@ -72,58 +66,42 @@ function loopback(address: string): string {
   return address === '*' ? '127.0.0.1' : address
 }
 
-async function startReports(
-  foundation: Foundation,
-  { mail, webhookEngine, doorCertificates }: DoorParts,
-): Promise<number[]> {
-  const { configuration, store, keyRing, clock, logger, metrics, working, classify, passed } = foundation
-  const { server: settings, providers } = configuration
+async function startReports(foundation: Foundation, parts: DoorParts): Promise<number[]> {
+  const { server: settings, providers } = foundation.configuration
   if (settings.listen.inbound.length === 0) return []
   const server = createReportServer({
+    ...foundation,
+    ...parts.mail.unsubscribing,
     settings,
     providers,
-    classify,
-    store,
-    keyRing,
-    clock,
-    metrics,
-    passed,
-    ...mail.unsubscribing,
-    acceptSubmission: mail.acceptSubmission,
-    logger: logger.child({ part: 'inbound' }),
-    onEvents: () => webhookEngine.wake(),
+    acceptSubmission: parts.mail.acceptSubmission,
+    logger: foundation.logger.child({ part: 'inbound' }),
+    onEvents: parts.webhookEngine.wake,
   })
-  working.push(() => server.stop())
-  doorCertificates.serve(server.setCertificates)
+  foundation.working.push(() => server.stop())
+  parts.doorCertificates.serve(server.setCertificates)
   return server.start(settings.listen.inbound)
 }
 
-async function startSubmission(
-  foundation: Foundation,
-  { mail, apiKeys, doorCertificates }: DoorParts,
-): Promise<number[]> {
-  const { configuration, clock, logger, metrics, working, passed } = foundation
-  const { server: settings } = configuration
+async function startSubmission(foundation: Foundation, { mail, apiKeys, doorCertificates }: DoorParts) {
+  const { server: settings } = foundation.configuration
   if (settings.listen.submission.length === 0) return []
   const server = createSubmissionServer({
+    ...foundation,
+    ...mail,
     settings,
     apiKeys,
-    clock,
-    metrics,
-    passed,
-    acceptSubmission: mail.acceptSubmission,
-    mailRefusal: mail.mailRefusal,
-    logger: logger.child({ part: 'submission' }),
+    logger: foundation.logger.child({ part: 'submission' }),
   })
-  working.push(() => server.stop())
+  foundation.working.push(() => server.stop())
   doorCertificates.serve(server.setCertificates)
   return server.start(settings.listen.submission)
 }
 
 async function startHttp(foundation: Foundation, parts: DoorParts): Promise<number[]> {
-  const { configuration, live, clock, metrics, logger, stops, working, outside, passed } = foundation
+  const { configuration, live, clock, metrics, stops, working, outside, passed } = foundation
   const { server: settings } = configuration
-  const onEvents = (): void => parts.webhookEngine.wake()
+  const onEvents = parts.webhookEngine.wake
   const data = createDataAdministration({
     ...foundation,
     backups: parts.backups,
@@ -137,11 +115,8 @@ async function startHttp(foundation: Foundation, parts: DoorParts): Promise<numb
     onEvents,
   })
   const http = createHttpServers({
+    ...foundation,
     settings,
-    clock,
-    metrics,
-    logger,
-    passed,
     features: {
       ...parts.mail,
       ...parts,
@@ -158,12 +133,8 @@ async function startHttp(foundation: Foundation, parts: DoorParts): Promise<numb
   const ports = await http.start(settings.listen.http, settings.listen.admin_socket)
   parts.doorCertificates.serve((read) => read !== null && http.setCertificates(read))
   if (settings.listen.metrics === null) return ports
-  const metricsServer = await startMetricsServer({
-    ...settings.listen.metrics,
-    metrics,
-    passed,
-    token: settings.metrics.token,
-  })
+  const { token } = settings.metrics
+  const metricsServer = await startMetricsServer({ ...settings.listen.metrics, metrics, passed, token })
   stops.push(() => metricsServer.stop())
   return ports
 }

@@ -12,8 +12,7 @@ export interface EgressParts {
   egress: Egress
   warmup: Warmup
   shaping: Shaping
-  /** What waits in the queue. */
-  queue: QueueFigures
+  queue: ReturnType<typeof createQueueFigures>
 }
 
 type QueueCounts = Pick<Dispatcher, 'backlogOf' | 'waitingOf'>
@@ -22,16 +21,12 @@ type QueueCounts = Pick<Dispatcher, 'backlogOf' | 'waitingOf'>
  * The queue as egress sees it. Dispatcher and egress need each other: the dispatcher is made of the egress, and counts
  * the queue once it is there. Until then nothing waits.
  */
-interface QueueFigures extends QueueCounts {
-  follow(dispatcher: QueueCounts): void
-}
-
-function createQueueFigures(): QueueFigures {
+function createQueueFigures() {
   let counts: QueueCounts = { backlogOf: () => ({}), waitingOf: () => [] }
   return {
-    backlogOf: (pool) => counts.backlogOf(pool),
-    waitingOf: (ip) => counts.waitingOf(ip),
-    follow: (dispatcher) => void (counts = dispatcher),
+    backlogOf: (pool: string) => counts.backlogOf(pool),
+    waitingOf: (ip: string) => counts.waitingOf(ip),
+    follow: (dispatcher: QueueCounts): void => void (counts = dispatcher),
   }
 }
 
@@ -39,41 +34,37 @@ function createQueueFigures(): QueueFigures {
 const SHAPING = 'shaping'
 
 export async function startEgress(foundation: Foundation, { webhookEngine }: Webhooks): Promise<EgressParts> {
-  const { live, store, clock, resolver, isClockSteady, stops } = foundation
+  const { live, resolver, stops } = foundation
   const logger = foundation.logger.child({ part: 'egress' })
   const queue = createQueueFigures()
   const { egress, warmup } = createEgress({
+    ...foundation,
+    ...queue,
     configuration: live,
-    store,
-    clock,
     canBind,
     logger,
     lookups: { ...resolver, blocklists: blocklistResolver(foundation) },
-    backlogOf: queue.backlogOf,
-    waitingOf: queue.waitingOf,
-    isClockSteady,
-    onEvents: () => webhookEngine.wake(),
+    onEvents: webhookEngine.wake,
   })
   const shaping = createShaping({
-    clock,
+    ...foundation,
     logger,
-    store,
     settings: live.current,
     signals: {
-      onBlock: (block) => egress.noteBlock(block),
+      onBlock: egress.noteBlock,
       onIpSuspension(ip, until, reason) {
         egress.suspend(ip, until, reason, SHAPING).catch((thrown: unknown) => {
           logger.error({ ip, err: thrown }, 'suspension of an IP could not be stored')
         })
       },
-      onIpUnreachable: (ip, reason) => egress.disable(ip, reason),
+      onIpUnreachable: egress.disable,
       onLaneSuspension: (lane) => logger.warn(lane, 'sending domain suspended at a provider'),
     },
   })
   await egress.start()
-  stops.push(() => egress.stop())
+  stops.push(egress.stop)
   await shaping.start()
-  stops.push(() => shaping.stop())
+  stops.push(shaping.stop)
   await moveOrphans(foundation, egress)
   return { egress, warmup, shaping, queue }
 }

@@ -27,7 +27,6 @@ import type { StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
 import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
 
-/** What may stand in for the real outside world. */
 interface Outside {
   resolver: Resolver
   /** Time as schedules see it. */
@@ -38,9 +37,7 @@ interface Outside {
   captureAddress: { address: string; port: number }
   /** Scheme, host and port of every link in mail that leads back to us. */
   trackingUrl: string
-  /** Asked before the API. */
   handlers: NonNullable<HttpServersOptions['extraHandlers']>
-  /** Sees what is registered. */
   observeWebhooks: (register: WebhookEndpoints['register']) => WebhookEndpoints['register']
 }
 
@@ -57,9 +54,7 @@ export interface ApplianceOptions {
   outside?: Outside
   /** Something happened that this process cannot go on after: a dead store, threads that keep dying. */
   onFatal: (reason: Error) => void
-  /** Tells the service manager of reloads. */
   notices?: ServiceNotices
-  /** Sockets that are open already. */
   passed?: PassedSockets
 }
 
@@ -68,7 +63,6 @@ export interface Foundation extends ApplianceOptions {
   live: ReplaceableConfiguration
   /** False for a while after a jump of the machine's clock: nothing may end by time. */
   isClockSteady: () => boolean
-  /** By the bounce rules in force. */
   classify: ClassifyReply
   clock: Clock
   /** For what takes real time: lookups, leases. The same one, but where application time is another. */
@@ -104,15 +98,13 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const working: Stops = []
   stops.push(() => stopTogether(working, logger))
   const now = clock.now()
-  const { epoch, recovered, uncertain } = await store.beginEpoch(
-    now,
-    now + configuration.server.delivery.uncertain_retry,
-  )
+  const { server } = configuration
+  const { epoch, recovered, uncertain } = await store.beginEpoch(now, now + server.delivery.uncertain_retry)
   metrics.leasesRecovered.inc(recovered + uncertain)
   metrics.uncertainDeliveries.inc(uncertain)
   const found = { recovered_messages: recovered, uncertain_messages: uncertain }
   logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
-  const keyRing = createKeyRing(configuration.server.secrets.master_key)
+  const keyRing = createKeyRing(server.secrets.master_key)
   const resolver = withFront(outside?.resolver ?? dnsResolver(configuration), measuredBy(dnsNotes(metrics)))
   return {
     ...options,
@@ -164,11 +156,8 @@ function plainResolver({ dns }: ServerSettings, servers = dns.servers): Resolver
   return createDnsResolver({ servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
 }
 
-export function validatingResolver(
-  server: string,
-  { timeout: timeoutMilliseconds, tries }: ServerSettings['dns'],
-): ValidatingResolver {
-  return createValidatingResolver({ server, timeoutMilliseconds, tries })
+export function validatingResolver(server: string, dns: ServerSettings['dns']): ValidatingResolver {
+  return createValidatingResolver({ server, timeoutMilliseconds: dns.timeout, tries: dns.tries })
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Everything an app or a mail client can ask about messages: accepting, looking up, acting, suppressing, tracking. */
+/** Who may send as whom, and all that is asked about messages: accepting, looking up, acting, suppressing, tracking. */
 import { renderKeys, senderIdOf } from '../content/message-fields.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import { longestStage } from '../delivery/thread-settings.ts'
@@ -19,7 +19,10 @@ import { createUnsubscribing } from '../messages/engagement/unsubscribe.ts'
 import { SANDBOX_DOMAIN } from '../sandbox/sandbox.ts'
 import type { DeliveryParts } from './delivery.ts'
 import type { Foundation } from './foundation.ts'
-import type { Senders } from './senders.ts'
+import type { Egress } from '../egress/egress.ts'
+import { createApiKeys, type ApiKeys } from '../senders/api-key.ts'
+import { createDomains, type Domains } from '../senders/domains.ts'
+import type { Webhooks } from './webhooks.ts'
 
 export interface MailParts extends Senders, DeliveryParts {
   dispatcher: Dispatcher
@@ -33,7 +36,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   const { server: settings, providers } = configuration
   const keys = renderKeys(foundation.keyRing)
   const sendingRate = createSendingRate({ clock, settings: settings.api })
-  const onEvents = (): void => parts.webhookEngine.wake()
+  const onEvents = parts.webhookEngine.wake
   const acceptance: AcceptanceOptions = {
     store,
     clock,
@@ -46,16 +49,14 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     // With another world outside, all mail takes the normal way there.
     captures: outside === undefined ? 'test-and-simulated' : 'simulated',
     testSendingDomain: SANDBOX_DOMAIN,
-    onQueued: (queued) => dispatcher.noteQueued(queued),
+    onQueued: dispatcher.noteQueued,
     logAccepted: createAcceptanceLog({
       logger: logger.child({ part: 'messages' }),
       recipients: () => foundation.live.current().server.log.recipients,
     }),
   }
   const engagement = createEngagement({
-    store,
-    clock,
-    metrics,
+    ...foundation,
     keys,
     onEvents,
     machines: providers.machines,
@@ -72,12 +73,10 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     previewMessage: createPreviewMessage({ ...acceptance, renderingOf: renderingOf(foundation, keys) }),
     messages: {
       ...createMessageLookup({
-        store,
-        clock,
+        ...foundation,
         domains,
-        classify: foundation.classify,
-        whyWaiting: (message) => dispatcher.whyWaiting(message),
-        whereIs: (id) => dispatcher.whereIs(id),
+        whyWaiting: dispatcher.whyWaiting,
+        whereIs: dispatcher.whereIs,
         longestStageMilliseconds: longestStage(configuration),
       }),
       ...createMessageActions(acceptance),
@@ -86,13 +85,12 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate,
     mailRefusal: createMailRefusal({
-      store,
-      clock,
-      diskProblem: () => parts.disk.acceptProblem(),
+      ...foundation,
+      diskProblem: parts.disk.acceptProblem,
       mostQueued: settings.api.queue_max,
     }),
     engagement,
-    unsubscribing: createUnsubscribing({ store, clock, logger, metrics, onEvents, key: keys.unsubscribe }),
+    unsubscribing: createUnsubscribing({ ...foundation, onEvents, key: keys.unsubscribe }),
   }
 }
 
@@ -101,19 +99,36 @@ function renderingOf(
   { configuration, store, outside }: Foundation,
   keys: ReturnType<typeof renderKeys>,
 ): PreviewOptions['renderingOf'] {
-  const {
-    domains: { targets },
-    headers,
-    hostname,
-    tracking,
-  } = configuration.server
+  const { domains, headers, hostname, tracking } = configuration.server
   const settings = { keys, cfbl: headers.cfbl, referenceHeader: headers.reference, senderId: senderIdOf(hostname) }
   return async (domain) => {
     const [returnPath, host] = await Promise.all([store.findReturnPath(domain), store.findTrackingHost(domain)])
     return {
       settings,
-      returnPath: returnPath ?? targets.return_path,
+      returnPath: returnPath ?? domains.targets.return_path,
       trackingBaseUrl: outside?.trackingUrl ?? `https://${host ?? tracking.host}`,
     }
   }
+}
+
+interface Senders {
+  domains: Domains
+  apiKeys: ApiKeys
+}
+
+export function createSenders(foundation: Foundation, egress: Egress, { webhookEngine }: Webhooks): Senders {
+  const { hostname, domains: settings, tracking, api } = foundation.configuration.server
+  const logger = foundation.logger.child({ part: 'senders' })
+  const domains = createDomains({
+    ...foundation,
+    egress,
+    hostname,
+    settings,
+    logger,
+    tracking: { opens: tracking.opens, clicks: tracking.clicks },
+    mostDomains: api.counts_max.domains,
+    onEvents: webhookEngine.wake,
+  })
+  foundation.stops.push(() => domains.stop())
+  return { domains, apiKeys: createApiKeys({ ...foundation, logger, mostKeys: api.counts_max.keys }) }
 }

@@ -42,24 +42,21 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
     allowHttp: false,
     ownAddresses: () => ownAddresses(live.current()),
   })
+  const { findStsPolicy: find, keepStsPolicy: keep, stsPoliciesFetchedBefore: fetchedBefore } = store
   // The world of the sandbox has no web servers for policies.
   const sts =
-    outside !== undefined
-      ? NO_STS
-      : createMtaSts({
+    outside === undefined
+      ? createMtaSts({
           resolver,
           request,
           clock: realClock,
-          memory: {
-            find: (domain) => store.findStsPolicy(domain),
-            keep: (policy) => store.keepStsPolicy(policy),
-            fetchedBefore: (before, limit) => store.stsPoliciesFetchedBefore(before, limit),
-          },
+          memory: { find, keep, fetchedBefore },
           onProblem(domain, { result, reason }) {
             logger.warn({ domain, result, reason }, 'MTA-STS policy not to be had')
             tlsResults.noteProblem({ domain, host: '', policy: { type: 'sts', id: '' }, result })
           },
         })
+      : NO_STS
   const policies = createTlsPolicies({
     validating,
     sts: { policyFor: async (domain) => (live.current().server.delivery.mta_sts ? sts.policyFor(domain) : null) },
@@ -81,7 +78,7 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
       clock,
       tlsPolicies: policies,
       settings: live.current,
-      onTlsProblem: (problem) => tlsResults.noteProblem(problem),
+      onTlsProblem: tlsResults.noteProblem,
     }),
     tlsMemory,
     tlsResults,

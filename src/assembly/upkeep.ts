@@ -21,16 +21,14 @@ import { createRetention, type Retention, type RetentionTimes } from '../store/r
 import { blocklistResolver, startGuardedRequest, type Foundation } from './foundation.ts'
 import type { MailFeatures, MailParts } from './mail.ts'
 
-export function createRetentionJobs({ live, store, clock, realClock, logger, stops }: Foundation): Retention {
+export function createRetentionJobs(foundation: Foundation): Retention {
   const retention = createRetention({
-    store,
+    ...foundation,
     keptLinksText,
-    clock,
-    realClock,
-    times: () => retentionTimes(live.current()),
-    logger: logger.child({ part: 'store' }),
+    times: () => retentionTimes(foundation.live.current()),
+    logger: foundation.logger.child({ part: 'store' }),
   })
-  stops.push(async () => retention.stop())
+  foundation.stops.push(async () => retention.stop())
   return retention
 }
 
@@ -49,26 +47,18 @@ function retentionTimes({ server: { retention, webhooks } }: Configuration): Ret
   }
 }
 
-export function createBackupWriter({
-  live,
-  location,
-  configurationFolder,
-  clock,
-  logger,
-  metrics,
-  working,
-}: Foundation): Backups {
+export function createBackupWriter(foundation: Foundation): Backups {
+  const { live, location, working } = foundation
   const backups = createBackups({
-    clock,
-    metrics,
+    ...foundation,
     databaseFile: join(location.folder, 'sternpost.db'),
-    configurationFolder: configurationFolder ?? null,
+    configurationFolder: foundation.configurationFolder ?? null,
     settings() {
       const { backup, storage } = live.current().server
       // Below twice the mark the disk is said to run low.
       return { ...backup, keptFreeBytes: 2 * storage.min_free_accept }
     },
-    logger: logger.child({ part: 'store' }),
+    logger: foundation.logger.child({ part: 'store' }),
   })
   // With the schedule, which waits for a backup that it has begun.
   working.push(() => backups.stop())
@@ -112,21 +102,15 @@ interface ReloadedParts {
   dispatcher: Pick<Dispatcher, 'wake'>
 }
 
-export function prepareReload(
-  { configuration, live, store, metrics, logger, loadAgain, notices }: Foundation,
-  { doorCertificates, disk, dispatcher }: ReloadedParts,
-): Reload {
-  metrics.configurationReloads.set(1)
+export function prepareReload(foundation: Foundation, { doorCertificates, disk, dispatcher }: ReloadedParts): Reload {
+  foundation.metrics.configurationReloads.set(1)
   return createReload({
-    live,
-    store,
-    metrics,
-    notices,
-    load: loadAgain ?? ((): typeof configuration => configuration),
+    ...foundation,
+    load: foundation.loadAgain ?? ((): Configuration => foundation.configuration),
     readCertificates: doorCertificates.read,
-    hasSpace: () => disk.mayDeliver(),
-    onMoved: () => dispatcher.wake(),
-    logger: logger.child({ part: 'configuration' }),
+    hasSpace: disk.mayDeliver,
+    onMoved: dispatcher.wake,
+    logger: foundation.logger.child({ part: 'configuration' }),
   })
 }
 
@@ -150,8 +134,8 @@ export function startSchedule(foundation: Foundation, parts: ScheduledParts): Sc
     },
     uncertainRetry: () => live.current().server.delivery.uncertain_retry,
     logger: logger.child({ part: 'schedule' }),
-    onQueued: () => parts.dispatcher.wake(),
-    onEvents: () => parts.webhookEngine.wake(),
+    onQueued: parts.dispatcher.wake,
+    onEvents: parts.webhookEngine.wake,
   })
   schedule.start()
   live.onChange(() => schedule.replan())
@@ -167,11 +151,8 @@ export function startHealthChecks(foundation: Foundation, parts: HealthParts): H
   const { live, metrics, logger, configuration } = foundation
   const { data_dir: folder, hostname } = configuration.server
   // The registries of domains are public: nothing is fetched from our own network.
-  const request = startGuardedRequest(
-    foundation,
-    { allowPrivateAddresses: false, allowHttp: false },
-    foundation.resolver,
-  )
+  const rules = { allowPrivateAddresses: false, allowHttp: false }
+  const request = startGuardedRequest(foundation, rules, foundation.resolver)
   const looked = {
     ...foundation,
     ...parts,

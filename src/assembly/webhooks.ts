@@ -17,7 +17,7 @@ export interface Webhooks {
 }
 
 export function startWebhooks(foundation: Foundation): Webhooks {
-  const { configuration, store, clock, realClock, keyRing, metrics, logger, epoch, working, outside } = foundation
+  const { configuration, store, clock, keyRing, logger, epoch, working, outside } = foundation
   const { webhooks: settings, api } = configuration.server
   // Names are looked up in the real DNS, whatever world mail goes to: the endpoints are real everywhere.
   const guardedRequest = startGuardedRequest(foundation, {
@@ -27,22 +27,17 @@ export function startWebhooks(foundation: Foundation): Webhooks {
   })
   const posting = { keyRing, guardedRequest, version: packageVersion() }
   const engine = createWebhookEngine({
+    ...foundation,
     ...posting,
-    store,
-    clock,
-    realClock,
-    metrics,
     settings,
     speed: () => outside?.clock.speed() ?? 1,
     logger: logger.child({ part: 'webhooks' }),
   })
   engine.start(epoch)
-  working.push(() => engine.stop())
+  working.push(engine.stop)
   const eventStreams = createEventStreams({ store, clock })
   const webhookEndpoints = createWebhookEndpoints({
-    store,
-    clock,
-    keyRing,
+    ...foundation,
     guardedRequest,
     mostEndpoints: api.counts_max.webhooks,
     onEnabled: engine.wake,

@@ -3,16 +3,15 @@
  * the operator once per change (health/README.md "Checks"). ServiceError `invalid_request` for a check or an IP that is
  * not there; else it never rejects.
  */
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { CHECK_IDS, CHECKS } from './checks/check-table.ts'
 import { worstOf, type HealthFinding, type Result } from './checks/finding.ts'
-import { readKeptHealth, writeKeptHealth, type KeptHealth } from './kept-health.ts'
-import type { OperatorChannel } from './operator-alert.ts'
-import { healthChange, thingOf } from './problems.ts'
-import { runChecks } from './checks/run-checks.ts'
+import { healthChange, thingOf, type OperatorChannel, type ToldProblem } from './operator-alert.ts'
+import { runChecks } from './checks/check.ts'
 import type { CheckWorld } from './checks/world.ts'
 
 export interface AskedChecks {
@@ -26,19 +25,10 @@ export interface HealthResult {
   findings: HealthFinding[]
   /** Unix milliseconds; null: nothing ran yet. */
   ranAt: number | null
-  /** By check. */
   okAt: Readonly<Record<string, number>>
 }
 
-export interface HealthKeeper {
-  /** Of the last run of all. */
-  last(): HealthResult
-  run(asked: AskedChecks): Promise<HealthResult>
-  /** Job: runs all when their time has come. */
-  runDue(): Promise<void>
-  /** No IP could reach any mail host the last time. */
-  isPort25Blocked(): boolean
-}
+export type HealthKeeper = ReturnType<typeof createHealthKeeper>
 
 interface HealthKeeperOptions {
   /**
@@ -46,7 +36,6 @@ interface HealthKeeperOptions {
    * not known yet. Throws ServiceError `invalid_request`.
    */
   world(asked: AskedChecks, isAwaited: boolean, growthPerDay: () => number | null): CheckWorld
-  /** Where it is kept. */
   file: string
   channels(): readonly OperatorChannel[]
   hostname: string
@@ -60,10 +49,9 @@ const ALL: AskedChecks = { checks: null, ip: null, domain: null }
 const STATUS: Readonly<Record<Result, number | null>> = { ok: 0, warn: 1, fail: 2, skip: null }
 /** After the start: what else begins then has its turn first. */
 const FIRST_RUN_AFTER = 5 * MINUTE
-/** Those that the server itself can run. */
 const INSIDE = CHECKS.filter(({ place }) => place !== 'outside')
 
-export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
+export function createHealthKeeper(options: HealthKeeperOptions) {
   const { file, clock, metrics } = options
   const kept = readKeptHealth(file)
   const growth = createDatabaseGrowth(kept, clock)
@@ -89,14 +77,18 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
     await growth.note(world)
     showInMetric(kept, metrics)
     await tellOperator(kept, before, options)
-    keep(kept, options)
+    try {
+      writeKeptHealth(file, kept)
+    } catch (thrown) {
+      options.logger.warn({ file, error: errorText(thrown) }, 'results of the checks could not be kept')
+    }
   }
 
   const last = (): HealthResult => ({ findings: kept.findings, ranAt: kept.ranAt, okAt: kept.okAt })
 
   return {
     last,
-    async run(asked) {
+    async run(asked: AskedChecks): Promise<HealthResult> {
       if (asked.checks === null && asked.ip === null && asked.domain === null) {
         await runAll(true)
         return last()
@@ -105,32 +97,28 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
       const findings = await runChecks(chosen, options.world(asked, true, growth.perDay))
       return { findings, ranAt: clock.now(), okAt: kept.okAt }
     },
-    async runDue() {
+    /** Job: runs all when their time has come. */
+    async runDue(): Promise<void> {
       const now = clock.now()
       const dueAt = kept.ranAt === null ? startedAt + FIRST_RUN_AFTER : kept.ranAt + options.interval()
       // The last run lies ahead: the clock was set back since.
       if (now >= dueAt || now < (kept.ranAt ?? 0)) await runAll(false)
     },
-    isPort25Blocked() {
+    /** No IP could reach any mail host the last time. */
+    isPort25Blocked(): boolean {
       const looked = kept.findings.filter(({ check, result }) => check === 'port25' && result !== 'skip')
       return looked.length > 0 && looked.every(({ result }) => result === 'fail')
     },
   }
 }
 
-interface DatabaseGrowth {
-  /** Notes the size of the database, once a day. */
-  note(world: CheckWorld): Promise<void>
-  /** Bytes a day over the last days; null: not known yet. */
-  perDay(): number | null
-}
-
 const KEPT_SIZES = 8
 const BETWEEN_SIZES = 20 * HOUR
 
-function createDatabaseGrowth(kept: KeptHealth, clock: Clock): DatabaseGrowth {
+function createDatabaseGrowth(kept: KeptHealth, clock: Clock) {
   return {
-    async note({ server }) {
+    /** Notes the size of the database, once a day. */
+    async note({ server }: CheckWorld): Promise<void> {
       // A clock that was ahead must not keep the sizes of now out.
       kept.sizes = kept.sizes.filter(({ at }) => at <= clock.now())
       const lastAt = kept.sizes.at(-1)?.at ?? -Infinity
@@ -139,7 +127,8 @@ function createDatabaseGrowth(kept: KeptHealth, clock: Clock): DatabaseGrowth {
       if (facts === null) return
       kept.sizes = [...kept.sizes, { at: clock.now(), bytes: facts.bytes }].slice(-KEPT_SIZES)
     },
-    perDay() {
+    /** Bytes a day over the last days; null: not known yet. */
+    perDay(): number | null {
       const [first, latest] = [kept.sizes[0], kept.sizes.at(-1)]
       if (first === undefined || latest === undefined || latest.at - first.at < DAY) return null
       return ((latest.bytes - first.bytes) * DAY) / (latest.at - first.at)
@@ -156,12 +145,9 @@ function showInMetric({ findings }: KeptHealth, { healthCheckStatus }: HealthKee
 }
 
 /** Each channel by itself: one that fails is told the next time. */
-async function tellOperator(
-  kept: KeptHealth,
-  before: readonly HealthFinding[],
-  { channels, clock, hostname, logger }: HealthKeeperOptions,
-): Promise<void> {
-  for (const channel of channels()) {
+async function tellOperator(kept: KeptHealth, before: readonly HealthFinding[], options: HealthKeeperOptions) {
+  const { clock, hostname, logger } = options
+  for (const channel of options.channels()) {
     const { problems, solved, told } = healthChange(kept.told[channel.name] ?? {}, before, kept.findings)
     try {
       if (problems.length + solved.length > 0) await channel.send({ at: clock.now(), hostname, problems, solved })
@@ -172,27 +158,15 @@ async function tellOperator(
   }
 }
 
-function keep(kept: KeptHealth, { file, logger }: HealthKeeperOptions): void {
-  try {
-    writeKeptHealth(file, kept)
-  } catch (thrown) {
-    logger.warn({ file, error: errorText(thrown) }, 'results of the checks could not be kept')
-  }
-}
-
 /** By its id, or by that of one of its findings: `domain-dkim` is looked at by `domain`. */
 export function chooseChecks(ids: readonly string[] | null): typeof CHECKS {
   if (ids === null) return CHECKS
-  const unknown = ids.find((id) => checkFor(id) === undefined)
-  if (unknown === undefined) return CHECKS.filter(({ id }) => ids.some((asked) => checkFor(asked) === id))
+  const asked = ids.map((id) => (DOMAIN_RECORD.test(id) ? 'domain' : id))
+  const unknown = ids.find((_id, index) => !CHECK_IDS.includes(asked[index] ?? ''))
+  if (unknown === undefined) return CHECKS.filter(({ id }) => asked.includes(id))
   throw new ServiceError('invalid_request', `checks: there is no check "${unknown}"; there are ${CHECK_IDS.join(', ')}`)
 }
 
-function checkFor(asked: string): string | undefined {
-  return CHECK_IDS.includes(asked) ? asked : DOMAIN_RECORD.test(asked) ? 'domain' : undefined
-}
-
-/** Findings of the check `domain`. */
 const DOMAIN_RECORD = /^domain-(\*|dkim|return-path|spf|dmarc|tracking)$/
 
 function worstByCheck(findings: readonly HealthFinding[]): Map<string, Result> {
@@ -212,4 +186,38 @@ function logChanges(before: readonly HealthFinding[], now: readonly HealthFindin
       logger[level]({ check, subject, from, to, seen }, 'check changed')
     }
   }
+}
+
+/** What the checks found last, in a file beside the database: a restart neither forgets it nor tells it all again. */
+interface KeptHealth {
+  /** Of the last run of all checks, Unix milliseconds; null: there was none. */
+  ranAt: number | null
+  findings: HealthFinding[]
+  /** By check: when it was last ok. */
+  okAt: Record<string, number>
+  /** By channel and key of the problem: what the operator was told and what is not solved yet. */
+  told: Record<string, Record<string, ToldProblem>>
+  /** Size of the database, one entry for each day, oldest first. */
+  sizes: { at: number; bytes: number }[]
+}
+
+const VERSION = 1
+const PRIVATE = 0o600
+
+/** A file that cannot be read is an empty memory. */
+function readKeptHealth(file: string): KeptHealth {
+  try {
+    const kept = JSON.parse(readFileSync(file, 'utf8')) as KeptHealth & { version: number }
+    // Written by this program, so only the version can be wrong.
+    if (kept.version === VERSION) return kept
+  } catch {
+    // The first start, or a file that was cut short: the next run fills it again.
+  }
+  return { ranAt: null, findings: [], okAt: {}, told: {}, sizes: [] }
+}
+
+/** Whole or not at all. Throws the system's error. */
+function writeKeptHealth(file: string, kept: KeptHealth): void {
+  writeFileSync(`${file}.new`, JSON.stringify({ version: VERSION, ...kept }), { mode: PRIVATE })
+  renameSync(`${file}.new`, file)
 }

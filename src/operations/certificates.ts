@@ -1,8 +1,7 @@
 /**
- * The certificates of our doors: read from the files, handed to each open door, and watched until they end.
- *
- * The watch sets a metric for each certificate, and logs 14 and 3 days before one ends; those that are in use count,
- * whatever lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
+ * The certificates of our doors: read from the files, handed to each open door, and watched until they end. The watch
+ * sets a metric for each certificate, and logs 14 and 3 days before one ends; those that are in use count, whatever
+ * lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
  */
 import { X509Certificate } from 'node:crypto'
 import { readRegularFile } from '../base/regular-file.ts'
@@ -15,24 +14,16 @@ import type { ServerSettings } from '../config/settings/server-settings.ts'
 
 type CertificateFiles = ServerSettings['tls']['certificates']
 
-interface CertificateWatch {
-  /** These files are used from now on. */
-  use(files: CertificateFiles): void
-  /** Says what ends soon; each thing once. */
-  check(): void
-}
-
-interface CertificateWatchOptions {
-  /** Of the real world. */
-  clock: Clock
-  metrics: Pick<Metrics, 'certificateExpiry'>
-  logger: Logger
-}
-
 /** Renewal is due; renewal does not work. */
 const WARN_BEFORE = 14 * DAY
 const ALARM_BEFORE = 3 * DAY
 const FIX = 'renew it, then run: sternpost reload'
+
+interface WatchOptions {
+  clock: Clock
+  metrics: Pick<Metrics, 'certificateExpiry'>
+  logger: Logger
+}
 
 interface UsedCertificate {
   file: string
@@ -40,7 +31,8 @@ interface UsedCertificate {
   told: 'nothing' | 'warn' | 'error'
 }
 
-export function createCertificateWatch({ clock, metrics, logger }: CertificateWatchOptions): CertificateWatch {
+/** `clock`: of the real world. */
+export function createCertificateWatch({ clock, metrics, logger }: WatchOptions) {
   let used: UsedCertificate[] = []
 
   function usedFile(file: string): UsedCertificate[] {
@@ -54,6 +46,7 @@ export function createCertificateWatch({ clock, metrics, logger }: CertificateWa
     }
   }
 
+  /** Says what ends soon; each thing once. */
   function check(): void {
     const now = clock.now()
     for (const certificate of used) {
@@ -68,7 +61,8 @@ export function createCertificateWatch({ clock, metrics, logger }: CertificateWa
   }
 
   return {
-    use(files) {
+    /** These files are used from now on. */
+    use(files: CertificateFiles): void {
       used = files.flatMap(({ cert_file: file }) => usedFile(file))
       metrics.certificateExpiry.reset()
       for (const { file, endsAt } of used) metrics.certificateExpiry.set({ certificate: file }, toUnixSeconds(endsAt))
@@ -78,24 +72,21 @@ export function createCertificateWatch({ clock, metrics, logger }: CertificateWa
   }
 }
 
-export interface DoorCertificates {
-  /** A door is open, with the certificates of the start: it is handed those that are read later. */
-  serve(setCertificates: (read: ServerCertificates | null) => void): void
-  /** Reads these files, once for all doors; what it returns puts them to use. Throws when one cannot be used. */
-  read(files: CertificateFiles): () => void
-}
+export type DoorCertificates = ReturnType<typeof createDoorCertificates>
 
-/** `settings`: of the start. */
 export function createDoorCertificates(
-  watch: Pick<CertificateWatch, 'use'>,
+  watch: Pick<ReturnType<typeof createCertificateWatch>, 'use'>,
   { listen, tls }: Pick<ServerSettings, 'listen' | 'tls'>,
-): DoorCertificates {
+) {
   const doors: ((read: ServerCertificates | null) => void)[] = []
   return {
-    serve: (setCertificates) => void doors.push(setCertificates),
-    read(files) {
+    /** A door is open, with the certificates of the start: it is handed those that are read later. */
+    serve: (setCertificates: (read: ServerCertificates | null) => void): void => void doors.push(setCertificates),
+    /** Reads these files, once for all doors; what it returns puts them to use. Throws when one cannot be used. */
+    read(files: CertificateFiles): () => void {
       // The files have none any more, and a door that is open needs one: the door closes at the next start.
-      if (files.length === 0 && needsCertificate(listen)) return () => {}
+      const isNeeded = listen.http.some((door) => door.tls) || listen.submission.some((door) => door.tls !== 'none')
+      if (files.length === 0 && isNeeded) return () => {}
       const read = files.length === 0 ? null : readServerCertificates(files, tls.min_version)
       return () => {
         for (const setCertificates of doors) setCertificates(read)
@@ -103,8 +94,4 @@ export function createDoorCertificates(
       }
     },
   }
-}
-
-function needsCertificate({ http, submission }: ServerSettings['listen']): boolean {
-  return http.some(({ tls }) => tls) || submission.some(({ tls }) => tls !== 'none')
 }

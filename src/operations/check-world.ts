@@ -25,7 +25,6 @@ export interface CheckWorldParts
   metrics: Metrics
   domains: Domains
   warmup: Warmup
-  /** Of the database. */
   folder: string
   growthPerDay(): number | null
 }
@@ -37,29 +36,21 @@ const OVERDUE_AFTER = MINUTE
 const STUCK_AFTER = 30 * MINUTE
 
 export function checkWorld(parts: CheckWorldParts, asked: AskedChecks, isAwaited: boolean): CheckWorld {
-  const { live, clock, resolver, blocklistResolver, fetchDocument, reload } = parts
-  const configuration = live.current()
+  const configuration = parts.live.current()
   const ips = Object.entries(configuration.pools.pools).flatMap(([pool, { ips: ofPool }]) =>
     ofPool
       .filter(({ address, enabled }) => (asked.ip === null ? enabled : address === asked.ip))
       .map(({ address, source, hostname }) => ({ address, source, hostname, pool })),
   )
   if (asked.ip !== null && ips.length === 0) throw new ServiceError('invalid_request', `ip: ${asked.ip} is in no pool`)
-  return {
-    configuration,
-    resolver,
-    blocklistResolver,
-    clock,
-    ips,
-    fetchDocument,
-    folder: null,
-    domain: asked.domain,
-    filesNow: () => filesNow(reload),
-    server: serverFacts(parts, isAwaited),
-  }
+  const { clock, resolver, blocklistResolver, fetchDocument } = parts
+  const outside = { clock, resolver, blocklistResolver, fetchDocument }
+  const server = serverFacts(parts, isAwaited)
+  const filesNow = (): Promise<FilesNow> => readFiles(parts.reload)
+  return { ...outside, configuration, ips, folder: null, domain: asked.domain, filesNow, server }
 }
 
-async function filesNow(reload: Reload['reload']): Promise<FilesNow> {
+async function readFiles(reload: Reload['reload']): Promise<FilesNow> {
   try {
     const { lines, warnings } = await reload(true)
     return { mistakes: warnings, changes: lines }
@@ -76,7 +67,7 @@ function serverFacts(parts: CheckWorldParts, isAwaited: boolean): ServerFacts {
   const known = new Map<string | null, Promise<DomainView[]>>()
   return {
     domains(only) {
-      const views = known.get(only) ?? domainsOf(parts.domains, { only, isAwaited })
+      const views = known.get(only) ?? domainsOf(parts.domains, only, isAwaited)
       known.set(only, views)
       return views
     },
@@ -116,10 +107,7 @@ function serverFacts(parts: CheckWorldParts, isAwaited: boolean): ServerFacts {
   }
 }
 
-async function domainsOf(
-  domains: CheckWorldParts['domains'],
-  { only, isAwaited }: { only: string | null; isAwaited: boolean },
-): Promise<DomainView[]> {
+async function domainsOf(domains: Domains, only: string | null, isAwaited: boolean): Promise<DomainView[]> {
   const found: DomainView[] = []
   if (only === null) {
     const pages = pagesOf((after) => domains.list({ status: 'all', limit: PAGE, after }))
@@ -136,8 +124,7 @@ async function domainsOf(
 
 async function endpointsOf(store: Pick<Store, 'listWebhookEndpoints'>): Promise<WebhookEndpointState[]> {
   const found: WebhookEndpointState[] = []
-  for await (const { endpoints } of pagesOf((after) => store.listWebhookEndpoints(PAGE, after))) {
-    found.push(...endpoints)
-  }
+  const pages = pagesOf((after) => store.listWebhookEndpoints(PAGE, after))
+  for await (const { endpoints } of pages) found.push(...endpoints)
   return found
 }

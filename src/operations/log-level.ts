@@ -1,27 +1,12 @@
 /**
- * How much is logged: `log.level`, or for a while more of it, as an administrator asked for, without a restart.
- *
- * A reload that changes `log.level` ends what was asked for. Never throws.
+ * How much is logged: `log.level`, or for a while more of it, as an administrator asked for, without a restart. A
+ * reload that changes `log.level` ends what was asked for. Never throws.
  */
 import type { Clock } from '../base/clock.ts'
 import type { Logger, LogLevel } from '../base/logger.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
 
-export interface LogLevelKeeper {
-  /**
-   * A second call takes the place of the first. Who asks for less than `log.level` gets that: nobody can hide what the
-   * configuration wants kept.
-   */
-  raise(level: LogLevel, milliseconds: number): RaisedLevel
-  stop(): void
-}
-
-interface RaisedLevel {
-  /** That is in force now. */
-  level: LogLevel
-  /** When it ends, Unix milliseconds. */
-  until: number
-}
+export type LogLevelKeeper = ReturnType<typeof createLogLevelKeeper>
 
 interface LogLevelOptions {
   setLevel: (level: LogLevel) => void
@@ -31,10 +16,9 @@ interface LogLevelOptions {
   logger: Logger
 }
 
-/** From the most to the least. */
 const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
 
-export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevelOptions): LogLevelKeeper {
+export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevelOptions) {
   let configured = live.current().server.log.level
   let cancel = (): void => {}
 
@@ -51,7 +35,11 @@ export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevel
   })
 
   return {
-    raise(asked, milliseconds) {
+    /**
+     * A second call takes the place of the first. Who asks for less than `log.level` gets that: nobody can hide what
+     * the configuration wants kept. Returns what is in force now, and its end in Unix milliseconds.
+     */
+    raise(asked: LogLevel, milliseconds: number): { level: LogLevel; until: number } {
       const level = LEVELS.find((each) => each === asked || each === configured) ?? configured
       cancel()
       setLevel(level)
@@ -63,6 +51,6 @@ export function createLogLevelKeeper({ setLevel, live, clock, logger }: LogLevel
       })
       return { level, until }
     },
-    stop: () => cancel(),
+    stop: (): void => cancel(),
   }
 }

@@ -24,7 +24,6 @@ interface MeasuredParts {
 
 const ASK_AGAIN_AFTER = 5 * SECOND
 
-/** `storage`: of the start. */
 export function measureWhenRead(parts: MeasuredParts, storage: ServerSettings['storage']): void {
   const { metrics } = parts
   metrics.diskMinFreeBytes.set(storage.min_free_accept)

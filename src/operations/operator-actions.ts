@@ -13,12 +13,14 @@ import type { Egress } from '../egress/egress.ts'
 import { sendDays } from '../egress/moves/warmup-forecast.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
-import type { Administration, DataAdministration } from '../http/exchange/operator-features.ts'
+import type { Administration, DataAdministration, DomainRoute } from '../http/exchange/operator-features.ts'
 import type { Store } from '../store/store.ts'
-import { domainRoute } from './domain-route.ts'
 import type { LogLevelKeeper } from './log-level.ts'
 import { reloadResult, type Reload } from './reload.ts'
 import { createSuspensions, type SuspensionParts } from './suspend-and-resume.ts'
+import type { HostTls } from '../delivery/protocol/host-tls.ts'
+import { dnsProblem } from '../delivery/settle/judge-dns.ts'
+import { readDomainName } from '../senders/domain-name.ts'
 
 interface AdministrationParts extends SuspensionParts {
   live: ReplaceableConfiguration
@@ -33,7 +35,6 @@ interface AdministrationParts extends SuspensionParts {
   logLevel: Pick<LogLevelKeeper, 'raise'>
   /** Backups, storage, what is stored about somebody. */
   data: DataAdministration
-  /** Events were written. */
   onEvents: () => void
 }
 
@@ -64,12 +65,10 @@ export function createAdministration(parts: AdministrationParts): Administration
     lastChecks: parts.health.last,
     runChecks: parts.health.run,
     raiseLogLevel: parts.logLevel.raise,
-    server: () => ({
-      version: packageVersion(),
-      node: process.versions.node,
-      revision: live.revision(),
-      startedAt: Math.round(performance.timeOrigin),
-    }),
+    server() {
+      const startedAt = Math.round(performance.timeOrigin)
+      return { version: packageVersion(), node: process.versions.node, revision: live.revision(), startedAt }
+    },
   }
 }
 
@@ -101,4 +100,36 @@ function requirePool(live: ReplaceableConfiguration, name: string): void {
   const { pools } = live.current().pools
   if (Object.hasOwn(pools, name)) return
   throw new ServiceError('invalid_request', `to_pool: no pool "${name}"; there are ${Object.keys(pools).join(', ')}`)
+}
+
+/** `text` as the operator wrote it. ServiceError `invalid_request` for what is no domain. */
+async function domainRoute(text: string, findRoute: FindRoute): Promise<DomainRoute> {
+  const reading = readDomainName(text)
+  if (!reading.ok) throw new ServiceError('invalid_request', `domain: "${text}" ${reading.problem}`)
+  const domain = reading.name
+  const route = await findRoute(domain)
+  if (route.kind !== 'hosts') return { domain, problem: dnsProblem(route), provider: null, hosts: [] }
+  const hosts = route.hosts.map(({ name, addresses, tls }) => ({
+    name,
+    addresses,
+    tls: { policy: tls.policy.type, demand: tls.kind, text: demandText(tls) },
+  }))
+  return { domain, problem: null, provider: route.provider, hosts }
+}
+
+function demandText(tls: HostTls): string {
+  switch (tls.kind) {
+    case 'plain':
+      return `no TLS: ${tls.reason}`
+    case 'opportunistic':
+      return 'TLS where the host announces it'
+    case 'required':
+      return `TLS with any certificate, asked for by ${tls.by}`
+    case 'verified':
+      return `TLS with a certificate of a known authority for ${tls.names.join(' or ')}`
+    case 'dane':
+      return 'TLS with a certificate that a TLSA record names'
+    case 'skip':
+      return `not tried: ${tls.reason}`
+  }
 }

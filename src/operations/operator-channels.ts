@@ -1,9 +1,7 @@
 /**
  * The ways to the operator (config/README.md "sternpost.yaml": operator): a mail by the default pool, and a post to a
- * URL.
- *
- * The mail takes the usual road: its sender is the name of this server where that is a verified sending domain, or is
- * below one that allows subdomains; else a domain that is verified. Rejects when neither can send now.
+ * URL. The mail takes the usual road: its sender is the name of this server where that is a verified sending domain, or
+ * is below one that allows subdomains; else a domain that is verified. Rejects when neither can send now.
  */
 import { randomUUID } from 'node:crypto'
 import { SECOND } from '../base/clock.ts'
@@ -25,68 +23,34 @@ export interface OperatorChannelParts {
   domains: Pick<Domains, 'list'>
 }
 
-interface OperatorMailOptions {
-  to: string
-  hostname: string
-  acceptSubmission: AcceptSubmission
-  /** Domains that may send, for when the name of this server may not. */
-  otherSenders(): Promise<string[]>
-}
-
-/** Those of the settings in force. */
 export function operatorChannels(server: ServerSettings, parts: OperatorChannelParts): OperatorChannel[] {
   const { hostname, operator, webhooks, tls } = server
-  const { acceptSubmission, domains } = parts
-  const found: OperatorChannel[] = []
-  if (operator.email !== null) {
-    const otherSenders = (): Promise<string[]> => sendingNames(domains)
-    found.push(operatorMail({ to: operator.email, hostname, acceptSubmission, otherSenders }))
-  }
-  if (operator.webhook !== null) {
-    found.push(
-      operatorWebhook(operator.webhook, {
-        allowPrivateAddresses: webhooks.allow_private_addresses,
-        allowHttp: webhooks.allow_http,
-        caFile: tls.ca_file,
-      }),
-    )
-  }
-  return found
+  const { allow_private_addresses: allowPrivateAddresses, allow_http: allowHttp } = webhooks
+  const rules = { allowPrivateAddresses, allowHttp, caFile: tls.ca_file }
+  return [
+    ...(operator.email === null ? [] : [operatorMail(operator.email, hostname, parts)]),
+    ...(operator.webhook === null ? [] : [operatorWebhook(operator.webhook, rules)]),
+  ]
 }
 
 const A_FEW = 5
-
-/** Domains that can send when the name of this server cannot. */
-async function sendingNames(domains: OperatorChannelParts['domains']): Promise<string[]> {
-  const page = await domains.list({ status: 'verified', limit: A_FEW, after: null })
-  return page.domains.map(({ domain }) => domain)
-}
-
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 const LOCAL_PART = 'postmaster'
 
-function operatorMail({ to, hostname, acceptSubmission, otherSenders }: OperatorMailOptions): OperatorChannel {
+function operatorMail(to: string, hostname: string, parts: OperatorChannelParts): OperatorChannel {
   const sendFrom = async (domain: string, alert: OperatorAlert): Promise<void> => {
     const from = `${LOCAL_PART}@${domain}`
-    await acceptSubmission(
-      {
-        from,
-        recipients: [to],
-        subject: alertSubject(alert),
-        raw: alertMail(alert, { from, to }),
-        tags: undefined,
-        ipPool: undefined,
-        track: { opens: false, clicks: false },
-        idempotencyKey: `alert ${randomUUID()}`,
-      },
-      ADMINISTRATOR,
-    )
+    const mail = { from, recipients: [to], subject: alertSubject(alert), raw: alertMail(alert, { from, to }) }
+    const plain = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
+    await parts.acceptSubmission({ ...mail, ...plain, idempotencyKey: `alert ${randomUUID()}` }, ADMINISTRATOR)
   }
   return {
     name: `mail ${to}`,
     async send(alert) {
+      // For when the name of this server may not send.
+      const others = await parts.domains.list({ status: 'verified', limit: A_FEW, after: null })
       let refusal: unknown
-      for (const domain of [hostname, ...(await otherSenders())]) {
+      for (const domain of [hostname, ...others.domains.map((view) => view.domain)]) {
         try {
           return await sendFrom(domain, alert)
         } catch (thrown) {

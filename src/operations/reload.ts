@@ -1,10 +1,8 @@
 /**
  * Reading the configuration again while the server runs: everything is validated first, then applied at once, or not at
- * all (config/README.md "Reload").
- *
- * A bad file, a full disk, or a store that cannot take the change over, leaves the running configuration as it is:
- * `reload` rejects with the ConfigurationError, ServiceError `unavailable` or the reason. Reloads come one after the
- * other; a signal that comes while one is under way leads to one more.
+ * all (config/README.md "Reload"). A bad file, a full disk, or a store that cannot take the change over, leaves the
+ * running configuration as it is: `reload` rejects with the ConfigurationError, ServiceError `unavailable` or the
+ * reason. Reloads come one after the other; a signal that comes while one is under way leads to one more.
  */
 import { ConfigurationError, errorText, ServiceError, type Mistake } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
@@ -23,19 +21,13 @@ interface ReloadReport {
   isDryRun: boolean
   revision: number
   changes: ConfigurationChange[]
-  /** As they are printed. */
   lines: string[]
   /** Waiting messages of pools that are gone, which are in the default pool now. */
   moved: { pool: string; messages: number }[]
   warnings: readonly Mistake[]
 }
 
-export interface Reload {
-  /** With `isDryRun` nothing changes. */
-  reload(isDryRun: boolean): Promise<ReloadReport>
-  /** For a signal: the result goes into the log. */
-  onSignal(): void
-}
+export type Reload = ReturnType<typeof createReload>
 
 interface ReloadOptions {
   live: ReplaceableConfiguration
@@ -46,7 +38,6 @@ interface ReloadOptions {
   hasSpace: () => boolean
   /** Waiting messages are under other keys now. */
   onMoved: () => void
-  /** Certificates of the doors. */
   readCertificates: DoorCertificates['read']
   /** Told when a reload begins and when it is over. */
   notices?: ServiceNotices | undefined
@@ -54,7 +45,7 @@ interface ReloadOptions {
   logger: Logger
 }
 
-export function createReload(options: ReloadOptions): Reload {
+export function createReload(options: ReloadOptions) {
   const { live, logger, metrics, notices } = options
   let last: Promise<unknown> = Promise.resolve()
   let isSignalled = false
@@ -80,13 +71,13 @@ export function createReload(options: ReloadOptions): Reload {
     return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, moved, target)), moved }
   }
 
-  async function announced(): Promise<ReloadReport> {
-    notices?.reloading()
-    return apply(false).finally(() => notices?.ready())
-  }
-
+  /** With `isDryRun` nothing changes. */
   function reload(isDryRun: boolean): Promise<ReloadReport> {
-    const next = last.then(() => (isDryRun ? apply(true) : announced()))
+    const next = last.then(() => {
+      if (isDryRun) return apply(true)
+      notices?.reloading()
+      return apply(false).finally(() => notices?.ready())
+    })
     const note = (value: number) => (): void => {
       if (!isDryRun) metrics.configurationReloads.set(value)
     }
@@ -96,7 +87,7 @@ export function createReload(options: ReloadOptions): Reload {
 
   return {
     reload,
-    onSignal() {
+    onSignal(): void {
       if (isSignalled) return
       isSignalled = true
       void last
@@ -120,6 +111,8 @@ function line(change: ConfigurationChange, moved: ReloadReport['moved'], target:
   return found === undefined ? text : `${text} (${found.messages} queued messages moved to ${target})`
 }
 
+type ReloadResultParts = Pick<Reload, 'reload'> & { live: ReplaceableConfiguration; egress: Pick<Egress, 'ips'> }
+
 /** For an operator: how long it took, what follows from each change, and mistakes in the files as a result. */
 export async function reloadResult(
   { live, reload, egress }: ReloadResultParts,
@@ -137,11 +130,6 @@ export async function reloadResult(
     const nothing = { isApplied: false, changes: [], lines: [], moved: [] }
     return { ...nothing, revision: live.revision(), mistakes: thrown.mistakes, milliseconds: milliseconds() }
   }
-}
-
-interface ReloadResultParts extends Pick<Reload, 'reload'> {
-  live: ReplaceableConfiguration
-  egress: Pick<Egress, 'ips'>
 }
 
 /** The line of a new IP says how its warmup begins. */

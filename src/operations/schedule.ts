@@ -1,8 +1,7 @@
 /**
- * The table "when -> what" of the upkeep jobs, on node-cron in UTC.
- *
- * Upkeep is a net under the parts that work by events: nothing a caller waits for hangs on it. A job never overlaps
- * itself; one that throws is logged and runs again at its next time. Every job can also be run by hand.
+ * The table "when -> what" of the upkeep jobs, on node-cron in UTC. Upkeep is a net under the parts that work by
+ * events: nothing a caller waits for hangs on it. A job never overlaps itself; one that throws is logged and runs again
+ * at its next time. Every job can also be run by hand.
  */
 import cron, { type Logger as CronLogger, type ScheduledTask } from 'node-cron'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
@@ -13,35 +12,11 @@ import type { Metrics } from '../base/metrics.ts'
 import type { Shaping } from '../egress/shaping/shaping.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
 import type { Domains } from '../senders/domains.ts'
-import type { ExpiredMessage } from '../store/records/queue-records.ts'
 import type { Retention } from '../store/retention.ts'
 import type { Store } from '../store/store.ts'
 
-export type JobName =
-  | 'expire-messages'
-  | 'cancel-purged'
-  | 'check-domains'
-  | 'recover-leases'
-  | 'watch-queue'
-  | 'close-warmup-days'
-  | 'check-warmup-gates'
-  | 'keep-path-states'
-  | 'refresh-sts-policies'
-  | 'send-tls-reports'
-  | 'apply-retention'
-  | 'watch-budget'
-  | 'write-backup'
-  | 'check-certificates'
-  | 'run-checks'
-
-export interface Schedule {
-  start(): void
-  run(name: JobName): Promise<void>
-  /** The time of the backups may be another one now. */
-  replan(): void
-  /** No job starts any more; resolves when running ones have ended. */
-  stop(): Promise<void>
-}
+export type JobName = keyof ReturnType<typeof jobTable>
+export type Schedule = ReturnType<typeof createSchedule>
 
 export interface ScheduleOptions {
   store: Store
@@ -53,14 +28,10 @@ export interface ScheduleOptions {
   domains: Pick<Domains, 'checkDue' | 'stop'>
   warmup: Pick<Warmup, 'closeDays' | 'checkGates'>
   shaping: Pick<Shaping, 'tick'>
-  /** MTA-STS policies. */
   sts: { refresh(): Promise<void> }
   tlsReports: { sendDue(): Promise<void> }
-  /** Of our doors. */
   certificates: { check(): void }
-  /** The checks of `doctor`. */
   health: { runDue(): Promise<void> }
-  /** What is over goes. */
   retention: Pick<Retention, 'run' | 'watchBudget' | 'stop'>
   /** `when`: five fields of cron, read again at `replan`; null: only by hand. */
   backups: { when(): string | null; write(): Promise<void> }
@@ -68,9 +39,7 @@ export interface ScheduleOptions {
   isClockSteady: () => boolean
   /** How long a message waits that may have been sent; `delivery.uncertain_retry`. */
   uncertainRetry: () => number
-  /** Messages are due again. */
   onQueued: () => void
-  /** Events were written. */
   onEvents: () => void
   /** Runs the jobs in place of node-cron, which knows real time alone. */
   drive: ((jobs: readonly Job[]) => JobDriver) | null
@@ -82,10 +51,14 @@ const LONGEST_STOP = 20 * SECOND
 /** Rows that one verb ends at most, so that it never holds the store for long. */
 const ENDED_AT_ONCE = 500
 
-type JobTable = Record<JobName, { when: string | null; what: () => Promise<void> }>
+interface TimedWork {
+  /** null: at times of its own. */
+  when: string | null
+  what: () => Promise<void>
+}
 
-/** `when` null: at times of its own. */
-function jobTable(options: ScheduleOptions): JobTable {
+/** operations/README.md "The jobs". */
+function jobTable(options: ScheduleOptions) {
   const { domains, retention, backups, warmup, shaping, sts, tlsReports, health, certificates } = options
   return {
     // delivery/README.md "Expiry": also what a paused, capped or dead path holds ends in time.
@@ -94,30 +67,25 @@ function jobTable(options: ScheduleOptions): JobTable {
     'cancel-purged': { when: '*/5 * * * * *', what: () => cancelPurged(options) },
     // store/README.md "Leases and claims": a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
-    // senders/README.md "States of a domain": what the DNS says of a domain may have changed.
     'check-domains': { when: '40 * * * * *', what: () => domains.checkDue() },
-    // store/README.md "Retention": everything that is kept for a time.
     'apply-retention': { when: '30 */10 * * * *', what: () => retention.run() },
     'watch-budget': { when: '*/15 * * * * *', what: () => retention.watchBudget() },
-    // systemd/README.md "Backup".
     'write-backup': { when: null, what: () => backups.write() },
     // delivery/README.md "Expiry": what should have ended or moved long ago is a defect.
     'watch-queue': { when: '35 * * * * *', what: () => watchQueue(options) },
     // egress/README.md "Warmup days": a day is closed after its end, also when nothing is sent.
     'close-warmup-days': { when: '5 * * * * *', what: () => warmup.closeDays() },
-    // egress/README.md "Gates": the fast lane.
     'check-warmup-gates': { when: '15 */5 * * * *', what: () => warmup.checkGates() },
     'keep-path-states': { when: '*/10 * * * * *', what: () => shaping.tick() },
     'refresh-sts-policies': { when: '25 13 * * * *', what: () => sts.refresh() },
     'send-tls-reports': { when: '55 */5 * * * *', what: () => tlsReports.sendDue() },
     // health/README.md "Checks": every health.interval; this only looks whether it has come.
     'run-checks': { when: '50 * * * * *', what: () => health.runDue() },
-    // config/README.md "sternpost.yaml": says in time which certificate ends.
     'check-certificates': { when: '45 43 * * * *', what: async () => certificates.check() },
-  }
+  } satisfies Record<string, TimedWork>
 }
 
-export function createSchedule(options: ScheduleOptions): Schedule {
+export function createSchedule(options: ScheduleOptions) {
   const { logger, drive, domains, backups, retention } = options
   const jobs = jobTable(options)
   const runs = createJobRuns(jobs, options)
@@ -128,13 +96,10 @@ export function createSchedule(options: ScheduleOptions): Schedule {
   let driver: JobDriver | undefined
   const tasks: ScheduledTask[] = []
   let backup: { when: string; task: ScheduledTask } | undefined
-  const plan = (name: JobName, when: string): ScheduledTask =>
-    cron.schedule(when, () => runs.run(name), {
-      name,
-      timezone: 'Etc/UTC',
-      noOverlap: true,
-      logger: cronLogger(logger, name),
-    })
+  const plan = (name: JobName, when: string): ScheduledTask => {
+    const rules = { name, timezone: 'Etc/UTC', noOverlap: true, logger: cronLogger(logger, name) }
+    return cron.schedule(when, () => runs.run(name), rules)
+  }
 
   function planBackups(): void {
     const when = backups.when()
@@ -144,17 +109,19 @@ export function createSchedule(options: ScheduleOptions): Schedule {
   }
 
   return {
-    start() {
+    start(): void {
       driver = drive?.(timed)
       if (driver !== undefined) return
       for (const { name, when } of timed) tasks.push(plan(name, when))
       planBackups()
     },
     run: runs.run,
-    replan() {
+    /** The time of the backups may be another one now. */
+    replan(): void {
       if (tasks.length > 0) planBackups()
     },
-    async stop() {
+    /** No job starts any more; resolves when running ones have ended. */
+    async stop(): Promise<void> {
       retention.stop()
       for (const task of [...tasks.splice(0), ...(backup === undefined ? [] : [backup.task])]) await task.destroy()
       // Many domains with a slow DNS take minutes: those whose turn has not come are left for the next start.
@@ -163,17 +130,11 @@ export function createSchedule(options: ScheduleOptions): Schedule {
   }
 }
 
-interface JobRuns {
-  /** Never rejects. */
-  run(name: JobName): Promise<void>
-  /** Resolves when all that runs, and these too, have ended; or when a stop may take no longer. */
-  ended(others: readonly (Promise<void> | undefined)[]): Promise<void>
-}
-
-function createJobRuns(jobs: JobTable, { logger, realClock }: ScheduleOptions): JobRuns {
+function createJobRuns(jobs: Record<JobName, TimedWork>, { logger, realClock }: ScheduleOptions) {
   const running = new Map<Promise<void>, JobName>()
   return {
-    async run(name) {
+    /** Never rejects. */
+    async run(name: JobName): Promise<void> {
       const execution = jobs[name].what().catch((thrown: unknown) => {
         logger.error({ job: name, err: thrown }, 'job failed')
       })
@@ -181,7 +142,8 @@ function createJobRuns(jobs: JobTable, { logger, realClock }: ScheduleOptions): 
       await execution
       running.delete(execution)
     },
-    async ended(others) {
+    /** Resolves when all that runs, and these too, have ended; or when a stop may take no longer. */
+    async ended(others: readonly (Promise<void> | undefined)[]): Promise<void> {
       const { promise: late, resolve } = Promise.withResolvers<void>()
       const cancel = realClock.after(LONGEST_STOP, () => {
         logger.warn({ jobs: [...running.values()] }, 'jobs are not waited for any longer')
@@ -196,21 +158,23 @@ function createJobRuns(jobs: JobTable, { logger, realClock }: ScheduleOptions): 
 /** What node-cron would print: a job that still runs when its time comes again, or that came too late, is no fault. */
 function cronLogger(logger: Logger, job: JobName): CronLogger {
   const note = (message: string | Error): void => logger.debug({ job, note: errorText(message) }, 'schedule')
-  return {
-    info: note,
-    warn: note,
-    debug: note,
-    error: (message) => logger.error({ job, error: errorText(message) }, 'schedule'),
-  }
+  const error = (message: string | Error): void => logger.error({ job, error: errorText(message) }, 'schedule')
+  return { info: note, warn: note, debug: note, error }
 }
 
-async function expireMessages(options: ScheduleOptions): Promise<void> {
-  const { store, clock, logger, metrics, isClockSteady, onEvents } = options
-  if (!isClockSteady()) return
-  let ended: ExpiredMessage[]
+/** `end`: ends some rows in one verb, and says how many there were. */
+async function endAll(end: () => Promise<number>, onEvents: () => void): Promise<void> {
+  let ended: number
   do {
-    ended = await store.expireDue(clock.now(), ENDED_AT_ONCE)
-    if (ended.length === 0) return
+    ended = await end()
+    if (ended > 0) onEvents()
+  } while (ended === ENDED_AT_ONCE)
+}
+
+async function expireMessages({ store, clock, logger, metrics, ...options }: ScheduleOptions): Promise<void> {
+  if (!options.isClockSteady()) return
+  await endAll(async () => {
+    const ended = await store.expireDue(clock.now(), ENDED_AT_ONCE)
     for (const { id, pool, domain, isCaptured } of ended) {
       logger.info({ message_id: id, pool, domain, outcome: 'expired', category: 'expired' }, 'message expired')
       if (isCaptured) continue
@@ -218,18 +182,16 @@ async function expireMessages(options: ScheduleOptions): Promise<void> {
       metrics.deliveries.inc({ result: 'expired', pool, ip: 'none', provider: 'other' })
       metrics.bounces.inc({ type: 'soft', provider: 'other' })
     }
-    onEvents()
-  } while (ended.length === ENDED_AT_ONCE)
+    return ended.length
+  }, options.onEvents)
 }
 
 async function cancelPurged({ store, clock, logger, onEvents }: ScheduleOptions): Promise<void> {
-  let ended: number
-  do {
-    ended = await store.cancelPurged(clock.now(), ENDED_AT_ONCE)
-    if (ended === 0) return
-    logger.info({ messages: ended }, 'messages of a removed domain canceled')
-    onEvents()
-  } while (ended === ENDED_AT_ONCE)
+  await endAll(async () => {
+    const messages = await store.cancelPurged(clock.now(), ENDED_AT_ONCE)
+    if (messages > 0) logger.info({ messages }, 'messages of a removed domain canceled')
+    return messages
+  }, onEvents)
 }
 
 const OVERDUE_AFTER = MINUTE

@@ -18,15 +18,11 @@ interface ServiceStatusParts {
   clock: Clock
 }
 
-export interface ServiceStatus {
-  /** One line. */
-  describe(): Promise<string>
-  report(): Promise<HealthReport>
-}
+export type ServiceStatus = ReturnType<typeof createServiceStatus>
 
 const OK = 'ok'
 
-export function createServiceStatus({ store, egress, disk, health, clock }: ServiceStatusParts): ServiceStatus {
+export function createServiceStatus({ store, egress, disk, health, clock }: ServiceStatusParts) {
   /** Null: the store does not answer. */
   async function queueNow(): Promise<(QueueSummary & { lateSeconds: number }) | null> {
     const now = clock.now()
@@ -44,7 +40,7 @@ export function createServiceStatus({ store, egress, disk, health, clock }: Serv
   }
 
   return {
-    async describe() {
+    async describe(): Promise<string> {
       const queue = await queueNow()
       if (queue === null) return 'the database does not answer'
       const { waiting, sending, lateSeconds } = queue
@@ -55,7 +51,7 @@ export function createServiceStatus({ store, egress, disk, health, clock }: Serv
       const late = lateSeconds > 0 ? `, the oldest due for ${lateSeconds} s` : ''
       return [`${waiting} waiting, ${sending} being sent${late}`, ...warnings].join('; ')
     },
-    async report() {
+    async report(): Promise<HealthReport> {
       const [queue, smtp] = [await queueNow(), smtpOut()]
       // A store that does not answer takes no mail.
       if (queue === null) {

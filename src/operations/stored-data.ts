@@ -15,12 +15,9 @@ interface DataAdministrationParts {
   backups: Pick<Backups, 'write' | 'list' | 'progress'>
   /** Where a backup may be written, with what is below. */
   backupFolders: () => readonly string[]
-  /** `retention.budget`. */
   budget: () => number | null
   freeBytes: () => number
-  /** Bytes that have to stay free. */
   minFree: number
-  /** Events were written. */
   onEvents: () => void
 }
 
@@ -31,8 +28,7 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
     async storage() {
       const figures = await store.storageFigures()
       const [budget, freeBytes] = [parts.budget(), parts.freeBytes()]
-      const room = { budget, freeBytes, minFree: parts.minFree }
-      return { ...figures, freeBytes, budget, daysLeft: daysLeft(figures, room) }
+      return { ...figures, freeBytes, budget, daysLeft: daysLeft(figures, budget, freeBytes - parts.minFree) }
     },
     backups: () => ({ running: backups.progress(), last, backups: backups.list() }),
     startBackup(folder) {
@@ -76,12 +72,10 @@ function realPath(path: string): string {
 }
 
 /** Until the budget is used up, or else the disk. */
-function daysLeft(
-  { growthPerDay, usedBytes }: StorageFigures,
-  { budget, freeBytes, minFree }: { budget: number | null; freeBytes: number; minFree: number },
-): StorageReport['daysLeft'] {
+function daysLeft(figures: StorageFigures, budget: number | null, freeOnDisk: number): StorageReport['daysLeft'] {
+  const { growthPerDay, usedBytes } = figures
   if (growthPerDay === null || growthPerDay <= 0) return null
-  const ofDisk = Math.max(0, freeBytes - minFree)
+  const ofDisk = Math.max(0, freeOnDisk)
   const room = budget === null ? ofDisk : Math.min(ofDisk, Math.max(0, budget - usedBytes))
   return room / growthPerDay
 }

@@ -1,9 +1,7 @@
 /**
- * What an operator suspends and resumes: a whole IP, an IP at one provider, and whatever else holds paths back.
- *
- * Each action is in force when it returns. Its row in the audit of the IP is written after it: a store that takes no
- * row, as on a full disk, is logged and undoes nothing. ServiceError `not_found` for an unknown IP, `invalid_request`
- * for an unknown provider.
+ * What an operator suspends and resumes: a whole IP, an IP at one provider, and whatever else holds paths back. Each
+ * action is in force when it returns. Its row in the audit of the IP is written after it: a store that takes no row, as
+ * on a full disk, is logged and undoes nothing. ServiceError `not_found`, `invalid_request`.
  */
 import { errorText, ServiceError } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'
@@ -11,7 +9,7 @@ import type { Logger } from '../base/logger.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
 import { nearestName } from '../config/settings/nearest-name.ts'
 import type { ProviderChange, Warmup } from '../egress/moves/warmup.ts'
-import type { PathFilter, PathView, Shaping } from '../egress/shaping/shaping.ts'
+import { isMeant, type PathFilter, type PathView, type Shaping } from '../egress/shaping/shaping.ts'
 import type { Administration } from '../http/exchange/operator-features.ts'
 
 export interface SuspensionParts {
@@ -24,7 +22,7 @@ export interface SuspensionParts {
 type Suspensions = Pick<Administration, 'paths' | 'resumePaths' | 'suspendIp' | 'resumeIp'>
 
 export function createSuspensions({ live, logger, warmup, shaping }: SuspensionParts): Suspensions {
-  const paths = (filter: PathFilter): PathView[] => shaping.views().filter((view) => fits(view, filter))
+  const paths = (filter: PathFilter): PathView[] => shaping.views().filter((view) => isMeant(filter, view))
 
   async function resumePaths(filter: PathFilter, actor: string): Promise<number> {
     const byHand = paths(filter).filter(({ holds }) => holds.some(({ scope }) => scope === 'provider'))
@@ -77,12 +75,4 @@ export function createSuspensions({ live, logger, warmup, shaping }: SuspensionP
       return warmup.find(ip)
     },
   }
-}
-
-function fits(view: PathView, { ip, route, provider }: PathFilter): boolean {
-  return (
-    (ip === undefined || view.ip === ip) &&
-    (route === undefined || view.route === route) &&
-    (provider === undefined || view.provider === provider)
-  )
 }

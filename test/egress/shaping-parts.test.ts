@@ -39,7 +39,7 @@ t.test('every shipped rule catches its own example, for its own provider, before
   t.ok(replies.length >= 40)
   for (const rule of replies) {
     const provider = rule.provider === 'any' ? null : rule.provider
-    const [first, ...also] = RULES.match(reply(rule.example), 'dot', provider).map(({ id }) => id)
+    const [first, ...also] = RULES(reply(rule.example), 'dot', provider).map(({ id }) => id)
     if (rule.also) t.ok(also.includes(rule.id), rule.id)
     else t.equal(first, rule.id)
   }
@@ -47,7 +47,7 @@ t.test('every shipped rule catches its own example, for its own provider, before
 
 t.test('rules see refusals of their provider and stage; after the first, those that say so', async (t) => {
   const idsFor = (text: string, provider: string | null): string[] =>
-    RULES.match(reply(text), 'mail', provider).map(({ id }) => id)
+    RULES(reply(text), 'mail', provider).map(({ id }) => id)
   t.strictSame(idsFor('451 4.7.500 Server busy.', 'outlook'), ['outlook-busy', 'outlook-busy-long'])
   t.strictSame(idsFor('451 4.7.500 Server busy.', 'office365'), ['office365-busy'])
   t.strictSame(idsFor('250 blocked using spamhaus', null), [], 'a success')
@@ -59,10 +59,10 @@ t.test('rules see refusals of their provider and stage; after the first, those t
     { ...any, id: 'early', stage: ['ehlo'] },
   ])
   const at = (stage: 'banner' | 'starttls' | 'rcpt'): string[] =>
-    staged.match(reply('450 rate limit'), stage, null).map(({ id }) => id)
+    staged(reply('450 rate limit'), stage, null).map(({ id }) => id)
   t.strictSame([at('banner'), at('starttls'), at('rcpt')], [['late'], ['early'], []])
   const long = `450 ${'x'.repeat(3_000)} rate limit`
-  t.strictSame(RULES.match({ code: 450, enhancedCode: null, text: long }, 'dot', null), [], 'only 2,048 characters')
+  t.strictSame(RULES({ code: 450, enhancedCode: null, text: long }, 'dot', null), [], 'only 2,048 characters')
 })
 
 t.test('matches are counted within a sliding time, and anew after they were enough', async (t) => {

@@ -3,7 +3,7 @@
  */
 import t from 'tap'
 import type { HealthFinding } from '../../src/health/checks/finding.ts'
-import { healthChange } from '../../src/health/problems.ts'
+import { healthChange } from '../../src/health/operator-alert.ts'
 import { alertSubject, alertText } from '../../src/health/operator-alert.ts'
 import { prepareSender, startApplianceZone, TWO_IPS } from '../support/two-ips.ts'
 import { startKeepingSink } from '../support/keeping-sink.ts'

@@ -47,7 +47,7 @@ export function matchReplyRule(
   { reply, provider, stage }: { reply: SmtpReply; provider: string | null; stage: ReplyStage },
 ): ReplyRuleSettings | null {
   if (stage === 'dsn') return null
-  return createReplyRules(rules).match(reply, stage, provider)[0] ?? null
+  return createReplyRules(rules)(reply, stage, provider)[0] ?? null
 }
 
 export function decisionsFor(

@@ -16,10 +16,10 @@ import { createServer } from 'node:net'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { checkIpPresent } from '../../health/checks/check-ips.ts'
 import { checkPtr } from '../../health/checks/check-ip-names.ts'
-import { checkPort25 } from '../../health/checks/check-port25.ts'
+import { checkPort25 } from '../../health/checks/check-ips.ts'
 import { ownDoors, type Door } from '../../health/checks/own-doors.ts'
-import { holderOf } from '../../health/checks/port-holder.ts'
-import { runChecks } from '../../health/checks/run-checks.ts'
+import { holderOf } from '../../health/checks/own-doors.ts'
+import { runChecks } from '../../health/checks/check.ts'
 import { worldOf } from '../server/doctor-world.ts'
 
 interface Work {

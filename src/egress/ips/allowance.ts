@@ -1,9 +1,8 @@
 /**
  * What is left of the warmup allowance, as far as this process remembers: how many messages may hope for a grant now,
- * and when the next one can be given (egress/README.md "Smoothing").
- *
- * The store alone grants; its answers teach what is here. A guess too high costs an empty reservation, one too low a
- * short wait. The counts of the day are read at the start and again each minute.
+ * and when the next one can be given (egress/README.md "Smoothing"). The store alone grants; its answers teach what is
+ * here. A guess too high costs an empty reservation, one too low a short wait. The counts of the day are read at the
+ * start and again each minute.
  */
 import { DAY, HOUR, type Clock } from '../../base/clock.ts'
 import { afterGrants, conforming, nextConforming, type Pace } from '../../base/pace.ts'
@@ -38,14 +37,12 @@ export interface DayCount {
   grantedByIsp: ReadonlyMap<string, number>
 }
 
-export interface Allowance {
-  hope(ip: string, isp: string): Hope
-  reserve(asks: readonly AllowanceAsk[]): Promise<Reservation[]>
-  noteRefund(ip: string, isp: string): void
-  /** undefined: this IP has no warmup. */
-  today(ip: string): DayCount | undefined
-  /** Reads the counts again; rejects when the store does. */
-  refresh(): Promise<void>
+export type Allowance = ReturnType<typeof createAllowance>
+
+/** What those work with who choose an IP, show it or move it. */
+export interface IpParts extends EgressOutside {
+  registry: IpRegistry
+  allowance: Allowance
 }
 
 interface KnownPace {
@@ -68,7 +65,7 @@ interface IpDay {
   paces: Map<string, KnownPace>
 }
 
-export function createAllowance({ registry, store, clock }: EgressOutside & { registry: IpRegistry }): Allowance {
+export function createAllowance({ registry, store, clock }: EgressOutside & { registry: IpRegistry }) {
   const days = createIpDays(clock)
 
   function hopeOf(known: KnownIp, isp: string): Hope {
@@ -97,16 +94,16 @@ export function createAllowance({ registry, store, clock }: EgressOutside & { re
   }
 
   return {
-    hope(ip, isp) {
+    hope(ip: string, isp: string): Hope {
       const known = registry.find(ip)
       return known === undefined ? { count: 0, nextAt: null, waitingFor: null } : hopeOf(known, isp)
     },
-    async reserve(asks) {
+    /** One answer for each ask in its order; an IP that left the files grants nothing. */
+    async reserve(asks: readonly AllowanceAsk[]): Promise<Reservation[]> {
       const now = clock.now()
       const known = asks.map((ask) => registry.find(ask.ip))
       const rules = asks.flatMap((ask, index) => {
         const found = known[index]
-        // An IP that left the files grants nothing.
         return found === undefined ? [] : [{ ...ask, rule: days.of(found).rule }]
       })
       const reservations = rules.length === 0 ? [] : await store.reserveAllowance({ now, asks: rules })
@@ -117,7 +114,7 @@ export function createAllowance({ registry, store, clock }: EgressOutside & { re
       const left = [...reservations]
       return asks.map((ask, index) => (known[index] === undefined ? undefined : left.shift()) ?? nothing(ask, now))
     },
-    noteRefund(ip, isp) {
+    noteRefund(ip: string, isp: string): void {
       const day = days.kept(ip)
       if (day === undefined) return
       for (const key of [ALL_ISPS, isp]) {
@@ -125,13 +122,15 @@ export function createAllowance({ registry, store, clock }: EgressOutside & { re
         day.paces.delete(key)
       }
     },
-    today(ip) {
+    /** undefined: this IP has no warmup. */
+    today(ip: string): DayCount | undefined {
       const known = registry.find(ip)
       if (known === undefined || known.record.stage === null) return undefined
       const day = days.of(known)
       return { rule: day.rule, granted: day.granted.get(ALL_ISPS) ?? 0, grantedByIsp: day.granted }
     },
-    async refresh() {
+    /** Reads the counts again; rejects when the store does. */
+    async refresh(): Promise<void> {
       const warming = registry.known().filter(({ record }) => record.stage !== null && record.state !== 'warmed')
       for (const known of warming) {
         const day = days.of(known)
@@ -142,13 +141,7 @@ export function createAllowance({ registry, store, clock }: EgressOutside & { re
   }
 }
 
-interface IpDays {
-  /** The day of now; a new one begins with what is known of it. */
-  of(known: KnownIp): IpDay
-  kept(ip: string): IpDay | undefined
-}
-
-function createIpDays(clock: Clock): IpDays {
+function createIpDays(clock: Clock) {
   const days = new Map<string, IpDay>()
   let date = { number: 0, day: '' }
 
@@ -159,21 +152,19 @@ function createIpDays(clock: Clock): IpDays {
   }
 
   return {
-    of(known) {
+    kept: (ip: string): IpDay | undefined => days.get(ip),
+    /** The day of now; a new one begins with what is known of it. */
+    of({ ip: { address }, record: { version, stage }, curve: { curve } }: KnownIp): IpDay {
       const day = today()
-      const { address } = known.ip
-      const { version } = known.record
-      const { curve } = known.curve
       const kept = days.get(address)
       if (kept?.day === day && kept.version === version && kept.curve === curve) return kept
       const granted = kept?.day === day ? kept.granted : new Map<string, number>()
-      const rule = allowanceRule(curve, known.record.stage ?? 1, day)
+      const rule = allowanceRule(curve, stage ?? 1, day)
       const hourly = hourlyLimitOf(curve, rule.cap)
-      const fresh = { day, version, curve, rule, hourly, granted, paces: new Map<string, KnownPace>() }
+      const fresh: IpDay = { day, version, curve, rule, hourly, granted, paces: new Map() }
       days.set(address, fresh)
       return fresh
     },
-    kept: (ip) => days.get(ip),
   }
 }
 
@@ -201,9 +192,7 @@ function hopeAt(day: IpDay, isp: string, now: number): Hope {
   return { count: 0, nextAt: from, waitingFor: isTotal || isOver ? 'warmup_day' : 'provider_share' }
 }
 
-/**
- * As the store has it (egress/README.md "Smoothing"): a pace that is slower here would leave grants of the day behind.
- */
+/** As the store has it (egress/README.md "Smoothing"): a slower one would leave grants of the day behind. */
 function paceOf({ rule, hourly, granted, paces }: IpDay, isp: string): Pace {
   const cap = isp === ALL_ISPS ? rule.cap : (rule.providerCaps[isp] ?? rule.defaultProviderCap)
   const arrivalAt = paces.get(isp)?.arrivalAt ?? 0

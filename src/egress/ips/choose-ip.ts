@@ -4,19 +4,11 @@
  */
 import { hash } from 'node:crypto'
 
-export interface WeightedIp {
-  address: string
-  /** 0: only when no other can. */
-  weight: number
-  /** `seedOf(address)`. */
-  seed: Seed
-}
-
 /** The first 64 bits of a digest. */
-export interface Seed {
-  high: number
-  low: number
-}
+export type Seed = Record<'high' | 'low', number>
+
+/** `weight` 0: only when no other can. `seed`: `seedOf(address)`. */
+export type WeightedIp = { address: string; weight: number; seed: Seed }
 
 export function seedOf(text: string): Seed {
   // Half the cost of a buffer.

@@ -1,39 +1,27 @@
 /**
- * What a changed file means for IPs that warm up (egress/README.md "Curves" and "Audit").
- *
- * Another curve in pools.yaml, or a curve that is gone: the IP goes on at the stage of the new one that allows no more
- * than it had. Another curve is only seen while running: after a start the one that the IP was started with holds on.
- * Other numbers for a stage, or other shares: today's rows follow at once. Each is an audit row. Rejects when the store
- * does.
+ * What a changed file means for IPs that warm up (egress/README.md "Curves" and "Audit"). Another curve in pools.yaml,
+ * or a curve that is gone: the IP goes on at the stage of the new one that allows no more than it had. Another curve is
+ * only seen while running: after a start the one that the IP was started with holds on. Other numbers for a stage, or
+ * other shares: today's rows follow at once. Each is an audit row. Rejects when the store does.
  */
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
 import type { AllowanceRule, IpRecord } from '../../store/records/warmup-records.ts'
 import { ALL_ISPS, allowanceRule, capOf, findCurve, stageWithin } from '../warmup/warmup-curve.ts'
-import { isInWarmup, moveIp } from '../warmup/warmup-states.ts'
-import { configuredIps, type DecideMove, type KnownIp } from './known-ip.ts'
+import { isInWarmup } from '../warmup/warmup-states.ts'
+import { configuredIps, type KnownIp, type MoveIp } from './known-ip.ts'
 import type { EgressOutside } from './outside.ts'
-
-interface CurveChanges {
-  /** What the stage of the IP allows a day, as long as its curve is there. */
-  remember(known: KnownIp): void
-  /** The files have changed, or were read for the first time. */
-  follow(): Promise<void>
-}
 
 /** The part of the registry that changes go through. */
 interface ChangeableIps {
   find(address: string): KnownIp | undefined
   known(): readonly KnownIp[]
-  change(address: string, decide: DecideMove): Promise<unknown>
+  move: MoveIp
 }
 
 /** Days whose rows tell what a curve allowed that is gone. */
 const DAYS_REMEMBERED = 60
 
-export function createCurveChanges(
-  { configuration, store, clock }: EgressOutside,
-  registry: ChangeableIps,
-): CurveChanges {
+export function createCurveChanges({ configuration, store, clock }: EgressOutside, registry: ChangeableIps) {
   let curvesInForce = new Map<string, string | null>()
   const lastCaps = new Map<string, number>()
 
@@ -52,7 +40,7 @@ export function createCurveChanges(
 
   async function takeCurve(address: string, wanted: string | null, lastCap: number): Promise<void> {
     const { warmup } = configuration.current()
-    await registry.change(address, (record, { ip }) => {
+    await registry.move(address, (record) => {
       if (!isInWarmup(record)) return null
       const next = findCurve(warmup, [wanted])
       if (next.name === record.curve) return null
@@ -60,7 +48,7 @@ export function createCurveChanges(
       const cap = earlier === undefined ? lastCap : capOf(earlier, record.stage ?? 1)
       const reason = `curve ${record.curve ?? ''} -> ${next.name}`
       const changes = { curve: next.name, stage: stageWithin(next.curve, cap) }
-      return moveIp(record, ip.pool, { action: 'stage', now: clock.now(), actor: 'config', reason, changes })
+      return { action: 'stage', actor: 'config', reason, changes }
     })
   }
 
@@ -79,24 +67,25 @@ export function createCurveChanges(
     if (!isInWarmup(record)) return
     const today = utcDay(clock.now())
     const rows = (await store.warmupDays(address, today)).filter(({ day }) => day === today)
-    await registry.change(address, (current, { ip, curve }) => {
+    await registry.move(address, (current, { curve }) => {
       if (!isInWarmup(current)) return null
       const rule = allowanceRule(curve.curve, current.stage ?? 1, today)
       const other = rows.find(({ isp, cap, granted }) => cap !== Math.max(granted, capIn(rule, isp)))
       if (other === undefined) return null
       const whose = other.isp === ALL_ISPS ? '' : ` to ${other.isp}`
       const reason = `curve ${curve.name}: ${other.cap} -> ${capIn(rule, other.isp)} a day${whose}`
-      return moveIp(current, ip.pool, { action: 'stage', now: clock.now(), actor: 'config', reason })
+      return { action: 'stage', actor: 'config', reason }
     })
   }
 
   return {
-    remember({ record, curve }) {
-      if (record.stage !== null && curve.name === record.curve) {
-        lastCaps.set(record.ip, capOf(curve.curve, record.stage))
-      }
+    /** What the stage of the IP allows a day, as long as its curve is there. */
+    remember({ record, curve }: KnownIp): void {
+      const { ip, stage } = record
+      if (stage !== null && curve.name === record.curve) lastCaps.set(ip, capOf(curve.curve, stage))
     },
-    async follow() {
+    /** The files have changed, or were read for the first time. */
+    async follow(): Promise<void> {
       await followCurves()
       for (const known of registry.known()) await followCaps(known)
     },

@@ -18,7 +18,6 @@ export interface EgressIp {
   address: string
   /** What the socket is bound to: differs from `address` behind 1:1 NAT. */
   source: string
-  /** The EHLO name. */
   hostname: string
   /** 0 to 1000; 0: only when no other IP of the pool can send. */
   weight: number
@@ -35,26 +34,31 @@ export interface EgressIp {
   poolLimits: Pool['limits']
 }
 
+/** Receivers refuse an IP: its warmup may have to pause. */
+export interface BlockNote {
+  ip: string
+  isp: string
+  /** The reply, with the rule when one fired. */
+  reason: string
+  /** A fired reply rule with `block: true`, which pauses at once; else one reply of the category `ip_block`. */
+  isRule: boolean
+}
+
 export interface IpRequest {
   pool: string
   messageId: string
   recipientDomain: string
   stream: Stream
-  /** The mailbox provider, by which allowance is counted. */
   isp: string
-  /** 0: a first attempt. */
   attempts: number
   /** IP of the last attempt; before any attempt that of the last try. */
   lastIp: string | null
   /** null: free choice. 0: `lastIp` when that can send now. A time: waits for `lastIp` until then. */
   keepIpUntil: number | null
-  /** IPs that were blocked for this message. */
   avoidIps: readonly string[]
-  /** Families in which the receiving hosts have an address. */
   families: readonly (4 | 6)[]
 }
 
-/** Whether the path of a candidate takes a message now. */
 export type PathState =
   | { kind: 'open' }
   /** `takesRows`: it opens within moments; a message waits there that keeps its IP, or finds no path open. */
@@ -66,14 +70,12 @@ export type IpChoice =
   /** Until when it makes no sense to ask again; null: nobody knows. `text` is one sentence for `explain`. */
   | { kind: 'wait'; until: number | null; waitingFor: WaitingFor; text: string }
 
-/** An IP that mail of a queue key may leave from. */
 export interface Candidate {
   ip: EgressIp
   /** 1 warming, 2 the pool's own, 3 of the overflow pool: that one only when no path of tier 2 is merely busy. */
   tier: 1 | 2 | 3
   /** How many messages may hope for allowance now; Infinity: none is needed. */
   hope: number
-  /** When hope rises above 0, or null. */
   nextAt: number | null
   waitingFor: WaitingFor | null
 }
@@ -95,7 +97,6 @@ export interface RefusalDetails {
   /** Messages a day that the warming IPs of the pool are allowed today, and how many of them are used. */
   cap: number
   granted: number
-  /** Messages of the pool that wait already. */
   backlog: number
   /** Seconds. */
   retry_after: number

@@ -1,14 +1,14 @@
 /**
- * What the DNS says of our own IPs: the reverse name, and whether a blocklist has them (http/README.md "IPs").
- *
- * Looked up in the background, at most hourly for each IP, and kept in memory. Only the start of a warmup waits for a
- * lookup, when the reverse name is not known to be right. A lookup without an answer is no finding.
+ * What the DNS says of our own IPs: the reverse name, and whether a blocklist has them (http/README.md "IPs"). Looked
+ * up in the background, at most hourly for each IP, and kept in memory. Only the start of a warmup waits for a lookup,
+ * when the reverse name is not known to be right. A lookup without an answer is no finding.
  */
 import { HOUR } from '../../base/clock.ts'
 import { canonicalIp, ipFamily } from '../../base/ip-address.ts'
-import type { DnsAnswer, Resolver } from '../../network/resolver.ts'
+import type { DnsAnswer } from '../../network/resolver.ts'
 import type { EgressIp } from './egress-ip.ts'
-import type { IpParts } from './ip-parts.ts'
+import type { IpParts } from './allowance.ts'
+import type { IpLookups } from './outside.ts'
 
 interface ReverseName {
   /**
@@ -32,13 +32,7 @@ export interface IpFacts {
   blocklists: BlocklistEntry[]
 }
 
-export interface IpFactsKeeper {
-  find(ip: EgressIp): IpFacts
-  /** Looks up, unless the reverse name was right last time: what is mended is seen at once. */
-  reverseName(ip: EgressIp): Promise<ReverseName>
-  /** Looks up what is older than an hour. Never rejects. */
-  check(): Promise<void>
-}
+export type IpFactsKeeper = ReturnType<typeof createIpFacts>
 
 const CHECK_EVERY = HOUR
 /** Answers by which a list says that it does not answer this resolver, e.g. 127.255.255.254 of Spamhaus. */
@@ -46,16 +40,20 @@ const REFUSED = '127.255.255.'
 /** A list answers with an address of 127.0.0.0/8 (RFC 5782 §2.1); anything else is a parked zone. */
 const LISTED = '127.'
 
-export function createIpFacts({ configuration, registry, lookups, clock, logger }: IpParts): IpFactsKeeper {
+export function createIpFacts({ configuration, registry, lookups, clock, logger }: IpParts) {
   /** By address and hostname: another hostname makes another right answer. */
   const known = new Map<string, IpFacts & { checkedAt: number }>()
 
   async function lookUp(ip: EgressIp): Promise<IpFacts> {
     if (lookups === null) return unknownFacts(zonesNow())
     const listings = lookups.blocklists ?? lookups
+    const checkedAt = clock.now()
     const [ptr, ...blocklists] = await Promise.all([
-      lookUpReverseName(ip, lookups, clock.now()),
-      ...zonesNow().map((zone) => listing(ip.address, zone, listings, clock.now())),
+      lookUpReverseName(ip, lookups, checkedAt),
+      ...zonesNow().map(async (zone): Promise<BlocklistEntry> => {
+        const { kind } = readListing(await listings.addresses(`${reversed(ip.address)}.${zone}`, 4))
+        return { zone, isListed: kind === 'clean' ? false : kind === 'listed' ? true : null, checkedAt }
+      }),
     ])
     noteListings(ip, blocklists)
     known.set(keyOf(ip), { ptr, blocklists, checkedAt: clock.now() })
@@ -64,22 +62,24 @@ export function createIpFacts({ configuration, registry, lookups, clock, logger 
 
   function noteListings(ip: EgressIp, blocklists: readonly BlocklistEntry[]): void {
     const { address } = ip
+    const before = known.get(keyOf(ip))?.blocklists ?? []
     for (const { zone, isListed } of blocklists) {
-      const wasListed = known.get(keyOf(ip))?.blocklists.some((earlier) => earlier.zone === zone && earlier.isListed)
-      if (isListed === true && wasListed !== true) logger.warn({ ip: address, zone }, 'egress IP is on a blocklist')
-      if (isListed === false && wasListed === true) logger.info({ ip: address, zone }, 'egress IP left a blocklist')
+      const wasListed = before.some((earlier) => earlier.zone === zone && earlier.isListed)
+      if (isListed === true && !wasListed) logger.warn({ ip: address, zone }, 'egress IP is on a blocklist')
+      if (isListed === false && wasListed) logger.info({ ip: address, zone }, 'egress IP left a blocklist')
     }
   }
 
   const zonesNow = (): string[] => configuration.current().server.health.blocklists
 
   return {
-    find: (ip) => known.get(keyOf(ip)) ?? unknownFacts(zonesNow()),
-    async reverseName(ip) {
+    find: (ip: EgressIp): IpFacts => known.get(keyOf(ip)) ?? unknownFacts(zonesNow()),
+    /** Looks up, unless the reverse name was right last time: what is mended is seen at once. */
+    async reverseName(ip: EgressIp): Promise<ReverseName> {
       const last = known.get(keyOf(ip))?.ptr
       return last?.status === 'ok' ? last : (await lookUp(ip)).ptr
     },
-    async check() {
+    async check(): Promise<void> {
       for (const ip of registry.ips()) {
         const checkedAt = known.get(keyOf(ip))?.checkedAt
         if (checkedAt !== undefined && clock.now() - checkedAt < CHECK_EVERY) continue
@@ -104,12 +104,7 @@ function unknownFacts(zones: readonly string[]): IpFacts {
   }
 }
 
-/** `checkedAt`: now. */
-async function lookUpReverseName(
-  ip: Pick<EgressIp, 'address' | 'hostname'>,
-  lookups: Pick<Resolver, 'ptr' | 'addresses'>,
-  checkedAt: number,
-): Promise<ReverseName> {
+async function lookUpReverseName(ip: EgressIp, lookups: IpLookups, checkedAt: number): Promise<ReverseName> {
   const answer = await lookups.ptr(reverseName(ip.address))
   if (answer.kind === 'no-answer') return { status: 'unknown', value: null, checkedAt }
   const names = answer.kind === 'found' ? answer.records.map((name) => name.toLowerCase()) : []
@@ -126,18 +121,6 @@ function leadsTo(answer: DnsAnswer<string>, address: string): boolean {
   return answer.kind === 'found' && answer.records.some((record) => canonicalIp(record) === canonicalIp(address))
 }
 
-async function listing(
-  address: string,
-  zone: string,
-  lookups: Pick<Resolver, 'addresses'>,
-  checkedAt: number,
-): Promise<BlocklistEntry> {
-  const answer = await lookups.addresses(`${reversed(address)}.${zone}`, 4)
-  const { kind } = readListing(answer)
-  return { zone, isListed: kind === 'clean' ? false : kind === 'listed' ? true : null, checkedAt }
-}
-
-/** What a blocklist says of an address. */
 type Listing =
   | { kind: 'clean' }
   | { kind: 'listed'; entries: string[] } // its codes for why

@@ -1,51 +1,37 @@
 /**
- * The egress IPs as they are now: pools.yaml, what the store knows of each IP, and what this machine can bind.
- *
- * The store holds state and stage, the files pool, weight and curve; a reload takes over the files, the state stays. An
- * IP that leaves the files keeps its record and history; one that comes back goes on where it was. A change of state is
- * guarded by the version that was read: of two at once, the second is decided anew. Rejects when the store does; what
- * is in memory is then as before.
+ * The egress IPs as they are now: pools.yaml, what the store knows of each IP, and what this machine can bind. The
+ * store holds state and stage, the files pool, weight and curve; a reload takes over the files, the state stays. An IP
+ * that leaves the files keeps its record and history; one that comes back goes on where it was. A change of state is
+ * guarded by the version that was read: of two at once, the second is decided anew. Rejects when the store does, and
+ * changes nothing then.
  */
-import type { Clock } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
 import { utcDay } from '../../base/utc-day.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
+import type { WarmupSettings } from '../../config/settings/warmup-settings.ts'
 import type { IpRecord } from '../../store/records/warmup-records.ts'
 import type { Store } from '../../store/store.ts'
 import { allowanceRule, findCurve } from '../warmup/warmup-curve.ts'
-import type { MovedIp } from '../warmup/warmup-states.ts'
+import { canMove, moveIp, type MovedIp } from '../warmup/warmup-states.ts'
 import { createCurveChanges } from './curve-changes.ts'
-import { createDisabledIps } from './disabled-ips.ts'
 import type { EgressIp } from './egress-ip.ts'
-import { configuredIps, egressIp, firstRecord, type ConfiguredIp, type DecideMove, type KnownIp } from './known-ip.ts'
+import {
+  configuredIps,
+  egressIp,
+  firstRecord,
+  type ChangeIp,
+  type ConfiguredIp,
+  type KnownIp,
+  type MoveIp,
+} from './known-ip.ts'
 import type { EgressOutside } from './outside.ts'
+import { MINUTE } from '../../base/clock.ts'
 
-export interface IpRegistry {
-  /** Reads files and records; again when the files have changed. */
-  apply(): Promise<void>
-  /** In the order of pools.yaml. */
-  ips(): readonly EgressIp[]
-  known(): readonly KnownIp[]
-  find(address: string): KnownIp | undefined
-  inPool(pool: string): readonly EgressIp[]
-  disable(address: string, reason: string): void
-  /** Disabled IPs that can be bound again are used again. */
-  tryDisabled(): Promise<void>
-  isBindable(address: string): boolean
-  /** Reads the records again. */
-  refresh(): Promise<void>
-  /**
-   * Decides on the record as it is in the store, and stores what was decided with audit and events; null: nothing.
-   * Undefined when there is no such IP.
-   */
-  change(address: string, decide: DecideMove): Promise<KnownIp | undefined>
-  onChange(listener: () => void): void
-}
+export type IpRegistry = ReturnType<typeof createIpRegistry>
 
 /** Rounds against other changes of the same record; each of them has got on in the meantime. */
 const MOST_ROUNDS = 20
 
-export function createIpRegistry(options: EgressOutside): IpRegistry {
+export function createIpRegistry(options: EgressOutside) {
   const { configuration, store, clock } = options
   const records = new Map<string, IpRecord>()
   const disabled = createDisabledIps(options)
@@ -55,30 +41,35 @@ export function createIpRegistry(options: EgressOutside): IpRegistry {
   let byPool = new Map<string, EgressIp[]>()
   const configured = (): ConfiguredIp[] => configuredIps(configuration.current().pools.pools)
 
-  const registry: IpRegistry = {
+  const find = (address: string): KnownIp | undefined => known.get(address)
+  const { change, move } = createIpChanges(options, find, refresh)
+  const all = (): readonly KnownIp[] => [...known.values()]
+  const curves = createCurveChanges(options, { find, move, known: all })
+  return {
     apply,
-    ips: () => ips,
-    known: () => [...known.values()],
-    find: (address) => known.get(address),
-    inPool: (pool) => byPool.get(pool) ?? [],
+    ips: (): readonly EgressIp[] => ips,
+    known: all,
+    find,
+    inPool: (pool: string): readonly EgressIp[] => byPool.get(pool) ?? [],
     isBindable: disabled.isBindable,
-    disable(address, reason) {
+    disable(address: string, reason: string): void {
       if (!known.has(address) || disabled.reasonOf(address) !== null) return
       disabled.disable(address, reason)
       rebuild()
     },
-    async tryDisabled() {
-      const isOneBack = await disabled.tryAgain((address) => known.get(address)?.ip.source)
-      if (isOneBack) rebuild()
-    },
+    tryDisabled,
     refresh,
-    change: createIpChange(options, (address) => known.get(address), refresh),
-    onChange: (listener) => void listeners.push(listener),
+    change,
+    move,
+    onChange: (listener: () => void): void => void listeners.push(listener),
   }
-  const curves = createCurveChanges(options, registry)
-  return registry
 
-  /** Records for new IPs, bind tests for those that were not tested. */
+  /** Disabled IPs that can be bound again are used again. */
+  async function tryDisabled(): Promise<void> {
+    if (await disabled.tryAgain((address) => known.get(address)?.ip.source)) rebuild()
+  }
+
+  /** Reads files and records, again when the files have changed; tests whether new IPs can be bound. */
   async function apply(): Promise<void> {
     const settings = configured().map((entry) => entry.settings)
     const fresh = settings.filter(({ address }) => !records.has(address))
@@ -87,7 +78,7 @@ export function createIpRegistry(options: EgressOutside): IpRegistry {
     await refresh()
     rebuild()
     await curves.follow()
-    await registry.tryDisabled()
+    await tryDisabled()
   }
 
   function rebuild(): void {
@@ -119,20 +110,20 @@ export function createIpRegistry(options: EgressOutside): IpRegistry {
   }
 }
 
-/** `refresh` reads the records again. */
-function createIpChange(
+function createIpChanges(
   { configuration, store, clock, logger, onEvents }: EgressOutside,
-  find: IpRegistry['find'],
+  find: (address: string) => KnownIp | undefined,
   refresh: () => Promise<void>,
-): IpRegistry['change'] {
-  return async (address, decide) => {
+): { change: ChangeIp; move: MoveIp } {
+  /** Decides on the record as it is in the store, and stores what was decided with audit and events. */
+  const change: ChangeIp = async (address, decide) => {
     for (let round = 0; round < MOST_ROUNDS; round++) {
       const current = find(address)
       if (current === undefined) return undefined
       const moved = decide(current.record, current)
       if (moved === null || moved.audit.length === 0) return current
       const { record, audit, events } = moved
-      const caps = capsOf(current.record, moved, configuration, clock)
+      const caps = capsOf(current.record, moved, configuration.current().warmup, utcDay(clock.now()))
       const isDone = await store.changeIp({ record, audit, events, caps })
       await refresh()
       if (!isDone) continue
@@ -141,6 +132,16 @@ function createIpChange(
       return find(address)
     }
     throw new Error(`the state of ${address} changes too often`)
+  }
+  return {
+    change,
+    /** A move at this moment; what the state does not allow is none. */
+    move: (address, decide) =>
+      change(address, (record, current) => {
+        const decided = decide(record, current)
+        if (decided === null || !canMove(record, decided.action)) return null
+        return moveIp(record, current.ip.pool, { ...decided, now: clock.now() })
+      }),
   }
 }
 
@@ -151,17 +152,74 @@ function logMoves(logger: Logger, { record, audit }: MovedIp): void {
   }
 }
 
+type ChangedCaps = Parameters<Store['changeIp']>[0]['caps']
+
 /** Today's rows follow a new stage. */
-function capsOf(
-  before: IpRecord,
-  { record: after, audit }: MovedIp,
-  configuration: LiveConfiguration,
-  clock: Clock,
-): Parameters<Store['changeIp']>[0]['caps'] {
+function capsOf(before: IpRecord, { record: after, audit }: MovedIp, warmup: WarmupSettings, day: string): ChangedCaps {
   const isOtherRule = audit.some(({ action }) => action === 'stage')
   const isSame = before.stage === after.stage && before.curve === after.curve && !isOtherRule
   if (isSame || after.stage === null || after.state === 'warmed') return null
-  const { curve } = findCurve(configuration.current().warmup, [after.curve])
-  const { day, cap, providerCaps, defaultProviderCap } = allowanceRule(curve, after.stage, utcDay(clock.now()))
+  const { curve } = findCurve(warmup, [after.curve])
+  const { cap, providerCaps, defaultProviderCap } = allowanceRule(curve, after.stage, day)
   return { day, cap, providerCaps, defaultProviderCap }
+}
+
+interface Disabled {
+  reason: string
+  since: number
+  /** The bind test has failed since: it is free to come back as soon as one succeeds. */
+  isUnplumbed: boolean
+}
+
+/** How long an IP that can be bound stays disabled. */
+const DISABLED_FOR = 30 * MINUTE
+
+/**
+ * The IPs that nothing leaves from because of this machine: a source that cannot be bound, or one that was given up. An
+ * IP whose source cannot be bound is disabled as `unplumbed` and used again as soon as it can. One that is disabled for
+ * another reason, though it can be bound, is used again after half an hour. Another source is never taken in its place
+ * (delivery/README.md "The SMTP session").
+ */
+function createDisabledIps({ clock, canBind, logger }: EgressOutside) {
+  const disabled = new Map<string, Disabled>()
+  const bound = new Set<string>()
+
+  function disable(address: string, reason: string, isUnplumbed: boolean): void {
+    disabled.set(address, { reason, since: clock.now(), isUnplumbed })
+    logger.warn({ ip: address, reason }, 'egress IP disabled')
+  }
+
+  return {
+    /** Null: it is not disabled. */
+    reasonOf: (address: string): string | null => disabled.get(address)?.reason ?? null,
+    isBindable: (address: string): boolean => disabled.get(address)?.isUnplumbed !== true,
+    disable: (address: string, reason: string): void => disable(address, reason, false),
+    /** Tests those that were not tested yet. */
+    async test(ips: readonly { address: string; source: string }[]): Promise<void> {
+      const untested = ips.filter(({ address, source }) => !bound.has(source) && !disabled.has(address))
+      const answers = await Promise.all(untested.map(({ source }) => canBind(source)))
+      untested.forEach(({ address, source }, index) => {
+        if (answers[index] === true) bound.add(source)
+        else disable(address, 'unplumbed', true)
+      })
+    },
+    /** True: one is used again. `sourceOf`: undefined for one that left the files, which is tested when it is back. */
+    async tryAgain(sourceOf: (address: string) => string | undefined): Promise<boolean> {
+      let isOneBack = false
+      await Promise.all(
+        [...disabled].map(async ([address, entry]) => {
+          const source = sourceOf(address)
+          if (source === undefined) return void disabled.delete(address)
+          if (!(await canBind(source))) entry.isUnplumbed = true
+          else if (entry.isUnplumbed || clock.now() - entry.since >= DISABLED_FOR) {
+            disabled.delete(address)
+            isOneBack = true
+            bound.add(source)
+            logger.info({ ip: address, reason: entry.reason }, 'egress IP used again')
+          }
+        }),
+      )
+      return isOneBack
+    },
+  }
 }

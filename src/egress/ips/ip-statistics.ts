@@ -15,7 +15,6 @@ export interface StatisticsRange {
   interval: Interval
 }
 
-/** Messages that wait, of one provider. */
 export interface WaitingMail {
   /** '' when it is not known yet. */
   isp: string
@@ -26,7 +25,6 @@ export interface WaitingMail {
 type Counts = Omit<IpHour, 'ip' | 'isp' | 'hour'>
 
 interface StatisticsTotals extends Counts {
-  /** Of every type. */
   bounced: number
 }
 
@@ -34,15 +32,8 @@ export interface StatisticsView extends StatisticsRange {
   ip: string
   totals: StatisticsTotals & { queuedNow: number }
   rates: { delivery: number; bounce: number; complaint: number; deferral: number }
-  byProvider: {
-    isp: string
-    delivered: number
-    deferred: number
-    bounced: number
-    complained: number
-    /** Milliseconds; null: nothing was delivered. */
-    p95Delivery: number | null
-  }[]
+  /** `p95Delivery`: milliseconds; null: nothing was delivered. */
+  byProvider: (Point & { isp: string; p95Delivery: number | null })[]
   waiting: WaitingMail[]
   /** `at`: the beginning of the hour or day. */
   series: (Point & { at: number })[]
@@ -103,26 +94,24 @@ function pointOf(hours: readonly IpHour[]): Point {
 
 function totalsOf(hours: readonly IpHour[]): StatisticsTotals {
   const sum = (count: keyof Counts): number => hours.reduce((total, hour) => total + hour[count], 0)
-  const types = {
-    bouncedHard: sum('bouncedHard'),
-    bouncedSoft: sum('bouncedSoft'),
-    bouncedBlock: sum('bouncedBlock'),
-    bouncedUndetermined: sum('bouncedUndetermined'),
-  }
+  const [bouncedHard, bouncedSoft] = [sum('bouncedHard'), sum('bouncedSoft')]
+  const [bouncedBlock, bouncedUndetermined] = [sum('bouncedBlock'), sum('bouncedUndetermined')]
   return {
     messages: sum('messages'),
     attempts: sum('attempts'),
     delivered: sum('delivered'),
     deferred: sum('deferred'),
-    bounced: Object.values(types).reduce((total, count) => total + count, 0),
-    ...types,
+    bounced: bouncedHard + bouncedSoft + bouncedBlock + bouncedUndetermined,
+    bouncedHard,
+    bouncedSoft,
+    bouncedBlock,
+    bouncedUndetermined,
     complained: sum('complained'),
     opened: sum('opened'),
     clicked: sum('clicked'),
   }
 }
 
-/** To four digits. */
 function share(count: number, of: number): number {
   return of === 0 ? 0 : Number((count / of).toFixed(4))
 }

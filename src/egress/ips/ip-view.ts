@@ -22,7 +22,6 @@ export interface WarmupView {
   hourlyLimit: number | null
   sentToday: number
   remainingToday: number | null
-  /** The next UTC midnight. */
   resetsAt: number
   percent: number
   /** When the ramp ends if every gate passes; null: warmed, or paused without an end. */
@@ -80,6 +79,7 @@ function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' |
   const sentToday = today?.granted ?? 0
   const dayStart = startOfUtcDay(utcDay(now))
   const isps = [...(today?.grantedByIsp ?? [])].filter(([isp, count]) => isp !== ALL_ISPS && count > 0)
+  const limitOf = (isp: string): number | null => (isWarmed ? null : providerCapOf(curve, cap, isp))
   return {
     status: ip.state,
     curve: name,
@@ -97,12 +97,7 @@ function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' |
     targetDailyVolume: targetOf(curve, record.targetDailyVolume),
     holdReason: record.holdReason,
     pausedUntil: state === 'paused' ? record.until : null,
-    providers: Object.fromEntries(
-      isps.map(([isp, count]) => [
-        isp,
-        { dailyLimit: isWarmed ? null : providerCapOf(curve, cap, isp), sentToday: count },
-      ]),
-    ),
+    providers: Object.fromEntries(isps.map(([isp, count]) => [isp, { dailyLimit: limitOf(isp), sentToday: count }])),
   }
 }
 

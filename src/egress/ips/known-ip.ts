@@ -5,7 +5,7 @@ import type { EgressIpSettings, Pool } from '../../config/settings/pool-settings
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import type { IpRecord, StoredIpState } from '../../store/records/warmup-records.ts'
 import type { NamedCurve } from '../warmup/warmup-curve.ts'
-import type { MovedIp } from '../warmup/warmup-states.ts'
+import type { IpMove, MovedIp } from '../warmup/warmup-states.ts'
 import type { EgressIp, Sends } from './egress-ip.ts'
 
 export interface KnownIp {
@@ -15,8 +15,13 @@ export interface KnownIp {
   curve: NamedCurve
 }
 
-/** What becomes of an IP; null: nothing. */
-export type DecideMove = (record: IpRecord, known: KnownIp) => MovedIp | null
+/** `decide`: what becomes of the record as it is; null: nothing. Resolves with undefined when there is no such IP. */
+type Change<Decided> = (
+  address: string,
+  decide: (record: IpRecord, known: KnownIp) => Decided | null,
+) => Promise<KnownIp | undefined>
+export type ChangeIp = Change<MovedIp>
+export type MoveIp = Change<Omit<IpMove, 'now'>>
 
 export interface ConfiguredIp {
   pool: string
@@ -24,7 +29,6 @@ export interface ConfiguredIp {
   settings: EgressIpSettings
 }
 
-/** In the order of the file. */
 export function configuredIps(pools: Record<string, Pool>): ConfiguredIp[] {
   return Object.entries(pools).flatMap(([pool, poolSettings]) =>
     poolSettings.ips.map((settings) => ({ pool, poolSettings, settings })),
@@ -33,29 +37,12 @@ export function configuredIps(pools: Record<string, Pool>): ConfiguredIp[] {
 
 /** `warmed: true` is read here alone: when an IP is seen for the first time. */
 export function firstRecord({ address, warmed }: EgressIpSettings, now: number): IpRecord {
-  return {
-    ip: address,
-    state: warmed ? 'warmed' : 'cold',
-    formerState: null,
-    until: null,
-    reason: null,
-    actor: 'config',
-    since: now,
-    curve: null,
-    stage: null,
-    targetDailyVolume: null,
-    startedAt: null,
-    holdReason: null,
-    daysHeld: 0,
-    daysAtTarget: 0,
-    pausedAt: [],
-    closedDay: null,
-    lastSentAt: null,
-    version: 0,
-  }
+  const warmup = { curve: null, stage: null, targetDailyVolume: null, startedAt: null, holdReason: null }
+  const days = { daysHeld: 0, daysAtTarget: 0, pausedAt: [], closedDay: null, lastSentAt: null }
+  const state = { state: warmed ? ('warmed' as const) : ('cold' as const), since: now, actor: 'config' }
+  return { ip: address, ...state, formerState: null, until: null, reason: null, ...warmup, ...days, version: 0 }
 }
 
-/** `halt`: why the IP is disabled, or null. */
 export function egressIp(
   { pool, poolSettings, settings }: ConfiguredIp,
   record: IpRecord,
@@ -68,7 +55,8 @@ export function egressIp(
   const reason = enabled ? halt : 'disabled in pools.yaml'
   if (reason !== null) return { ...ip, state: 'disabled', sends: 'nothing', reason, until: null }
   const { state, until } = record
-  return { ...ip, state, sends: sendsOf(state, poolSettings), reason: record.reason, until }
+  const sends = state === 'cold' && !poolSettings.require_warmup ? 'all' : SENDS[state]
+  return { ...ip, state, sends, reason: record.reason, until }
 }
 
 function newIpLimitsOf({ state, stage }: IpRecord, { new_ip: limits }: WarmupCurve): EgressIp['newIpLimits'] {
@@ -76,17 +64,10 @@ function newIpLimitsOf({ state, stage }: IpRecord, { new_ip: limits }: WarmupCur
   return { connections: limits.connections, messagesPerConnection: limits.messages_per_connection }
 }
 
-function sendsOf(state: StoredIpState, pool: Pool): Sends {
-  switch (state) {
-    case 'warmed':
-      return 'all'
-    case 'warming':
-      return 'allowance'
-    case 'paused':
-      return 'retries'
-    case 'cold':
-      return pool.require_warmup ? 'nothing' : 'all'
-    case 'suspended':
-      return 'nothing'
-  }
+const SENDS: Readonly<Record<StoredIpState, Sends>> = {
+  warmed: 'all',
+  warming: 'allowance',
+  paused: 'retries',
+  cold: 'nothing',
+  suspended: 'nothing',
 }

@@ -22,7 +22,6 @@ export interface EgressQuestions {
   backlogOf: (pool: string) => Record<string, number>
   /** Messages that could leave from an IP, by isp and reason; for the statistics. */
   waitingOf: (ip: string) => WaitingMail[]
-  /** Events were written. */
   onEvents: () => void
   /** False after a jump of the clock: warmup days are closed later (test/README.md "Clock"). */
   isClockSteady: () => boolean

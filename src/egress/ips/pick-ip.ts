@@ -3,20 +3,13 @@
  * inside a tier the highest score wins, the same each time; if its path is closed, the next score. Never throws.
  */
 import { SECOND } from '../../base/clock.ts'
-import type { Stream } from '../../mail/message.ts'
 import type { Allowance } from './allowance.ts'
 import { inOrderOfScore, seedOf, type Seed, type WeightedIp } from './choose-ip.ts'
 import { familyOf, type Candidate, type EgressIp, type IpChoice, type IpRequest, type PathState } from './egress-ip.ts'
 import { capOf } from '../warmup/warmup-curve.ts'
-import type { IpParts } from './ip-parts.ts'
+import type { IpParts } from './allowance.ts'
 
-export interface IpPicker {
-  /** `pathOf` is asked for each candidate in turn, best first, until one is open. */
-  choose(request: IpRequest, pathOf: (ip: EgressIp) => PathState): IpChoice
-  /** The IPs that mail of a queue key could leave from, those that wait for allowance or an end included. */
-  candidates(request: { pool: string; stream: Stream; isp: string; isRetry: boolean }): Candidate[]
-  tiersOf(pool: string): Tiers
-}
+export type IpPicker = ReturnType<typeof createIpPicker>
 
 interface Seeded extends WeightedIp {
   ip: EgressIp
@@ -27,19 +20,18 @@ interface Seeded extends WeightedIp {
 export interface Tiers {
   /** Weight: what their stage allows a day. */
   warming: readonly Seeded[]
-  /** Need no allowance. */
   own: readonly Seeded[]
   paused: readonly EgressIp[]
   suspended: readonly EgressIp[]
-  /** Of the overflow pool, when the pool spills. */
   spill: readonly Seeded[]
   /** Everything that mail of this pool may leave from, now or later. */
   all: readonly EgressIp[]
 }
 
+type QueueKeyFacts = Pick<IpRequest, 'pool' | 'stream' | 'isp'> & { isRetry: boolean }
 type Wait = Extract<IpChoice, { kind: 'wait' }>
 
-export function createIpPicker({ configuration, registry, allowance, clock }: IpParts): IpPicker {
+export function createIpPicker({ configuration, registry, allowance, clock }: IpParts) {
   const byPool = new Map<string, Tiers>()
   registry.onChange(() => byPool.clear())
 
@@ -67,6 +59,7 @@ export function createIpPicker({ configuration, registry, allowance, clock }: Ip
     return known === undefined ? 0 : capOf(known.curve.curve, known.record.stage ?? 1)
   }
 
+  /** `pathOf` is asked for each candidate in turn, best first, until one is open. */
   function choose(request: IpRequest, pathOf: (ip: EgressIp) => PathState): IpChoice {
     const { pools } = configuration.current()
     const tiers = tiersOf(request.pool)
@@ -80,7 +73,8 @@ export function createIpPicker({ configuration, registry, allowance, clock }: Ip
   return {
     choose,
     tiersOf,
-    candidates({ pool, stream, isp, isRetry }) {
+    /** The IPs that mail of a queue key could leave from, those that wait for allowance or an end included. */
+    candidates({ pool, stream, isp, isRetry }: QueueKeyFacts): Candidate[] {
       const { warming, own, paused, suspended, spill } = tiersOf(pool)
       const mayWarm = isRetry || configuration.current().pools.warmup_streams.includes(stream)
       const free = { hope: Infinity, nextAt: null, waitingFor: null }
@@ -133,8 +127,8 @@ function keep({ request, tiers, pathOf, now, allowance }: Search): IpChoice | un
   return waitingFor === 'suspension' ? undefined : wait
 }
 
-function endingBy(end: number, wait: Wait): Wait {
-  return { ...wait, until: Math.min(wait.until ?? Infinity, end) }
+function endingBy(end: number, { kind, until, waitingFor, text }: Wait): Wait {
+  return { kind, until: Math.min(until ?? Infinity, end), waitingFor, text }
 }
 
 function chooseFreely(search: Search): IpChoice {
@@ -147,21 +141,20 @@ function chooseFreely(search: Search): IpChoice {
   const isFit = ({ address, family }: Seeded): boolean =>
     request.families.includes(family) && !(hasOther && isAvoided(address))
   const waits: Closed[] = []
-  for (const { candidates, costs, isOverflow } of tiersFor(search)) {
-    if (isOverflow && waits.some(isBusy)) break
-    const found = tryTier({ search, candidates, isFit, costs, waits })
+  for (const tier of tiersFor(search)) {
+    if (tier.isOverflow && waits.some(isBusy)) break
+    const found = tryTier(search, tier, isFit, waits)
     if (found !== undefined) return found
   }
   const taker = waits.find(({ takes }) => takes !== null)?.takes
   if (taker != null) return taker
-  if (request.attempts === 0 || waits.length === 0) waits.push(...tiers.paused.map(closedState))
-  waits.push(...tiers.suspended.map(closedState))
+  if (request.attempts === 0 || waits.length === 0) waits.push(...tiers.paused.map(stateWait))
+  waits.push(...tiers.suspended.map(stateWait))
   return earliest(waits, now) ?? nobody(search)
 }
 
 interface Tier {
   candidates: readonly Seeded[]
-  /** Takes allowance. */
   costs: boolean
   isOverflow: boolean
 }
@@ -171,30 +164,24 @@ function tiersFor({ request, tiers, mayWarm }: Search): Tier[] {
   const spill = { candidates: tiers.spill, costs: false, isOverflow: true }
   const warming = { candidates: mayWarm ? tiers.warming : [], costs: true, isOverflow: false }
   if (request.attempts === 0) return [warming, own, spill]
-  const last = [...tiers.warming, ...tiers.paused.map((ip) => seeded(ip, 1))].filter(
-    ({ address }) => address === request.lastIp,
-  )
-  const others = warming.candidates.filter(({ address }) => address !== request.lastIp)
+  const isLast = ({ address }: { address: string }): boolean => address === request.lastIp
+  const last = [...tiers.warming.filter(isLast), ...tiers.paused.filter(isLast).map((ip) => seeded(ip, 1))]
+  const others = warming.candidates.filter((ip) => !isLast(ip))
   return [own, { candidates: last, costs: false, isOverflow: false }, spill, { ...warming, candidates: others }]
 }
 
-interface TierSearch {
-  search: Search
-  candidates: readonly Seeded[]
-  isFit: (candidate: Seeded) => boolean
-  costs: boolean
-  /** What closed candidates wait for is added. */
-  waits: Closed[]
-}
-
-/** A candidate that is not open now. */
 interface Closed extends Wait {
   /** The choice that it is when none is open; null: it takes nothing. */
   takes: Extract<IpChoice, { kind: 'ip' }> | null
 }
 
-function tryTier({ search, candidates, isFit, costs, waits }: TierSearch): IpChoice | undefined {
-  const { key, request, pathOf, allowance } = search
+/** What closed candidates wait for is added to `waits`. */
+function tryTier(
+  { key, request, pathOf, allowance }: Search,
+  { candidates, costs }: Tier,
+  isFit: (candidate: Seeded) => boolean,
+  waits: Closed[],
+): IpChoice | undefined {
   const own: Closed[] = []
   for (const candidate of inOrderOfScore(key, candidates)) {
     if (!isFit(candidate)) continue
@@ -233,10 +220,10 @@ function allowanceText({ address }: EgressIp, waitingFor: string, isp: string): 
   return `Today's warmup allowance of ${address} is used up.`
 }
 
-function stateWait(ip: EgressIp): Wait {
+function stateWait(ip: EgressIp): Closed {
   const waitingFor = ip.state === 'suspended' ? 'suspension' : 'ip_paused'
   const reason = ip.reason === null ? '' : `: ${ip.reason}`
-  return { kind: 'wait', until: ip.until, waitingFor, text: `${ip.address} is ${ip.state}${reason}.` }
+  return { kind: 'wait', until: ip.until, waitingFor, text: `${ip.address} is ${ip.state}${reason}.`, takes: null }
 }
 
 /** Never a time that has passed: a state that should have ended is looked at again in a second. */
@@ -245,10 +232,6 @@ function earliest(waits: readonly Wait[], now: number): Wait | undefined {
   if (first === undefined) return undefined
   const { kind, until, waitingFor, text } = first
   return { kind, until: until === null ? null : Math.max(until, now + SECOND), waitingFor, text }
-}
-
-function closedState(ip: EgressIp): Closed {
-  return { ...stateWait(ip), takes: null }
 }
 
 function nobody({ request: { pool, families, stream }, tiers: { all, warming }, mayWarm }: Search): Wait {

@@ -1,9 +1,7 @@
 /**
  * Before acceptance: whether mail can start within policy, and when. The four cases of ip_not_warmed are those of
- * egress/README.md "Overflow and refusal".
- *
- * A pause without an end predicts nothing: mail that waits for it is accepted, but where the request named the pool or
- * the pool rejects. All from counters in memory; never throws.
+ * egress/README.md "Overflow and refusal". A pause without an end predicts nothing: mail that waits for it is accepted,
+ * but where the request named the pool or the pool rejects. All from counters in memory; never throws.
  */
 import { HOUR, SECOND } from '../../base/clock.ts'
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
@@ -11,26 +9,24 @@ import type { EgressIp, Projection, ProjectionRequest, RefusalDetails } from './
 import { ANY_ISP, forecast, rampOf, type Forecast, type ForecastIp } from '../warmup/forecast.ts'
 import type { IpRegistry } from './ip-registry.ts'
 import type { IpPicker, Tiers } from './pick-ip.ts'
-import type { PoolBacklog } from './pool-backlog.ts'
-import type { IpParts } from './ip-parts.ts'
+import type { IpParts } from './allowance.ts'
+import type { EgressOutside } from './outside.ts'
 
-export type Project = (request: ProjectionRequest) => Projection
-
-interface ProjectorParts extends IpParts {
-  picker: IpPicker
-  backlog: PoolBacklog
-}
+type Project = (request: ProjectionRequest) => Projection
 
 /** Nothing is known of the time: somebody has to act. */
 const RETRY_WHEN_UNKNOWN = HOUR
+
 const RETRY_WHEN_UNAVAILABLE = 60 * SECOND
-/** egress/README.md "Overflow and refusal": counters at most a second old. */
-const PLANS_KEPT_FOR = SECOND
+
+/** Plans and counts (egress/README.md "Overflow and refusal"). */
+const KEPT_FOR = SECOND
+
 const MOST_PLANS = 100
 
-export function createProjector(options: ProjectorParts): Project {
-  const { configuration, registry, picker, clock } = options
-  const planFor = createPlanner(registry)
+export function createProjector(parts: IpParts & { picker: IpPicker; backlog: PoolBacklog }): Project {
+  const { configuration, picker, clock } = parts
+  const planFor = createPlanner(parts.registry)
 
   function refuse(state: PoolState, text: string, retryAfter: number): Projection {
     return refusal('ip_not_warmed', state, text, retryAfter)
@@ -39,10 +35,9 @@ export function createProjector(options: ProjectorParts): Project {
   /** Only warming and paused IPs are there. */
   function projectWarming(request: ProjectionRequest, state: PoolState): Projection {
     const { tiers, maxDefer, now, isRejecting } = state
-    const { startsAt, lifetime, count } = request
+    const startsAt = Math.max(now, request.startsAt)
     if (request.isRequested && tiers.warming.length === 0) {
-      const ends = tiers.paused.map(({ until }) => until ?? Infinity)
-      const wait = Math.min(...ends) - Math.max(now, startsAt)
+      const wait = Math.min(...tiers.paused.map(({ until }) => until ?? Infinity)) - startsAt
       const retryAfter = Number.isFinite(wait) ? wait - maxDefer : RETRY_WHEN_UNKNOWN
       if (wait > maxDefer) return refuse(state, `all its IPs are paused for longer than ${hours(maxDefer)}`, retryAfter)
     }
@@ -50,31 +45,24 @@ export function createProjector(options: ProjectorParts): Project {
       const text = `its warming IPs take no ${request.stream} mail (warmup_streams of pools.yaml)`
       return refuse(state, text, RETRY_WHEN_UNKNOWN)
     }
-    const ips = forecastIps(state, options)
-    const isNow = startsAt <= now && hopeOf(state, options) >= state.backlog + count
+    const isNow = request.startsAt <= now && hopeOf(state, parts) >= state.backlog + request.count
     if (isNow) return { kind: 'ok', startsAt: null }
+    const ips = forecastIps(state, parts)
     const planned = planFor(request, state, ips)
-    if (isRejecting) {
-      const firstDay = utcDay(Math.max(now, startsAt))
-      if (planned.lastStartAt === null || utcDay(planned.lastStartAt) !== firstDay) {
-        const next = startOfUtcDay(dayAfter(utcDay(now), 1))
-        return refuse(state, "today's allowance is used up and the pool has overflow: reject", next - now)
-      }
+    if (isRejecting && (planned.lastStartAt === null || utcDay(planned.lastStartAt) !== utcDay(startsAt))) {
+      const next = startOfUtcDay(dayAfter(utcDay(now), 1))
+      return refuse(state, "today's allowance is used up and the pool has overflow: reject", next - now)
     }
-    if (ips.length === 0) return { kind: 'ok', startsAt: null }
-    return withinLimits(planned, { state, startsAt: Math.max(now, startsAt), lifetime })
+    return ips.length === 0 ? { kind: 'ok', startsAt: null } : withinLimits(planned, state, startsAt, request.lifetime)
   }
 
-  function withinLimits(
-    { firstStartAt, lastStartAt }: Forecast,
-    { state, startsAt, lifetime }: { state: PoolState; startsAt: number; lifetime: number },
-  ): Projection {
+  function withinLimits(planned: Forecast, state: PoolState, startsAt: number, lifetime: number): Projection {
+    const { firstStartAt, lastStartAt } = planned
     const limit = Math.min(state.maxDefer, lifetime)
     if (lastStartAt === null) return refuse(state, 'this mail would wait for more than 400 days', RETRY_WHEN_UNKNOWN)
     const wait = lastStartAt - startsAt
     if (wait > limit || wait >= lifetime) {
-      const text = `the mail could start in ${hours(wait)}, limit ${hours(limit)}`
-      return refuse(state, text, wait - limit)
+      return refuse(state, `the mail could start in ${hours(wait)}, limit ${hours(limit)}`, wait - limit)
     }
     return { kind: 'ok', startsAt: firstStartAt === null || firstStartAt <= state.now ? null : firstStartAt }
   }
@@ -84,8 +72,8 @@ export function createProjector(options: ProjectorParts): Project {
     const settings = configuration.current().pools.pools[pool]
     const tiers = picker.tiersOf(pool)
     if (tiers.own.length > 0 || tiers.spill.length > 0) return { kind: 'ok', startsAt: null }
-    const figures = figuresOf(tiers, options)
-    const backlogByIsp = options.backlog.of(pool, figures.granted)
+    const figures = figuresOf(tiers, parts)
+    const backlogByIsp = parts.backlog.of(pool, figures.granted)
     const state: PoolState = {
       pool,
       tiers,
@@ -95,7 +83,6 @@ export function createProjector(options: ProjectorParts): Project {
       backlog: Object.values(backlogByIsp).reduce((sum, count) => sum + count, 0),
       backlogByIsp,
       ...figures,
-      stages: stagesOf(tiers, options),
     }
     if (tiers.warming.length + tiers.paused.length > 0) return projectWarming(request, state)
     const cold = tiers.all.filter((ip) => ip.state === 'cold')
@@ -114,7 +101,7 @@ function createPlanner(registry: Pick<IpRegistry, 'onChange'>): Planner {
     const key = `${pool} ${count} ${ips.length}`
     const kept = plans.get(key)
     const isUsable = !isRejecting && startsAt <= now
-    if (isUsable && kept !== undefined && now >= kept.at && now < kept.at + PLANS_KEPT_FOR) return kept.plan
+    if (isUsable && kept !== undefined && now >= kept.at && now < kept.at + KEPT_FOR) return kept.plan
     const asked = { [ANY_ISP]: count }
     // What `reject` asks is whether today's allowance is used up, not whether the day is long enough.
     const plan = forecast({ now, ips, backlog, asked, startsAt: Math.max(now, startsAt), isHourFree: isRejecting })
@@ -134,30 +121,24 @@ interface PoolState {
   backlogByIsp: Record<string, number>
   cap: number
   granted: number
+  /** Of the warming and paused ones, as the refusal says it. */
   stages: string
 }
 
 type Counts = Pick<IpParts, 'registry' | 'allowance'>
 
-function figuresOf({ warming, paused }: Tiers, { allowance }: Counts): { cap: number; granted: number } {
-  let cap = 0
-  let granted = 0
+function figuresOf({ warming, paused }: Tiers, { registry, allowance }: Counts) {
+  const figures = { cap: 0, granted: 0, stages: '' }
   for (const { address } of [...warming, ...paused]) {
     const today = allowance.today(address)
-    cap += today?.rule.cap ?? 0
-    granted += today?.granted ?? 0
+    figures.cap += today?.rule.cap ?? 0
+    figures.granted += today?.granted ?? 0
+    const known = registry.find(address)
+    if (known === undefined) continue
+    const halt = known.ip.state === 'paused' ? ', paused' : ''
+    figures.stages += `${address} is at stage ${known.record.stage ?? 1} of ${known.curve.curve.stages.length}${halt}, `
   }
-  return { cap, granted }
-}
-
-function stagesOf({ warming, paused }: Tiers, { registry }: Counts): string {
-  const ips = [...warming, ...paused].flatMap(({ address }) => registry.find(address) ?? [])
-  return ips
-    .map(({ ip, record, curve: { curve } }) => {
-      const halt = ip.state === 'paused' ? ', paused' : ''
-      return `${ip.address} is at stage ${record.stage ?? 1} of ${curve.stages.length}${halt}, `
-    })
-    .join('')
+  return figures
 }
 
 /** Those that will send at some time: a pause without an end predicts nothing. */
@@ -200,4 +181,65 @@ function statesText(ips: readonly EgressIp[]): string {
 function hours(milliseconds: number): string {
   const count = milliseconds / HOUR
   return count >= 1 ? `${Math.round(count)} h` : `${Math.ceil(count * 60)} min`
+}
+
+type PoolBacklog = ReturnType<typeof createPoolBacklog>
+
+interface Count {
+  takenAt: number
+  byIsp: Record<string, number>
+  unknown: number
+  grantedThen: number
+  arrived: number
+}
+
+/**
+ * How much mail of a pool waits for its first attempt, cheap enough to be asked for each request. The queue is counted
+ * at most once a second; in between, what was accepted is added and what was granted is taken away. Mail whose
+ * acceptance is under way counts as well, so that requests at the same moment do not share one place.
+ */
+export function createPoolBacklog({ clock, backlogOf }: EgressOutside) {
+  const counts = new Map<string, Count>()
+  const arriving = new Map<string, number>()
+
+  function countOf(pool: string, granted: number): Count {
+    const now = clock.now()
+    const known = counts.get(pool)
+    // A new day begins with nothing granted.
+    const isFresh = known !== undefined && granted >= known.grantedThen
+    if (isFresh && now >= known.takenAt && now < known.takenAt + KEPT_FOR) return known
+    const { '': unknown = 0, ...byIsp } = backlogOf(pool)
+    const count = { takenAt: now, byIsp, unknown, grantedThen: granted, arrived: 0 }
+    counts.set(pool, count)
+    return count
+  }
+
+  return {
+    /** By isp; ANY_ISP: of which no provider is known yet. `granted`: what the pool's IPs were granted today. */
+    of(pool: string, granted: number): Record<string, number> {
+      const { byIsp, unknown, grantedThen, arrived } = countOf(pool, granted)
+      const added = arrived + (arriving.get(pool) ?? 0)
+      return less({ ...byIsp, [ANY_ISP]: unknown + added }, granted - grantedThen)
+    },
+    /** Mail that is being accepted; the returned function says whether it was. */
+    expect(pool: string, count: number): (wasStored: boolean) => void {
+      arriving.set(pool, (arriving.get(pool) ?? 0) + count)
+      return (wasStored) => {
+        arriving.set(pool, (arriving.get(pool) ?? 0) - count)
+        const known = counts.get(pool)
+        if (wasStored && known !== undefined) known.arrived += count
+      }
+    },
+  }
+}
+
+/** Which isps the grants were for is not asked: the total is what decides. */
+function less(backlog: Record<string, number>, granted: number): Record<string, number> {
+  let left = granted
+  const entries = Object.entries(backlog).map(([isp, count]): [string, number] => {
+    const taken = Math.min(left, count)
+    left -= taken
+    return [isp, count - taken]
+  })
+  return Object.fromEntries(entries)
 }

@@ -1,24 +1,15 @@
 /**
  * The passing days of an IP: those that are over are closed, and an IP that was idle for long warms up again
- * (egress/README.md "Warmup days" and "Gates").
- *
- * Nothing happens while the clock has just jumped. Rejects when the store does.
+ * (egress/README.md "Warmup days" and "Gates"). Nothing happens while the clock has just jumped. Rejects when the store
+ * does.
  */
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
 import type { IpRecord } from '../../store/records/warmup-records.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
 import { stageWithin } from '../warmup/warmup-curve.ts'
 import { closeDays, firstOpenDay } from '../warmup/warmup-days.ts'
-import { canMove, moveIp } from '../warmup/warmup-states.ts'
-import type { IpParts } from '../ips/ip-parts.ts'
-
-export interface DayClosing {
-  close(known: KnownIp): Promise<void>
-  /** Looks once a day. */
-  rewarmIdle(known: KnownIp): Promise<void>
-  /** Where an IP begins that was idle for long; undefined: it was not. */
-  rewarmStage(known: KnownIp): Promise<number | undefined>
-}
+import { canMove } from '../warmup/warmup-states.ts'
+import type { IpParts } from '../ips/allowance.ts'
 
 /** Days with mail among which the best one says where an idle IP begins again. */
 const DAYS_LOOKED_AT = 30
@@ -26,11 +17,11 @@ const SHARE_OF_BEST_DAY = 0.5
 /** Audit rows of the open days: more than an IP can move in them. */
 const AUDIT_ROWS = 500
 
-export function createDayClosing(parts: IpParts): DayClosing {
-  const { configuration, registry, store, clock, isClockSteady } = parts
+export function createDayClosing({ configuration, registry, store, clock, isClockSteady }: IpParts) {
   /** IP -> UTC day of the last look at its idle time. */
   const idleLooks = new Map<string, string>()
 
+  /** Where an IP begins that was idle for long; undefined: it was not. */
   async function rewarmStage({ ip, record, curve: { curve } }: KnownIp): Promise<number | undefined> {
     const idleAfter = curve.idle_rewarm_after
     if (idleAfter === 'never') return undefined
@@ -47,18 +38,16 @@ export function createDayClosing(parts: IpParts): DayClosing {
   }
 
   async function rewarm(address: string, stage: number): Promise<void> {
-    await registry.change(address, (record, { ip: { pool }, curve }) => {
-      if (!canMove(record, 'rewarm')) return null
-      const now = clock.now()
-      const changes = { ...beginAt(curve.name, stage, now), targetDailyVolume: record.targetDailyVolume }
+    await registry.move(address, ({ targetDailyVolume }, { curve }) => {
+      const changes = { ...beginAt(curve.name, stage, clock.now()), targetDailyVolume }
       const reason = 'idle: no mail for so long that receivers forgot it'
-      return moveIp(record, pool, { action: 'rewarm', now, actor: 'clock', reason, changes })
+      return { action: 'rewarm', actor: 'clock', reason, changes }
     })
   }
 
   return {
     rewarmStage,
-    async close(known) {
+    async close(known: KnownIp): Promise<void> {
       const { address, pool } = known.ip
       const first = firstOpenDay(known.record, clock.now())
       if (first === null || !isClockSteady()) return
@@ -72,7 +61,7 @@ export function createDayClosing(parts: IpParts): DayClosing {
         return closeDays({ record, pool, curve: curve.curve, now, days, audit })
       })
     },
-    async rewarmIdle(known) {
+    async rewarmIdle(known: KnownIp): Promise<void> {
       const { address, pool } = known.ip
       const today = utcDay(clock.now())
       if (idleLooks.get(address) === today || !isClockSteady()) return

@@ -1,10 +1,8 @@
 /**
  * The outlook of one IP as the API shows it: the forecast of a campaign, and the volume of each day (http/README.md
- * "Forecast"). Pure.
- *
- * The whole campaign is taken to leave from this IP. Of what waits in the pool it gets the part that its allowance is
- * of all warming IPs' there; next to an IP that needs no allowance a warming one has no backlog. A cold IP is forecast
- * as if its warmup began with the campaign. Days are UTC dates.
+ * "Forecast"). Pure. The whole campaign is taken to leave from this IP. Of what waits in the pool it gets the part that
+ * its allowance is of all warming IPs' there; next to an IP that needs no allowance a warming one has no backlog. A
+ * cold IP is forecast as if its warmup began with the campaign. Days are UTC dates.
  */
 import type { Configuration } from '../../config/load-configuration.ts'
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
@@ -19,7 +17,6 @@ import { ALL_ISPS, capOf, targetStageOf } from '../warmup/warmup-curve.ts'
 export interface ForecastView {
   ip: string
   recipients: number
-  /** Messages before them. */
   backlog: number
   startAt: number
   /** null: not within 400 days. */
@@ -39,7 +36,6 @@ interface ForecastParts {
   mix: Record<string, number>
   now: number
   configuration: Configuration
-  /** By isp. */
   backlog: Record<string, number>
   todayOf: (ip: string) => DayCount | undefined
 }
@@ -66,39 +62,27 @@ export function forecastFor(parts: ForecastParts): ForecastView {
     finishAt: planned.finishAt,
     fitsMaxDefer: wait <= (pools.pools[known.ip.pool]?.max_defer ?? 0),
     fitsLifetime: wait < server.delivery.streams.bulk.lifetime,
-    days: planned.days.map(({ date, stage, dailyLimit, planned: count, boundBy }) => ({
-      date,
-      stage,
-      dailyLimit: Number.isFinite(dailyLimit) ? dailyLimit : null,
-      planned: count,
-      boundBy,
-    })),
+    days: planned.days.map(({ date, stage, dailyLimit: limit, planned: count, boundBy }) => {
+      return { date, stage, dailyLimit: Number.isFinite(limit) ? limit : null, planned: count, boundBy }
+    }),
   }
 }
 
 function forecastIp({ known, configuration, todayOf }: ForecastParts): ForecastIp {
   const { ip, record } = known
-  const { curve } = known.curve
   const { pools, providers } = configuration
-  const ownRate = pools.pools[ip.pool]?.rate ?? providers.default.rate
-  const availableFrom = ip.state === 'paused' || ip.state === 'suspended' ? (ip.until ?? Infinity) : 0
-  const common = {
-    ip: ip.address,
-    rate: ownRate.count / ownRate.per_milliseconds,
-    availableFrom: ip.state === 'disabled' ? Infinity : availableFrom,
-  }
+  const { count, per_milliseconds: time } = pools.pools[ip.pool]?.rate ?? providers.default.rate
+  const isHalted = ip.state === 'paused' || ip.state === 'suspended'
+  const availableFrom = ip.state === 'disabled' ? Infinity : isHalted ? (ip.until ?? Infinity) : 0
   const isWarmed = ip.sends === 'all' || record.state === 'warmed' || record.formerState === 'warmed'
-  if (isWarmed) return { ...common, ramp: null }
-  return { ...common, ramp: rampOf(record, curve, todayOf(ip.address)?.grantedByIsp) }
+  const ramp = isWarmed ? null : rampOf(record, known.curve.curve, todayOf(ip.address)?.grantedByIsp)
+  return { ip: ip.address, rate: count / time, availableFrom, ramp }
 }
 
 function backlogOf({ known, inPool, backlog }: ForecastParts): Record<string, number> {
   const part = shareOfPool(known, inPool)
-  const entries = Object.entries(backlog).map(([isp, count]): [string, number] => [
-    isp === '' ? ANY_ISP : isp,
-    Math.ceil(count * part),
-  ])
-  return Object.fromEntries(entries.filter(([, count]) => count > 0))
+  const parts = Object.entries(backlog).map(([isp, count]) => [isp || ANY_ISP, Math.ceil(count * part)] as const)
+  return Object.fromEntries(parts.filter(([, count]) => count > 0))
 }
 
 function shareOfPool(known: KnownIp, inPool: readonly KnownIp[]): number {
@@ -110,7 +94,6 @@ function shareOfPool(known: KnownIp, inPool: readonly KnownIp[]): number {
   return capacityOf(known) / warming.reduce((sum, one) => sum + capacityOf(one), 0)
 }
 
-/** Whole messages by isp, in the proportions of the mix; without one nobody knows. */
 function split(count: number, mix: Record<string, number>): Record<string, number> {
   const weights = Object.entries(mix).filter(([, weight]) => weight > 0)
   const sum = weights.reduce((total, [, weight]) => total + weight, 0)
@@ -127,7 +110,6 @@ function split(count: number, mix: Record<string, number>): Record<string, numbe
 }
 
 export interface SendDay {
-  /** UTC date. */
   date: string
   /** Messages that the warmup allows; null: nothing limits it, or nothing was sent by then. */
   planned: number | null
@@ -138,7 +120,6 @@ export interface SendDay {
 interface SendDayParts {
   /** The warmup as it is now; null: none. */
   warmup: WarmupView | null
-  /** Of the warmup; null: none. */
   curve: WarmupCurve | null
   /** Rows of all isps together count. */
   warmupDays: readonly WarmupDay[]

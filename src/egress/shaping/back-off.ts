@@ -5,15 +5,12 @@
 import { MINUTE } from '../../base/clock.ts'
 
 export interface BackOff {
-  /** In a row. */
   failures: number
   /** Waits since it worked; above 0 while it waits or probes. */
   step: number
   since: number
   until: number
-  /** The last failure. */
   reason: string
-  /** Since the start of the process. */
   hasWorked: boolean
 }
 
@@ -34,14 +31,8 @@ export function isProbing(state: BackOff, now: number): boolean {
   return state.step > 0 && waitLeft(state, now) === 0
 }
 
-interface PathTrouble {
-  now: number
-  reason: string
-  /** `failures` of providers.yaml. */
-  allowed: number
-  /** Connections the path may have now, with this failure. */
-  usable: number
-}
+/** `allowed`: `failures` of providers.yaml; `usable`: connections the path may have now, with this failure. */
+type PathTrouble = { now: number; reason: string; allowed: number; usable: number }
 
 /** True: it waits now, longer than before. */
 export function noteFailure(state: BackOff, { now, reason, allowed, usable }: PathTrouble): boolean {

@@ -8,7 +8,6 @@ export interface Concurrency {
   /** A fraction; `floor` of it may be open. */
   c: number
   halvedAt: number
-  /** Of the last traffic. */
   usedAt: number
   /** When each open connection was opened, oldest first. */
   openedAt: number[]
@@ -28,11 +27,15 @@ const MOST_AFTER_IDLE = 2
  */
 const LONGEST_CONNECTION = 30 * MINUTE
 
-export function newConcurrency(isNewIp: boolean, now: number): Concurrency {
-  return { c: isNewIp ? START_OF_NEW_IP : START, halvedAt: 0, usedAt: now, openedAt: [], fullAt: 0 }
+/** What a path begins with. */
+export function startConnections(isNewIp: boolean): number {
+  return isNewIp ? START_OF_NEW_IP : START
 }
 
-/** Whether it says nothing more than a new one. */
+export function newConcurrency(isNewIp: boolean, now: number): Concurrency {
+  return { c: startConnections(isNewIp), halvedAt: 0, usedAt: now, openedAt: [], fullAt: 0 }
+}
+
 export function isAsNew({ c, openedAt }: Concurrency): boolean {
   return c === START && openedAt.length === 0
 }
@@ -48,7 +51,6 @@ export function usableConnections({ c, usedAt }: Concurrency, now: number): numb
   return Math.max(1, Math.floor(now - usedAt >= IDLE_AFTER ? Math.min(c, MOST_AFTER_IDLE) : c))
 }
 
-/** Something goes: the path is not idle. */
 export function noteTraffic(state: Concurrency, now: number): void {
   state.c = now - state.usedAt >= IDLE_AFTER ? Math.min(state.c, MOST_AFTER_IDLE) : state.c
   state.usedAt = now

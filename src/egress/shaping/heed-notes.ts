@@ -12,6 +12,8 @@
  *
  * Never throws. egress/README.md "Concurrency", "Back-off of a path".
  */
+import { MINUTE } from '../../base/clock.ts'
+import { recentEntries } from '../../base/recent-entries.ts'
 import { noteAnswer, noteFailure } from './back-off.ts'
 import {
   halve,
@@ -22,33 +24,24 @@ import {
   noteTraffic,
   usableConnections,
 } from './concurrency.ts'
-import type { HeedReplies } from './heed-replies.ts'
-import type { IpReach } from './ip-reach.ts'
+import { createHeedReplies } from './heed-replies.ts'
 import { isSuspended } from './ladder.ts'
 import { limitsNow } from './path-limits.ts'
 import type { PathRecord } from './records.ts'
-import type { ShapingParts } from './shaping-parts.ts'
+import type { ShapingParts } from './state-keeper.ts'
 import type { ConnectionNote, Lane, ShapedPath, TryNote } from './shaping.ts'
-import type { Suspensions } from './suspensions.ts'
-
-interface HeedNotes {
-  heedTry(path: ShapedPath, lane: Lane, note: TryNote): void
-  heedConnection(path: ShapedPath, note: ConnectionNote): void
-}
-
-interface HeedNotesParts extends ShapingParts {
-  replies: HeedReplies
-  suspensions: Suspensions
-  reach: IpReach
-}
+import { createSuspensions } from './heed-replies.ts'
 
 const CLOSING = 421
 /** A 421 between two messages stands where MAIL would have. */
 const STAGE_OF_CLOSING = 'mail'
 
-export function createHeedNotes(parts: HeedNotesParts): HeedNotes {
-  const { records, keeper, suspensions, replies, reach } = parts
+export function createHeedNotes(parts: ShapingParts) {
+  const { records, keeper } = parts
+  const suspensions = createSuspensions(parts)
+  const heedRefusal = createHeedReplies(parts, suspensions)
   const { heedTrouble, heedAnswer } = createPathHealth(parts)
+  const reach = createIpReach()
 
   /** Its message may have been the one that the IP was tried with. */
   function endProbeOfIp({ ip, route }: ShapedPath): void {
@@ -63,14 +56,14 @@ export function createHeedNotes(parts: HeedNotesParts): HeedNotes {
     // Where plain text is allowed, it goes on without TLS.
     if (stage === 'starttls' && !wasRequiredTls) return
     heedTrouble(path, record, reply?.text ?? reason)
-    if (reply !== null) replies.heedRefusal(path, record, { reply, stage, category: null, lane: null })
+    if (reply !== null) heedRefusal(path, record, { reply, stage, category: null, lane: null })
     if (stage !== 'connect') return
     const unreachable = reach.noteFailed(path.ip, path.route, parts.now())
     if (unreachable !== undefined) parts.signals.onIpUnreachable(path.ip, unreachable)
   }
 
   return {
-    heedTry(path, lane, note) {
+    heedTry(path: ShapedPath, lane: Lane, note: TryNote): void {
       const now = parts.now()
       const record = records.pathFor(path, now)
       noteTraffic(record.concurrency, now)
@@ -84,11 +77,11 @@ export function createHeedNotes(parts: HeedNotesParts): HeedNotes {
         const { reply, stage, category } = note
         if (reply.code === CLOSING) heedTrouble(path, record, reply.text)
         else heedAnswer(record)
-        replies.heedRefusal(path, record, { reply, stage, category, lane })
+        heedRefusal(path, record, { reply, stage, category, lane })
       }
       endProbeOfIp(path)
     },
-    heedConnection(path, note) {
+    heedConnection(path: ShapedPath, note: ConnectionNote): void {
       const now = parts.now()
       const record = records.pathFor(path, now)
       const { concurrency } = record
@@ -109,39 +102,83 @@ export function createHeedNotes(parts: HeedNotesParts): HeedNotes {
         default:
           noteEnded(concurrency, now)
           heedTrouble(path, record, note.reply.text)
-          replies.heedRefusal(path, record, { reply: note.reply, stage: STAGE_OF_CLOSING, category: null, lane: null })
+          heedRefusal(path, record, { reply: note.reply, stage: STAGE_OF_CLOSING, category: null, lane: null })
       }
     },
   }
 }
 
-interface PathHealth {
-  /** Its hosts did not answer, or closed the connection. */
-  heedTrouble(path: ShapedPath, record: PathRecord, reason: string): void
-  heedAnswer(record: PathRecord): void
-}
-
-function createPathHealth(parts: ShapingParts): PathHealth {
-  const { keeper } = parts
+function createPathHealth({ now: timeNow, keeper, logger, wakeAt, onOpen }: ShapingParts) {
   return {
-    heedTrouble(path: ShapedPath, record: PathRecord, reason: string): void {
-      const now = parts.now()
+    heedTrouble({ ip, route, isp, limits }: ShapedPath, record: PathRecord, reason: string): void {
+      const now = timeNow()
       if (isSuspended(record.ladder, now)) return
       halve(record.concurrency, now)
-      const usable = usableConnections(record.concurrency, now)
-      const isWaiting = noteFailure(record.backOff, { now, reason, allowed: path.limits.failures, usable })
-      if (!isWaiting) return keeper.saveLater(record)
+      const facts = { now, reason, allowed: limits.failures, usable: usableConnections(record.concurrency, now) }
+      if (!noteFailure(record.backOff, facts)) return keeper.saveLater(record)
       keeper.saveSoon(record)
-      parts.wakeAt(record.backOff.until)
       const { until, step, failures } = record.backOff
-      const { ip, route, isp } = path
-      parts.logger.warn({ ip, route, isp, reason, until, step, failures }, 'path left alone')
+      wakeAt(until)
+      logger.warn({ ip, route, isp, reason, until, step, failures }, 'path left alone')
     },
     heedAnswer(record: PathRecord): void {
       const wasProbing = record.backOff.step > 0
       if (!noteAnswer(record.backOff)) return
       keeper.saveSoon(record)
-      if (wasProbing) parts.onOpen()
+      if (wasProbing) onOpen()
+    },
+  }
+}
+
+interface Reach {
+  /** The last connection; at first when it was tried for the first time. */
+  openedAt: number
+  failed: Map<string, number>
+  isTold: boolean
+}
+
+const UNREACHABLE_AFTER = 5 * MINUTE
+/** Between two tries of one path are up to 5 min at that time. */
+const FAILURE_COUNTS_FOR = 10 * MINUTE
+const LEAST_ROUTES = 3
+const MOST_ROUTES = 20_000
+
+/**
+ * Finds an IP that reaches nobody while others reach the same receivers: filtered on the way, or not ours any more
+ * (egress/README.md "Back-off of a path"). Told once.
+ */
+function createIpReach() {
+  const reaches = new Map<string, Reach>()
+  const lastOpened = recentEntries<string, { ip: string; at: number }>(MOST_ROUTES)
+
+  function reachOf(ip: string, now: number): Reach {
+    const known = reaches.get(ip) ?? { openedAt: now, failed: new Map(), isTold: false }
+    reaches.set(ip, known)
+    return known
+  }
+
+  return {
+    noteOpened(ip: string, route: string, now: number): void {
+      const reach = reachOf(ip, now)
+      reach.openedAt = now
+      reach.failed.clear()
+      reach.isTold = false
+      lastOpened.set(route, { ip, at: now })
+    },
+    /** No TCP connection came about; the sentence to disable the IP with, or undefined. */
+    noteFailed(ip: string, route: string, now: number): string | undefined {
+      const reach = reachOf(ip, now)
+      reach.failed.set(route, now)
+      if (reach.isTold || now - reach.openedAt < UNREACHABLE_AFTER) return undefined
+      for (const [failed, at] of reach.failed) if (now - at > FAILURE_COUNTS_FOR) reach.failed.delete(failed)
+      const other = [...reach.failed.keys()]
+        .map((failed) => lastOpened.get(failed))
+        .find((opened) => opened !== undefined && opened.ip !== ip && now - opened.at < UNREACHABLE_AFTER)
+      const count = reach.failed.size
+      if (count < LEAST_ROUTES || other === undefined) return undefined
+      reach.isTold = true
+      const minutes = UNREACHABLE_AFTER / MINUTE
+      return `none of ${count} receivers answers this IP for ${minutes} min, while ${other.ip} reaches them`
     },
   }
 }

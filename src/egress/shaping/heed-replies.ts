@@ -1,24 +1,28 @@
 /**
  * What a refusal means for its path and its lane: reply rules, blocks that no rule knows, probes (egress/README.md
- * "Reply rules" and "Suspension ladder").
- *
- * While a path is suspended, what was under way before brings no news of it. Never throws.
+ * "Reply rules" and "Suspension ladder"). While a path is suspended, what was under way before brings no news of it.
+ * Never throws.
  */
 import { HOUR } from '../../base/clock.ts'
 import type { ReplyRuleSettings, Threshold } from '../../config/settings/provider-settings.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
 import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
-import { isHalfOpen, isSuspended } from './ladder.ts'
+import {
+  isHalfOpen,
+  isSuspended,
+  IP_STEPS,
+  LANE_STEPS,
+  notePassed,
+  PATH_STEPS,
+  suspend,
+  type Block,
+  type Suspension,
+} from './ladder.ts'
 import { nextDoublingAt } from './path-limits.ts'
-import type { PathRecord, ShapingSettings } from './records.ts'
-import { countMatch, createReplyRules, type ReplyRules } from './reply-rules.ts'
-import type { ShapingParts } from './shaping-parts.ts'
+import type { PathRecord, LaneRecord, ShapedIpRecord, ShapingRecord } from './records.ts'
+import { countMatch, createReplyRules, type MatchRules } from './reply-rules.ts'
+import type { ShapingParts } from './state-keeper.ts'
 import type { Lane, ShapedPath } from './shaping.ts'
-import type { Suspensions } from './suspensions.ts'
-
-export interface HeedReplies {
-  heedRefusal(path: ShapedPath, record: PathRecord, refusal: PathRefusal): void
-}
 
 interface PathRefusal {
   reply: SmtpReply
@@ -29,20 +33,16 @@ interface PathRefusal {
   lane: Lane | null
 }
 
-interface HeedRepliesParts extends ShapingParts {
-  settings: () => ShapingSettings
-  suspensions: Suspensions
-}
-
 /** Blocks that no rule knows (egress/README.md "Suspension ladder" steps 3 and 5). */
 const UNRULED: Threshold = { count: 5, within_milliseconds: HOUR }
 /** Names of what is counted beside rules; no rule's id has an asterisk. */
 const IP_BLOCKS = '*ip_block'
 const DOMAIN_BLOCKS = '*domain_block'
-const IP_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory>(['ip_block', 'no_ptr'])
-const DOMAIN_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory>(['domain_block', 'auth_failed'])
+type Categories = ReadonlySet<BounceCategory | null>
+const IP_CATEGORIES: Categories = new Set(['ip_block', 'no_ptr'])
+const DOMAIN_CATEGORIES: Categories = new Set(['domain_block', 'auth_failed'])
 /** The receiver looked at the address, so it took us seriously. */
-const ADDRESS_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory>([
+const ADDRESS_CATEGORIES: Categories = new Set([
   'invalid_recipient',
   'bad_domain',
   'inactive',
@@ -53,21 +53,20 @@ const ADDRESS_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCat
   'recipient_refused',
 ])
 
-export function createHeedReplies(parts: HeedRepliesParts): HeedReplies {
-  const { records, suspensions, signals, keeper } = parts
+export function createHeedReplies(
+  parts: ShapingParts,
+  suspensions: Suspensions,
+): (path: ShapedPath, record: PathRecord, refusal: PathRefusal) => void {
+  const { records, signals, keeper } = parts
   const rules = liveRules(parts.settings)
-  const heedForLane = createHeedLane(parts)
+  const heedForLane = createHeedLane(parts, suspensions)
 
-  return {
-    heedRefusal(path, record, refusal) {
-      const { reply, stage, category, lane } = refusal
-      const matches = rules().match(reply, stage, path.provider)
-      if (category === 'ip_block') {
-        signals.onBlock({ ip: path.ip, isp: path.isp, reason: reply.text, isRule: false })
-      }
-      if (!isSuspended(record.ladder, parts.now())) heedForPath(path, record, refusal, matches)
-      if (lane !== null) heedForLane(path, refusal, lane, matches)
-    },
+  return (path, record, refusal) => {
+    const { reply, stage, category, lane } = refusal
+    const matches = rules()(reply, stage, path.provider)
+    if (category === 'ip_block') signals.onBlock({ ip: path.ip, isp: path.isp, reason: reply.text, isRule: false })
+    if (!isSuspended(record.ladder, parts.now())) heedForPath(path, record, refusal, matches)
+    if (lane !== null) heedForLane(path, refusal, lane, matches)
   }
 
   function heedForPath(path: ShapedPath, record: PathRecord, refusal: PathRefusal, matches: ReplyRuleSettings[]): void {
@@ -81,35 +80,19 @@ export function createHeedReplies(parts: HeedRepliesParts): HeedReplies {
     if (isIpBlock ? isProbe || isProbeOfIp : isProbe && rule !== undefined) {
       const duration = rule?.do === 'suspend' ? rule.for : null
       const isBlock = isIpBlock || record.ladder.suspension?.isBlock === true
-      return suspensions.suspendPath(path, record, {
-        now,
-        duration,
-        rule: rule?.id ?? null,
-        cause: reply.text,
-        isBlock,
-      })
+      const block = { now, duration, rule: rule?.id ?? null, cause: reply.text, isBlock }
+      return suspensions.suspendPath(path, record, block)
     }
     if ((isProbe || isProbeOfIp) && ADDRESS_CATEGORIES.has(category)) suspensions.notePathPassed(path, record, now)
-    countForPath(path, record, refusal, matches)
-  }
-
-  function countForPath(
-    path: ShapedPath,
-    record: PathRecord,
-    refusal: PathRefusal,
-    matches: ReplyRuleSettings[],
-  ): void {
-    const now = parts.now()
-    const cause = refusal.reply.text
-    for (const rule of matches) {
-      if (rule.do === 'suspend_lane') continue
+    for (const match of matches) {
+      if (match.do === 'suspend_lane') continue
       keeper.saveLater(record)
-      if (countMatch(record.counts, rule.id, rule.when, now)) fire(path, record, rule, cause)
+      if (countMatch(record.counts, match.id, match.when, now)) fire(path, record, match, reply.text)
     }
-    if (matches.length > 0 || refusal.category !== 'ip_block') return
+    if (matches.length > 0 || category !== 'ip_block') return
     keeper.saveLater(record)
     if (!countMatch(record.counts, IP_BLOCKS, UNRULED, now)) return
-    suspensions.suspendPath(path, record, { now, duration: null, rule: null, cause, isBlock: true })
+    suspensions.suspendPath(path, record, { now, duration: null, rule: null, cause: reply.text, isBlock: true })
   }
 
   function fire(path: ShapedPath, record: PathRecord, rule: ReplyRuleSettings, cause: string): void {
@@ -131,7 +114,7 @@ export function createHeedReplies(parts: HeedRepliesParts): HeedReplies {
 type HeedLane = (path: ShapedPath, refusal: PathRefusal, lane: Lane, matches: ReplyRuleSettings[]) => void
 
 /** Rules that suspend a sending domain count for each of them: one tenant does not use up another's patience. */
-function createHeedLane({ now, records, suspensions, keeper }: HeedRepliesParts): HeedLane {
+function createHeedLane({ now, records, keeper }: ShapingParts, suspensions: Suspensions): HeedLane {
   return (path, refusal, lane, matches) => {
     const at = now()
     const { reply, category } = refusal
@@ -151,16 +134,97 @@ function createHeedLane({ now, records, suspensions, keeper }: HeedRepliesParts)
   }
 }
 
-/** Compiled once for each configuration. */
-function liveRules(settings: () => ShapingSettings): () => ReplyRules {
-  let list: readonly ReplyRuleSettings[] | undefined
-  let rules = createReplyRules([])
+function liveRules(settings: ShapingParts['settings']): () => MatchRules {
+  let list: readonly ReplyRuleSettings[] = []
+  let match = createReplyRules(list)
   return () => {
     const { replies } = settings().providers
-    if (list !== replies) {
-      rules = createReplyRules(replies)
-      list = replies
-    }
-    return rules
+    if (list !== replies) match = createReplyRules(replies)
+    list = replies
+    return match
   }
+}
+
+type Suspensions = ReturnType<typeof createSuspensions>
+
+type BlockFacts = Omit<Block, 'steps'>
+
+const PROVIDERS_THAT_BLOCK = 3
+const PROVIDERS_WITHIN = HOUR
+
+/**
+ * Who is suspended after a block, and who passes a probe: the steps 3 (path), 4 (IP) and 5 (lane) of egress/README.md
+ * "Suspension ladder".
+ */
+export function createSuspensions({ records, logger, keeper, signals, wakeAt, onOpen }: ShapingParts) {
+  function note(record: ShapingRecord, suspension: Suspension, facts: Record<string, unknown>): void {
+    keeper.saveSoon(record)
+    wakeAt(suspension.until)
+    const { rule, cause, until } = suspension
+    logger.warn({ ...facts, rule, reply: cause, until, step: record.ladder.step }, `${record.kind} suspended`)
+  }
+
+  function noteBlockOfIp(path: ShapedPath, cause: string, now: number): void {
+    const record = records.ipFor(path.ip)
+    const provider = path.provider ?? path.isp
+    const others = recentBlocks(record, now).filter((block) => block.provider !== provider)
+    record.blocks = [...others, { provider, at: now }]
+    const isBack = isHalfOpen(record.ladder, now)
+    if (record.blocks.length < PROVIDERS_THAT_BLOCK && !isBack) return keeper.saveSoon(record)
+    const names = record.blocks.map((block) => block.provider).join(', ')
+    const reason = isBack ? `blocked again: ${cause}` : `blocked by ${names} within 1 h: ${cause}`
+    const block = { now, steps: IP_STEPS, duration: null, rule: null, cause: reason, isBlock: true }
+    const suspension = suspend(record.ladder, block)
+    if (suspension === null) return keeper.saveSoon(record)
+    record.blocks = []
+    record.probe = null
+    note(record, suspension, { ip: path.ip })
+    signals.onIpSuspension(path.ip, suspension.until, reason)
+  }
+
+  /** A message passed while half-open; `onOpened`: it was the last that was asked for. */
+  function noteProbe(record: ShapingRecord, onOpened: () => void): void {
+    if (notePassed(record.ladder)) onOpened()
+    keeper.saveSoon(record)
+    onOpen()
+  }
+
+  return {
+    suspendPath(path: ShapedPath, record: PathRecord, block: BlockFacts): void {
+      const suspension = suspend(record.ladder, { ...block, steps: PATH_STEPS })
+      if (suspension === null) return
+      record.concurrency.c = 1
+      note(record, suspension, { ip: path.ip, route: path.route, isp: path.isp })
+      if (block.isBlock) noteBlockOfIp(path, block.cause, block.now)
+    },
+    suspendLane(record: LaneRecord, block: BlockFacts): void {
+      const suspension = suspend(record.ladder, { ...block, steps: LANE_STEPS })
+      if (suspension === null) return
+      const { pool, route, isp, domain } = record
+      note(record, suspension, { pool, route, isp, domain })
+      signals.onLaneSuspension({ pool, route, isp, domain, until: suspension.until, reason: block.cause })
+    },
+    /** A message went through, or was refused for a reason of its address. */
+    notePathPassed({ ip, route, isp }: ShapedPath, record: PathRecord, now: number): void {
+      const ofIp = records.ips.get(ip)
+      if (ofIp !== undefined && isHalfOpen(ofIp.ladder, now)) {
+        noteProbe(ofIp, () => logger.info({ ip }, 'ip open again'))
+      }
+      if (!isHalfOpen(record.ladder, now)) return
+      noteProbe(record, () => {
+        record.concurrency.c = 1
+        logger.info({ ip, route, isp }, 'path open again')
+      })
+    },
+    noteLanePassed(record: LaneRecord, now: number): void {
+      if (!isHalfOpen(record.ladder, now)) return
+      const { pool, route, domain } = record
+      noteProbe(record, () => logger.info({ pool, route, domain }, 'lane open again'))
+    },
+  }
+}
+
+/** Suspensions of its paths by a block that count for the IP still. */
+export function recentBlocks({ blocks }: ShapedIpRecord, now: number): ShapedIpRecord['blocks'] {
+  return blocks.filter(({ at }) => at > now - PROVIDERS_WITHIN)
 }

@@ -16,10 +16,8 @@ import {
 } from './records.ts'
 import type { Lane, PathHold, PathStatus, PathView, ShapedPath } from './shaping.ts'
 
-/** Nothing leaves from the IP to the provider until an operator resumes it. */
 interface HeldProvider {
   ip: string
-  /** Id of a block of providers.yaml. */
   provider: string
   suspension: OperatorSuspension
 }
@@ -64,10 +62,9 @@ function heldProvidersOf({ ip, heldProviders: held }: ShapedIpRecord): HeldProvi
 }
 
 export function operatorText({ ip, provider, suspension }: HeldProvider): string {
-  return (
-    `the paths from ${ip} to ${provider} are suspended ${causeText(suspension)}, since ` +
-    `${timeText(suspension.since)}; sternpost ip resume ${ip} --provider ${provider} ends that`
-  )
+  const what = `the paths from ${ip} to ${provider} are suspended ${causeText(suspension)}`
+  const end = `sternpost ip resume ${ip} --provider ${provider} ends that`
+  return `${what}, since ${timeText(suspension.since)}; ${end}`
 }
 
 /** All routes of the provider as one path. */
@@ -115,16 +112,14 @@ export function waitText(record: PathRecord, now: number): string {
 function limitTexts(record: PathRecord, normal: ProviderLimits, now: number): string[] {
   return limitHolds(record, normal, now).map(({ rule, cause, until, rate, connections, messagesPerConnection }) => {
     const limits = [
-      rate === null ? [] : [rateText(rate)],
-      connections === null ? [] : [`${connections} connections`],
-      messagesPerConnection === null ? [] : [`${messagesPerConnection} messages per connection`],
-    ].flat()
+      rate === null ? '' : rateText(rate),
+      connections === null ? '' : `${connections} connections`,
+      messagesPerConnection === null ? '' : `${messagesPerConnection} messages per connection`,
+    ].filter((text) => text !== '')
     const end = until > now ? `until ${timeText(until)}` : 'and doubles every 10 min'
     const what = limits.length === 0 ? 'its configuration' : limits.join(', ')
-    return (
-      `the path from ${record.ip} to ${record.route} is limited to ${what} ${end} by the rule ${rule}, ` +
-      `after: ${cause}`
-    )
+    const path = `the path from ${record.ip} to ${record.route}`
+    return `${path} is limited to ${what} ${end} by the rule ${rule}, after: ${cause}`
   })
 }
 

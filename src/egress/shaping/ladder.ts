@@ -10,7 +10,6 @@ export interface Suspension {
   until: number
   /** Id of the reply rule; null: blocks that no rule knows. */
   rule: string | null
-  /** The reply that caused it. */
   cause: string
   /** It counts for the suspension of the whole IP. */
   isBlock: boolean
@@ -19,7 +18,6 @@ export interface Suspension {
 export interface Ladder {
   /** 0: none. */
   step: number
-  /** The last block. */
   blockedAt: number
   /** Also while half-open: then its time is over. */
   suspension: Suspension | null
@@ -78,7 +76,6 @@ export function notePassed(ladder: Ladder): boolean {
   return true
 }
 
-/** Open at once; the step stays. */
 export function lift(ladder: Ladder): void {
   ladder.suspension = null
   ladder.passed = 0

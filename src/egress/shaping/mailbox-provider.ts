@@ -10,7 +10,6 @@ import { organizationalDomain } from '../../mail/organizational-domain.ts'
 export interface MailboxProvider {
   /** Id of a block of providers.yaml, or null for an operator without one. */
   provider: string | null
-  /** Never empty. */
   isp: string
   limits: ProviderLimits
   /** The provider's id, or the name of the site: equal for domains that share one set of hosts. */
@@ -38,11 +37,8 @@ export function identifyProvider(
 }
 
 function runsAll(suffixes: readonly string[], hosts: readonly string[]): boolean {
-  return hosts.length > 0 && hosts.every((host) => suffixes.some((suffix) => endsAtLabel(host, suffix)))
-}
-
-function endsAtLabel(host: string, suffix: string): boolean {
-  return host === suffix || host.endsWith(`.${suffix}`)
+  const isBelow = (host: string): boolean => suffixes.some((each) => host === each || host.endsWith(`.${each}`))
+  return hosts.length > 0 && hosts.every(isBelow)
 }
 
 /** The registrable domain of the most preferred host that has a name; else of the recipient domain. */

@@ -15,12 +15,7 @@ import type { LimitsNow } from './path-limits.ts'
 import type { PathRecord, ShapingRecords } from './records.ts'
 import type { ShapedPath } from './shaping.ts'
 
-export interface MessageRates {
-  take(path: ShapedPath, record: PathRecord, limits: LimitsNow, wanted: { now: number; count: number }): Tokens
-  giveBack(path: ShapedPath, record: PathRecord, limits: LimitsNow, count: number): void
-  /** When a message may go: now, or later. */
-  nextAt(path: ShapedPath, record: PathRecord | undefined, limits: LimitsNow, now: number): number
-}
+export type MessageRates = ReturnType<typeof createMessageRates>
 
 const MOST_RATES = 100
 const MOST_MESSAGES_AT_ONCE = 100
@@ -33,11 +28,10 @@ export function messagePace({ count, per_milliseconds }: Rate): SteadyPace {
   return { interval, burst: Math.min(Math.max(1, Math.floor((SECOND + ROUNDING) / interval)), MOST_MESSAGES_AT_ONCE) }
 }
 
-export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>): MessageRates {
+export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>) {
   const poolStates = new Map<string, PaceState>()
   const paces = new LRUCache<string, SteadyPace>({ max: MOST_RATES })
 
-  /** There are few different ones. */
   function paceOf(rate: Rate): SteadyPace {
     const name = `${rate.count}/${rate.per_milliseconds}`
     const pace = paces.get(name) ?? messagePace(rate)
@@ -55,7 +49,8 @@ export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>
   }
 
   return {
-    take(path, record, { rate }, { now, count }) {
+    take(path: ShapedPath, record: PathRecord, { rate }: LimitsNow, wanted: { now: number; count: number }): Tokens {
+      const { now, count } = wanted
       const pace = paceOf(rate)
       const pool = poolBucket(path)
       const most = pool === undefined ? count : Math.min(count, tokensAt(pool.state, pool.pace, now))
@@ -66,12 +61,12 @@ export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>
       // At least a millisecond later: nothing is asked again in the same moment.
       return { granted, nextAt: Math.max(nextTokenAt(record.pace, pace, now), ofPool, now + 1) }
     },
-    giveBack(path, record, { rate }, count) {
+    giveBack(path: ShapedPath, record: PathRecord, { rate }: LimitsNow, count: number): void {
       giveTokensBack(record.pace, paceOf(rate), count)
       const pool = poolBucket(path)
       if (pool !== undefined) giveTokensBack(pool.state, pool.pace, count)
     },
-    nextAt(path, record, { rate }, now) {
+    nextAt(path: ShapedPath, record: PathRecord | undefined, { rate }: LimitsNow, now: number): number {
       const pool = poolBucket(path)
       const ofPool = pool === undefined ? now : nextTokenAt(pool.state, pool.pace, now)
       if (record === undefined || record.pace.arrivalAt <= now) return ofPool

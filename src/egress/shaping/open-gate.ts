@@ -5,29 +5,22 @@
 import { MINUTE } from '../../base/clock.ts'
 import { SHORT_WAIT, type ClosedGate, type Gate, type Lane, type ShapedPath } from './shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
-import { usableConnections } from './concurrency.ts'
+import { startConnections, usableConnections } from './concurrency.ts'
 import { operatorText, suspensionText, waitText } from './hold-views.ts'
 import { isHalfOpen, isSuspended, type Ladder } from './ladder.ts'
 import type { MessageRates } from './message-rates.ts'
 import { limitsNow } from './path-limits.ts'
 import type { PathRecord, ShapedIpRecord, ShapingRecords } from './records.ts'
 
-interface OpenGateOptions {
-  now: () => number
-  records: ShapingRecords
-  rates: MessageRates
-  /** Connections of all IPs of the pool that are open, as far as it was told. */
-  openConnectionsOf: (pool: string) => number
-}
-
 /** A message that an IP is tried with is answered by then, or never. */
 const LONGEST_PROBE = 20 * MINUTE
-/** One connection is what a path begins with that was never used. */
-const UNUSED_PATH = { new: 1, known: 2 }
-
-export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lane: Lane | null) => Gate {
-  const { records, rates, openConnectionsOf } = options
-
+/** `openConnectionsOf`: of all IPs of the pool, as far as it was told. */
+export function createOpenGate(
+  time: () => number,
+  records: ShapingRecords,
+  rates: MessageRates,
+  openConnectionsOf: (pool: string) => number,
+): (path: ShapedPath, lane: Lane | null) => Gate {
   function closedBySuspension(
     path: ShapedPath,
     record: PathRecord | undefined,
@@ -37,18 +30,18 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
     const { provider } = path
     const held = provider === null ? undefined : ip?.heldProviders.get(provider)
     if (provider !== null && held !== undefined) {
-      return closed(null, 'suspension', operatorText({ ip: path.ip, provider, suspension: held }), null)
+      return closed(null, 'suspension', operatorText({ ip: path.ip, provider, suspension: held }))
     }
     if (ip !== undefined && isProbedElsewhere(ip, path.route, now)) {
       const until = (ip.probe?.at ?? now) + LONGEST_PROBE
-      return closed(until, 'suspension', suspensionText(ip.ladder, `the IP ${path.ip}`, now), null)
+      return closed(until, 'suspension', suspensionText(ip.ladder, `the IP ${path.ip}`, now))
     }
     if (record === undefined) return undefined
     if (isSuspended(record.ladder, now)) {
       return closedUntilEnd(record.ladder, `the path from ${path.ip} to ${path.route}`, now)
     }
     const wait = waitLeft(record.backOff, now)
-    return wait > 0 ? closed(now + wait, 'suspension', waitText(record, now), null) : undefined
+    return wait > 0 ? closed(now + wait, 'suspension', waitText(record, now)) : undefined
   }
 
   /** All of the pool's connections are in use, and this path has none of them. */
@@ -58,11 +51,11 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
     const { pool, connections: most } = limits
     if (openConnectionsOf(pool) < most) return undefined
     if (record !== undefined && record.concurrency.openedAt.length > 0) return undefined
-    return closed(null, 'connections', `the ${most} connections of the pool ${pool} are in use`, null)
+    return closed(null, 'connections', `the ${most} connections of the pool ${pool} are in use`)
   }
 
   return (path, lane) => {
-    const now = options.now()
+    const now = time()
     const record = records.paths.get(path.key)
     // Hardly ever is there one.
     const ip = records.ips.size === 0 ? undefined : records.ips.get(path.ip)
@@ -80,14 +73,16 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
     const byPool = closedByPool(path, record)
     if (tokenAt > now) {
       const takesRows = tokenAt - now <= SHORT_WAIT && mostUnderWay > 1 && mostOfLane > 1 && byPool === undefined
-      return { ...closed(tokenAt, 'rate', RATE_TEXT, null), takesRows }
+      return { ...closed(tokenAt, 'rate', RATE_TEXT), takesRows }
     }
     if (byPool !== undefined) return byPool
+    const isNewIp = path.newIpLimits !== null
+    const learnt = record === undefined ? startConnections(isNewIp) : usableConnections(record.concurrency, now)
     return {
       kind: 'open',
       mostUnderWay,
       mostOfLane,
-      connections: mostUnderWay === 1 ? 1 : Math.min(limits.connections, learnt(path, record, now)),
+      connections: mostUnderWay === 1 ? 1 : Math.min(limits.connections, learnt),
       messagesPerConnection: limits.messagesPerConnection,
     }
   }
@@ -95,23 +90,13 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
 
 const RATE_TEXT = 'the message rate of the path or of its pool is used up for the moment'
 
-function learnt(path: ShapedPath, record: PathRecord | undefined, now: number): number {
-  if (record !== undefined) return usableConnections(record.concurrency, now)
-  return path.newIpLimits === null ? UNUSED_PATH.known : UNUSED_PATH.new
-}
-
 function closedUntilEnd(ladder: Ladder, who: string, now: number): ClosedGate {
-  const { suspension } = ladder
-  return closed(suspension?.until ?? null, 'suspension', suspensionText(ladder, who, now), suspension?.rule ?? null)
+  const { until = null, rule = null } = ladder.suspension ?? {}
+  return { ...closed(until, 'suspension', suspensionText(ladder, who, now)), rule }
 }
 
-function closed(
-  until: number | null,
-  waitingFor: ClosedGate['waitingFor'],
-  text: string,
-  rule: string | null,
-): ClosedGate {
-  return { kind: 'closed', until, waitingFor, takesRows: false, text, rule }
+function closed(until: number | null, waitingFor: ClosedGate['waitingFor'], text: string): ClosedGate {
+  return { kind: 'closed', until, waitingFor, takesRows: false, text, rule: null }
 }
 
 /** Another path's message is under way to find out whether the IP is welcome again. */

@@ -1,17 +1,15 @@
 /**
  * What operators do to paths: they let nothing leave from an IP to a mailbox provider, and they lift what holds mail
- * back (commands/README.md "The command line").
- *
- * A suspension by hand stands beside the ladder, which receivers move, and covers paths that are not known yet. Both
- * acts are in force at once and then stored: who was answered is obeyed after a crash as well. They reject when the
- * store does.
+ * back (commands/README.md "The command line"). A suspension by hand stands beside the ladder, which receivers move,
+ * and covers paths that are not known yet. Both acts are in force at once and then stored: who was answered is obeyed
+ * after a crash as well. They reject when the store does.
  */
 import { newBackOff } from './back-off.ts'
 import { heldProviders } from './hold-views.ts'
 import { lift } from './ladder.ts'
 import type { PathRecord, ShapingRecord } from './records.ts'
-import type { ShapingParts } from './shaping-parts.ts'
-import type { PathFilter, Shaping } from './shaping.ts'
+import type { ShapingParts } from './state-keeper.ts'
+import { isMeant, type Shaping } from './shaping.ts'
 
 export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend' | 'resume'> {
   const { now, logger, records, keeper, onOpen } = parts
@@ -25,14 +23,13 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
     },
     async resume(filter) {
       const { ip, route, provider } = filter
-      const paths = [...records.paths.values()].filter((record) => isMeant(filter, record))
-      const lifted: ShapingRecord[] = paths.filter(liftPath)
+      const meant = <Found extends ShapingRecord>(all: Map<string, Found>): Found[] =>
+        [...all.values()].filter((record) => isMeant(filter, record))
+      const lifted: ShapingRecord[] = meant(records.paths).filter(liftPath)
       // A lane has all IPs of a pool: one IP alone does not name it.
-      const lanes = ip === undefined ? [...records.lanes.values()].filter((record) => isMeant(filter, record)) : []
-      lifted.push(...lanes.filter(liftLadder))
+      if (ip === undefined) lifted.push(...meant(records.lanes).filter(liftLadder))
       const isWholeIp = route === undefined && provider === undefined
-      const ips = isWholeIp ? [...records.ips.values()].filter((record) => isMeant(filter, record)) : []
-      for (const record of ips.filter(liftLadder)) keeper.saveSoon(record)
+      if (isWholeIp) for (const record of meant(records.ips).filter(liftLadder)) keeper.saveSoon(record)
       for (const held of heldProviders(records)) {
         if (!isMeant(filter, { ...held, route: held.provider })) continue
         const record = records.ipFor(held.ip)
@@ -49,18 +46,6 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
   }
 }
 
-function isMeant(
-  { ip, route, provider }: PathFilter,
-  record: { ip?: string; route?: string; provider?: string | null },
-): boolean {
-  return (
-    (ip === undefined || record.ip === ip) &&
-    (route === undefined || record.route === route) &&
-    (provider === undefined || record.provider === provider)
-  )
-}
-
-/** True: something held it. */
 function liftPath(record: PathRecord): boolean {
   const { ladder, backOff, replyLimits } = record
   const isHeld = ladder.suspension !== null || backOff.step > 0 || replyLimits.size > 0

@@ -1,10 +1,8 @@
 /**
  * The limits of a path: what the configuration gives, what reply rules lower for a while, and the smallest of all now.
- * What was learnt about connections comes on top (`concurrency.ts`).
- *
- * A limit of a rule holds for the rule's time as the rule says, then doubles at its end and every 10 min from there
- * until nothing is left of it. Pure; times are Unix milliseconds. egress/README.md "Limits of a path", "Suspension
- * ladder".
+ * What was learnt about connections comes on top (`concurrency.ts`). A limit of a rule holds for the rule's time as the
+ * rule says, then doubles at its end and every 10 min from there until nothing is left of it. Pure; times are Unix
+ * milliseconds. egress/README.md "Limits of a path", "Suspension ladder".
  */
 import { MINUTE } from '../../base/clock.ts'
 import type { Rate } from '../../config/settings/field-types.ts'
@@ -25,10 +23,8 @@ type LoweredLimits = { [Limit in keyof LimitsNow]: LimitsNow[Limit] | null }
 
 export interface ReplyLimit extends LoweredLimits {
   rule: string
-  /** The reply that caused it. */
   cause: string
   since: number
-  /** When it begins to double back. */
   until: number
 }
 
@@ -90,7 +86,6 @@ export function limitNow(limit: ReplyLimit, normal: ProviderLimits, now: number)
   return isOver ? null : { rate, connections, messagesPerConnection }
 }
 
-/** When the next doubling is. */
 export function nextDoublingAt({ until }: ReplyLimit, now: number): number {
   return now < until ? until : until + (1 + Math.floor((now - until) / DOUBLED_EVERY)) * DOUBLED_EVERY
 }

@@ -23,23 +23,16 @@ export interface PathRecord {
   concurrency: Concurrency
   backOff: BackOff
   ladder: Ladder
-  /** By the rule's id. */
   replyLimits: Map<string, ReplyLimit>
   counts: MatchCounts
-  /** Of messages. */
   pace: PaceState
 }
 
 /** A sending domain on a route, over all IPs of a pool. */
-export interface LaneRecord {
+export interface LaneRecord extends Pick<PathRecord, 'route' | 'provider' | 'isp' | 'ladder' | 'counts'> {
   kind: 'lane'
   pool: string
-  route: string
-  provider: string | null
-  isp: string
   domain: string
-  ladder: Ladder
-  counts: MatchCounts
 }
 
 /** An IP, over all its paths. */
@@ -51,7 +44,6 @@ export interface ShapedIpRecord {
   blocks: { provider: string; at: number }[]
   /** While half-open: the route whose message is under way. */
   probe: { route: string; at: number } | null
-  /** By hand; by the provider's id. */
   heldProviders: Map<string, OperatorSuspension>
 }
 
@@ -64,26 +56,7 @@ export interface OperatorSuspension {
 
 export type ShapingRecord = PathRecord | LaneRecord | ShapedIpRecord
 
-export interface ShapingRecords extends PoolsOfIps {
-  /** By `ShapedPath.key`. */
-  paths: Map<string, PathRecord>
-  /** By `laneKey`. */
-  lanes: Map<string, LaneRecord>
-  ips: Map<string, ShapedIpRecord>
-  /** Made when it is not there; takes over the facts of now. */
-  pathFor(path: ShapedPath, now: number): PathRecord
-  laneFor(path: ShapedPath, lane: Lane): LaneRecord
-  ipFor(ip: string): ShapedIpRecord
-  /** Undefined: nothing is known of it. */
-  findLane(path: ShapedPath, lane: Lane): LaneRecord | undefined
-}
-
-interface PoolsOfIps {
-  /** The pool that the IP belongs to; '' when it is gone from the configuration. */
-  poolOf(ip: string): string
-  /** Undefined: its pool has no limits of its own. */
-  poolLimitsOf(ip: string): PoolLimits | undefined
-}
+export type ShapingRecords = ReturnType<typeof createShapingRecords>
 
 /** What all IPs of a pool may do together; null: as much as they like. */
 interface PoolLimits {
@@ -97,7 +70,7 @@ export interface ShapingSettings {
   pools: PoolSettings
 }
 
-export function createShapingRecords(settings: () => ShapingSettings): ShapingRecords {
+export function createShapingRecords(settings: () => ShapingSettings) {
   const paths = new Map<string, PathRecord>()
   const lanes = new Map<string, LaneRecord>()
   const ips = new Map<string, ShapedIpRecord>()
@@ -108,7 +81,8 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
     ips,
     poolOf,
     poolLimitsOf,
-    pathFor(path, now) {
+    /** Made when it is not there; takes over the facts of now. */
+    pathFor(path: ShapedPath, now: number): PathRecord {
       const known = paths.get(path.key)
       if (known === undefined) {
         const record = newPathRecord(path, newConcurrency(path.newIpLimits !== null, now))
@@ -120,23 +94,21 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
       known.limits = path.limits
       return known
     },
-    laneFor({ ip, route, provider, isp }, { domain }) {
+    laneFor({ ip, route, provider, isp }: ShapedPath, { domain }: Lane): LaneRecord {
       const pool = poolOf(ip)
-      const known = lanes.get(laneKey(pool, route, domain))
-      if (known !== undefined) return known
+      const key = laneKey(pool, route, domain)
       const names = { pool, route, provider, isp, domain }
-      const record: LaneRecord = { kind: 'lane', ...names, ladder: newLadder(), counts: new Map() }
-      lanes.set(laneKey(pool, route, domain), record)
+      const record = lanes.get(key) ?? { kind: 'lane', ...names, ladder: newLadder(), counts: new Map() }
+      lanes.set(key, record)
       return record
     },
-    ipFor(ip) {
-      const known = ips.get(ip)
-      if (known !== undefined) return known
-      const record = newIpRecord(ip)
+    ipFor(ip: string): ShapedIpRecord {
+      const record = ips.get(ip) ?? newIpRecord(ip)
       ips.set(ip, record)
       return record
     },
-    findLane: (path, { domain }) =>
+    /** Undefined: nothing is known of it. */
+    findLane: (path: ShapedPath, { domain }: Lane): LaneRecord | undefined =>
       // Hardly ever is there one: no key is made for nothing.
       lanes.size === 0 ? undefined : lanes.get(laneKey(poolOf(path.ip), path.route, domain)),
   }
@@ -145,20 +117,9 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
 type PathFacts = Pick<PathRecord, 'ip' | 'route' | 'provider' | 'isp' | 'limits'>
 
 export function newPathRecord({ ip, route, provider, isp, limits }: PathFacts, concurrency: Concurrency): PathRecord {
-  return {
-    kind: 'path',
-    ip,
-    route,
-    provider,
-    isp,
-    limits,
-    concurrency,
-    backOff: newBackOff(),
-    ladder: newLadder(),
-    replyLimits: new Map(),
-    counts: new Map(),
-    pace: { arrivalAt: 0 },
-  }
+  const facts = { ip, route, provider, isp, limits, concurrency, pace: { arrivalAt: 0 } }
+  const free = { backOff: newBackOff(), ladder: newLadder(), replyLimits: new Map(), counts: new Map() }
+  return { kind: 'path', ...facts, ...free }
 }
 
 export function newIpRecord(ip: string): ShapedIpRecord {
@@ -174,11 +135,9 @@ export function normalLimits({ limits, provider }: PathRecord, settings: Provide
   return limits ?? (provider === null ? undefined : settings.providers[provider]) ?? settings.default
 }
 
-/** Read once for each configuration. */
-function createPoolsOfIps(settings: () => ShapingSettings): PoolsOfIps {
+function createPoolsOfIps(settings: () => ShapingSettings) {
   let pools: PoolSettings | undefined
   const poolByIp = new Map<string, string>()
-  /** Of the pools that have any. */
   const limitsByIp = new Map<string, PoolLimits>()
 
   function follow(): void {
@@ -196,11 +155,13 @@ function createPoolsOfIps(settings: () => ShapingSettings): PoolsOfIps {
   }
 
   return {
-    poolOf(ip) {
+    /** The pool that the IP belongs to; '' when it is gone from the configuration. */
+    poolOf(ip: string): string {
       follow()
       return poolByIp.get(ip) ?? ''
     },
-    poolLimitsOf(ip) {
+    /** Undefined: its pool has no limits of its own. */
+    poolLimitsOf(ip: string): PoolLimits | undefined {
       follow()
       return limitsByIp.size === 0 ? undefined : limitsByIp.get(ip)
     },

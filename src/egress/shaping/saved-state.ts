@@ -1,19 +1,17 @@
 /**
  * What paths, lanes and IPs are under, as text for the store, so that a restart forgets no limit and no suspension.
- *
  * What says no more than a new record is ''. What another version wrote, or nobody can read, starts as new, which is
  * safe: receivers will tell it again. Message rates are not kept.
  */
 import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import { newBackOff, type BackOff } from './back-off.ts'
-import { newConcurrency } from './concurrency.ts'
+import { newConcurrency, startConnections } from './concurrency.ts'
 import { newLadder, type Ladder, type Suspension } from './ladder.ts'
 import type { ReplyLimit } from './path-limits.ts'
 import {
   laneKey,
   newIpRecord,
   newPathRecord,
-  type LaneRecord,
   type PathRecord,
   type ShapedIpRecord,
   type ShapingRecord,
@@ -21,8 +19,6 @@ import {
 } from './records.ts'
 
 const VERSION = 1
-/** Where a new path begins: saying it brings nothing. */
-const START_CONNECTIONS = 2
 
 /** Rows are keyed by IP and route: lanes have no IP, IPs no route. */
 export function storedKey(record: ShapingRecord): { ip: string; route: string } {
@@ -55,7 +51,7 @@ export function stateText(record: ShapingRecord): string {
 function addPathFacts({ concurrency, backOff, replyLimits, counts }: PathRecord, facts: Record<string, unknown>): void {
   // Whole connections: else every delivery would be a write.
   const connections = Math.floor(concurrency.c)
-  if (connections !== START_CONNECTIONS) facts['connections'] = connections
+  if (connections !== startConnections(false)) facts['connections'] = connections
   if (backOff.step > 0) facts['backOff'] = backOff
   if (replyLimits.size > 0) facts['limits'] = [...replyLimits.values()]
   if (counts.size > 0) facts['counts'] = Object.fromEntries(counts)
@@ -64,29 +60,29 @@ function addPathFacts({ concurrency, backOff, replyLimits, counts }: PathRecord,
 /** Puts it among the records; false: it cannot be read. */
 export function restore(records: ShapingRecords, { ip, route, state, savedAt }: PathStateRecord): boolean {
   const saved = readObject(state)
-  if (saved?.['version'] !== VERSION) return false
+  if (saved['version'] !== VERSION) return false
   const names = { provider: textOr(saved['provider'], null), isp: textOr(saved['isp'], route) }
   const ladder = readLadder(saved['ladder'])
+  const counts = readCounts(saved['counts'])
   switch (saved['kind']) {
     case 'path': {
-      const concurrency = { ...newConcurrency(false, savedAt), c: readConnections(saved) }
-      const record = newPathRecord({ ip, route, limits: null, ...names }, concurrency)
-      const { backOff, limits, counts } = saved
-      const state = {
-        ladder,
-        backOff: readBackOff(backOff),
-        replyLimits: readLimits(limits),
-        counts: readCounts(counts),
-      }
-      records.paths.set(`${ip} ${route}`, { ...record, ...state })
+      const c = Math.max(1, numberOr(saved['connections'], startConnections(false)))
+      const fresh = newPathRecord({ ip, route, limits: null, ...names }, { ...newConcurrency(false, savedAt), c })
+      const backOff = readBackOff(saved['backOff'])
+      const replyLimits = readLimits(saved['limits'])
+      records.paths.set(`${ip} ${route}`, { ...fresh, ladder, counts, backOff, replyLimits })
       return true
     }
-    case 'lane':
-      return restoreLane(records, saved, { ...names, ladder })
+    case 'lane': {
+      const own = fill(saved, { pool: '', route: '', domain: '' })
+      if (own.domain === '') return false
+      records.lanes.set(laneKey(own.pool, own.route, own.domain), { kind: 'lane', ...names, ...own, ladder, counts })
+      return true
+    }
     case 'ip': {
-      const { blocks, heldProviders } = saved
-      const state = { ladder, blocks: readBlocks(blocks), heldProviders: readHeldProviders(heldProviders) }
-      records.ips.set(ip, { ...newIpRecord(ip), ...state })
+      const blocks = readBlocks(saved['blocks'])
+      const heldProviders = readHeldProviders(saved['heldProviders'])
+      records.ips.set(ip, { ...newIpRecord(ip), ladder, blocks, heldProviders })
       return true
     }
     default:
@@ -96,107 +92,77 @@ export function restore(records: ShapingRecords, { ip, route, state, savedAt }: 
 
 type Saved = Record<string, unknown>
 
-function readConnections(saved: Saved): number {
-  return Math.max(1, numberOr(saved['connections'], START_CONNECTIONS))
-}
-
-function restoreLane(
-  records: ShapingRecords,
-  saved: Saved,
-  names: Pick<LaneRecord, 'provider' | 'isp' | 'ladder'>,
-): boolean {
-  const [pool, route, domain] = [textOr(saved['pool'], ''), textOr(saved['route'], ''), textOr(saved['domain'], '')]
-  if (domain === '') return false
-  const record: LaneRecord = { kind: 'lane', ...names, pool, route, domain, counts: readCounts(saved['counts']) }
-  records.lanes.set(laneKey(pool, route, domain), record)
-  return true
-}
-
 /** Whether it works is found out anew. */
 function readBackOff(value: unknown): BackOff {
-  const saved = objectOr(value)
-  return {
-    ...newBackOff(),
-    failures: numberOr(saved['failures'], 0),
-    step: numberOr(saved['step'], 0),
-    since: numberOr(saved['since'], 0),
-    until: numberOr(saved['until'], 0),
-    reason: textOr(saved['reason'], ''),
-  }
+  return { ...fill(value, newBackOff()), hasWorked: false }
 }
 
 function readLadder(value: unknown): Ladder {
-  const saved = objectOr(value)
-  return {
-    ...newLadder(),
-    step: numberOr(saved['step'], 0),
-    blockedAt: numberOr(saved['blockedAt'], 0),
-    passed: numberOr(saved['passed'], 0),
-    suspension: readSuspension(saved['suspension']),
-  }
+  return { ...fill(value, newLadder()), suspension: readSuspension(objectOr(value)['suspension']) }
 }
 
 function readSuspension(value: unknown): Suspension | null {
   const saved = objectOr(value)
   const until = numberOr(saved['until'], null)
   if (until === null) return null
-  return {
-    until,
-    since: numberOr(saved['since'], until),
-    rule: textOr(saved['rule'], null),
-    cause: textOr(saved['cause'], ''),
-    isBlock: saved['isBlock'] === true,
-  }
+  const rule = textOr(saved['rule'], null)
+  return { ...fill(saved, { since: until, cause: '', isBlock: false }), until, rule }
 }
 
 function readLimits(value: unknown): Map<string, ReplyLimit> {
-  const limits = listOr(value)
-    .map(objectOr)
-    .map((saved): ReplyLimit => ({
-      rule: textOr(saved['rule'], ''),
-      cause: textOr(saved['cause'], ''),
-      since: numberOr(saved['since'], 0),
-      until: numberOr(saved['until'], 0),
-      connections: numberOr(saved['connections'], null),
-      messagesPerConnection: numberOr(saved['messagesPerConnection'], null),
-      rate: readRate(saved['rate']),
-    }))
+  const limits = listOr(value).map((limit): ReplyLimit => {
+    const saved = objectOr(limit)
+    const connections = numberOr(saved['connections'], null)
+    const messagesPerConnection = numberOr(saved['messagesPerConnection'], null)
+    const facts = fill(saved, { rule: '', cause: '', since: 0, until: 0 })
+    return { ...facts, connections, messagesPerConnection, rate: readRate(saved['rate']) }
+  })
   return new Map(limits.map((limit) => [limit.rule, limit]))
 }
 
 function readRate(value: unknown): ReplyLimit['rate'] {
-  const saved = objectOr(value)
-  const [count, milliseconds] = [numberOr(saved['count'], 0), numberOr(saved['per_milliseconds'], 0)]
-  return count > 0 && milliseconds > 0 ? { count, per_milliseconds: milliseconds } : null
+  const rate = fill(value, { count: 0, per_milliseconds: 0 })
+  return rate.count > 0 && rate.per_milliseconds > 0 ? rate : null
 }
 
 function readCounts(value: unknown): Map<string, number[]> {
-  return new Map(Object.entries(objectOr(value)).map(([name, times]) => [name, listOr(times).filter(isNumber)]))
+  return new Map(
+    Object.entries(objectOr(value)).map(([name, times]) => [
+      name,
+      listOr(times).filter((at) => typeof at === 'number'),
+    ]),
+  )
 }
 
 function readBlocks(value: unknown): ShapedIpRecord['blocks'] {
-  return listOr(value)
-    .map(objectOr)
-    .map((saved) => ({ provider: textOr(saved['provider'], ''), at: numberOr(saved['at'], 0) }))
+  return listOr(value).map((block) => fill(block, { provider: '', at: 0 }))
 }
 
 function readHeldProviders(value: unknown): ShapedIpRecord['heldProviders'] {
+  const entries = Object.entries(objectOr(value))
   return new Map(
-    Object.entries(objectOr(value)).map(([provider, held]) => {
-      const { since, actor, reason } = objectOr(held)
-      return [provider, { since: numberOr(since, 0), actor: textOr(actor, ''), reason: textOr(reason, null) }]
+    entries.map(([provider, held]) => {
+      const reason = textOr(objectOr(held)['reason'], null)
+      return [provider, { ...fill(held, { since: 0, actor: '' }), reason }]
     }),
   )
 }
 
-function readObject(text: string): Saved | undefined {
+/** Not JSON: nothing that we wrote. */
+function readObject(text: string): Saved {
   try {
     const value: unknown = JSON.parse(text)
     return objectOr(value)
   } catch {
-    // Not JSON: nothing that we wrote.
-    return undefined
+    return {}
   }
+}
+
+/** What was saved under the names of `defaults`, where it is of the same type. */
+function fill<Facts extends object>(value: unknown, defaults: Facts): Facts {
+  const saved = objectOr(value)
+  const found = Object.entries(defaults).filter(([name, other]) => typeof saved[name] === typeof other)
+  return { ...defaults, ...Object.fromEntries(found.map(([name]) => [name, saved[name]])) }
 }
 
 function objectOr(value: unknown): Saved {
@@ -207,12 +173,8 @@ function listOr(value: unknown): unknown[] {
   return Array.isArray(value) ? value : []
 }
 
-function isNumber(value: unknown): value is number {
-  return typeof value === 'number'
-}
-
 function numberOr<Other>(value: unknown, other: Other): number | Other {
-  return isNumber(value) ? value : other
+  return typeof value === 'number' ? value : other
 }
 
 function textOr<Other>(value: unknown, other: Other): string | Other {

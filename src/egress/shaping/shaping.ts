@@ -1,9 +1,8 @@
 /**
  * What shaping says of a path (egress IP, route), and what it is told: the interface between `delivery` and the limits,
- * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules".
- *
- * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
- * `start`, `stop`, `tick`, `suspend` and `resume` touch the store. No method throws; those reject when the store does.
+ * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules". Everything is decided from what
+ * receivers answered, from the clock and by operators: nothing here waits, and only `start`, `stop`, `tick`, `suspend`
+ * and `resume` touch the store. No method throws; those reject when the store does.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Tokens } from '../../base/pace.ts'
@@ -12,6 +11,7 @@ import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
 import type { Stream } from '../../mail/message.ts'
 import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
+import type { BlockNote, EgressIp } from '../ips/egress-ip.ts'
 
 /** A path with the limits that the configuration gives it now: plain facts. `shapedPath` makes one. */
 export interface ShapedPath {
@@ -25,7 +25,7 @@ export interface ShapedPath {
   /** Of the provider, made tighter by the pool's overrides. */
   limits: ProviderLimits
   /** Caps on every path of an IP that is new to the world, else null (egress/README.md "Gates"). */
-  newIpLimits: { connections: number; messagesPerConnection: number } | null
+  newIpLimits: EgressIp['newIpLimits']
 }
 
 /** Whose mail. Suspensions of a lane hold for the sending domain, whatever the stream. */
@@ -117,7 +117,7 @@ export interface Shaping {
   /** Paths and lanes with a limit, a wait or a suspension; longest lasting first. */
   views(): PathView[]
   /** An operator lets nothing leave from an IP to a provider until it is resumed. In force at once, then stored. */
-  suspend(request: ProviderSuspension): Promise<void>
+  suspend(request: { ip: string; provider: string; reason: string | null; actor: string }): Promise<void>
   /**
    * An operator lifts limits, waits and suspensions; how many paths and lanes had any. The ladder keeps its step. In
    * force at once, then stored.
@@ -131,14 +131,6 @@ export interface Shaping {
   onOpen(listener: () => void): void
 }
 
-interface ProviderSuspension {
-  ip: string
-  /** Id of a block of providers.yaml. */
-  provider: string
-  reason: string | null
-  actor: string
-}
-
 /** What is left out does not restrict. */
 export interface PathFilter {
   ip?: string
@@ -146,6 +138,14 @@ export interface PathFilter {
   route?: string
   /** Id of a block of providers.yaml. */
   provider?: string
+}
+
+/** A path, a lane, or a provider that is held on an IP. */
+type Filtered = { [Name in keyof PathFilter]?: string | null | undefined }
+
+export function isMeant(filter: PathFilter, record: Filtered): boolean {
+  const names = ['ip', 'route', 'provider'] as const
+  return names.every((name) => filter[name] === undefined || filter[name] === record[name])
 }
 
 /** How a path or lane stands; the first that fits. */
@@ -195,7 +195,7 @@ export interface PathView {
 /** What others are told; never called while one of its callers is still inside. */
 export interface ShapingSignals {
   /** The IP is blocked somewhere: its warmup may have to pause (egress/README.md "Gates"). */
-  onBlock(block: BlockSignal): void
+  onBlock(block: BlockNote): void
   /** Three providers suspended the IP within 1 h: it is suspended as a whole. */
   onIpSuspension(ip: string, until: number, reason: string): void
   /** A sending domain is suspended on a route. */
@@ -204,21 +204,4 @@ export interface ShapingSignals {
   onIpUnreachable(ip: string, reason: string): void
 }
 
-interface BlockSignal {
-  ip: string
-  isp: string
-  /** The reply, with the rule when one fired. */
-  reason: string
-  /** True: a rule marked `block` fired. False: one reply of the category `ip_block`. */
-  isRule: boolean
-}
-
-interface LaneSuspension {
-  pool: string
-  route: string
-  isp: string
-  /** The sending domain. */
-  domain: string
-  until: number
-  reason: string
-}
+type LaneSuspension = Record<'pool' | 'route' | 'isp' | 'domain' | 'reason', string> & { until: number }

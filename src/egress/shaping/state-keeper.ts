@@ -6,25 +6,22 @@ import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import type { Store } from '../../store/store.ts'
-import type { ShapingRecord, ShapingRecords } from './records.ts'
+import type { ShapingRecord, ShapingRecords, ShapingSettings } from './records.ts'
 import { restore, stateText, storedKey } from './saved-state.ts'
+import type { ShapingSignals } from './shaping.ts'
 
-export interface StateKeeper {
-  load(): Promise<void>
-  /** It is saved as soon as the store has taken what came before. */
-  saveSoon(record: ShapingRecord): void
-  /** It is saved with the next `tick`, if what would be stored is different at all. */
-  saveLater(record: ShapingRecord): void
-  tick(): Promise<void>
-  /** At the end, when nobody else waits. */
-  saveAll(): Promise<void>
-}
-
-interface StateKeeperOptions {
-  store: Pick<Store, 'loadPathStates' | 'savePathStates'>
+/** What the parts of shaping share; `create-shaping.ts` makes it. */
+export interface ShapingParts {
   now: () => number
   logger: Logger
+  settings: () => ShapingSettings
   records: ShapingRecords
+  keeper: ReturnType<typeof createStateKeeper>
+  signals: ShapingSignals
+  /** Something ends then. */
+  wakeAt: (time: number) => void
+  /** More may go now. */
+  onOpen: () => void
 }
 
 /** Changes that one verb stores: nobody else waits for long, in this thread or in that of the store. */
@@ -34,7 +31,12 @@ const MOST_AT_ONCE_AT_END = 5_000
 /** Small changes that one tick looks at. */
 const MOST_SMALL_CHANGES = 2_000
 
-export function createStateKeeper({ store, now, logger, records }: StateKeeperOptions): StateKeeper {
+export function createStateKeeper(
+  store: Pick<Store, 'loadPathStates' | 'savePathStates'>,
+  now: () => number,
+  logger: Logger,
+  records: ShapingRecords,
+) {
   const urgent = new Set<ShapingRecord>()
   const touched = new Set<ShapingRecord>()
   const stored = createStoredStates(store, now)
@@ -77,50 +79,48 @@ export function createStateKeeper({ store, now, logger, records }: StateKeeperOp
   }
 
   return {
-    async load() {
+    async load(): Promise<void> {
       for (const row of await store.loadPathStates()) {
         stored.note(row)
         const isRead = restore(records, row)
         if (!isRead) logger.warn({ ip: row.ip, route: row.route }, 'state of a path cannot be read; it starts as new')
       }
     },
-    saveSoon(record) {
+    /** It is saved as soon as the store has taken what came before. */
+    saveSoon(record: ShapingRecord): void {
       urgent.add(record)
       touched.delete(record)
       // What else happens in this turn goes with it.
       queueMicrotask(() => void startSaving())
     },
-    saveLater(record) {
+    /** It is saved with the next `tick`, if what would be stored is different at all. */
+    saveLater(record: ShapingRecord): void {
       if (!urgent.has(record)) touched.add(record)
     },
-    async tick() {
+    async tick(): Promise<void> {
       await startSaving()
       await saveTouched(MOST_SMALL_CHANGES, MOST_AT_ONCE)
     },
-    async saveAll() {
+    /** At the end, when nobody else waits. */
+    async saveAll(): Promise<void> {
       await startSaving()
       await saveTouched(Infinity, MOST_AT_ONCE_AT_END)
     },
   }
 }
 
-interface StoredStates {
-  note(row: Pick<PathStateRecord, 'ip' | 'route' | 'state'>): void
-  /** Writes those whose text the store does not have yet, so many in one verb. */
-  save(changed: readonly ShapingRecord[], mostAtOnce: number): Promise<void>
-}
-
 /** What the store has, as text; what is not noted has none. */
-function createStoredStates(store: Pick<Store, 'savePathStates'>, now: () => number): StoredStates {
+function createStoredStates(store: Pick<Store, 'savePathStates'>, now: () => number) {
   const texts = new Map<string, string>()
   const nameOf = ({ ip, route }: { ip: string; route: string }): string => `${ip}\n${route}`
-  const note: StoredStates['note'] = (row) => {
+  const note = (row: Pick<PathStateRecord, 'ip' | 'route' | 'state'>): void => {
     if (row.state === '') texts.delete(nameOf(row))
     else texts.set(nameOf(row), row.state)
   }
   return {
     note,
-    async save(changed, mostAtOnce) {
+    /** Writes those whose text the store does not have yet, so many in one verb. */
+    async save(changed: readonly ShapingRecord[], mostAtOnce: number): Promise<void> {
       for (let first = 0; first < changed.length; first += mostAtOnce) {
         const rows = changed
           .slice(first, first + mostAtOnce)

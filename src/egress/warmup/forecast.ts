@@ -14,7 +14,6 @@ export const ANY_ISP = ALL_ISPS
 
 export interface ForecastIp {
   ip: string
-  /** A pause ends then. */
   availableFrom: number
   /** Messages per millisecond once it needs no allowance. */
   rate: number
@@ -37,9 +36,7 @@ export interface ForecastRequest {
   ips: readonly ForecastIp[]
   /** By isp: goes first. */
   backlog: Readonly<Record<string, number>>
-  /** By isp. */
   asked: Readonly<Record<string, number>>
-  /** The asked ones cannot start before. */
   startsAt: number
   /** Only what is left of the allowance counts: the hourly limit does not keep it from what is left of a day. */
   isHourFree?: boolean
@@ -83,25 +80,18 @@ export function forecast(request: ForecastRequest): Forecast {
       const early = planInto(room, backlog)
       const isOpen = startsAt < startOfUtcDay(day) + DAY
       const late = isOpen ? planInto(room, asked) : 0
-      if (late > 0) noteStarts(result, { room, early, late, startsAt }, asked.keys())
+      if (late > 0) noteStarts(result, room, { early, late, startsAt }, [...asked.keys()])
       const planned = early + late
       const left = sizeOf(backlog) + (isOpen ? sizeOf(asked) : 0)
-      result.days.push({
-        date: day,
-        ip: ip.ip,
-        stage: ip.ramp?.stage ?? null,
-        dailyLimit: room.limit,
-        planned,
-        boundBy: left === 0 ? null : boundBy(room, [backlog, asked]),
-      })
+      const limits = { stage: ip.ramp?.stage ?? null, dailyLimit: room.limit }
+      const held = left === 0 ? null : boundBy(room, [backlog, asked])
+      result.days.push({ date: day, ip: ip.ip, ...limits, planned, boundBy: held })
       ip.ramp = rampAfter(ip, room, planned)
     }
   }
-  if (sizeOf(asked) > 0) return { ...result, lastStartAt: null, finishAt: null }
-  return result
+  return sizeOf(asked) > 0 ? { ...result, lastStartAt: null, finishAt: null } : result
 }
 
-/** Where an IP stands on its curve. */
 export function rampOf(
   { stage, targetDailyVolume, daysAtTarget }: IpRecord,
   curve: WarmupCurve,
@@ -110,7 +100,6 @@ export function rampOf(
   return { curve, stage: stage ?? 1, target: targetOf(curve, targetDailyVolume), daysAtTarget, granted }
 }
 
-/** What an IP takes on a day. */
 interface Room {
   from: number
   /** Milliseconds in which it is sent. */
@@ -179,17 +168,14 @@ function planInto(room: Room, demand: Demand): number {
   return planned
 }
 
-interface Placed {
-  room: Room
-  early: number
-  late: number
-  startsAt: number
-}
-
 /** A day spreads the mail of each isp over its window too: it may leave later than the cap of all says. */
-function noteStarts(result: Forecast, { room, early, late, startsAt }: Placed, asked: Iterable<string>): void {
+function noteStarts(
+  result: Forecast,
+  room: Room,
+  { early, late, startsAt }: { early: number; late: number; startsAt: number },
+  isps: readonly string[],
+): void {
   const { from, window, capacity } = room
-  const isps = [...asked]
   const timeAt = (part: number): number => Math.max(startsAt, Math.round(from + window * part))
   /** When all of them but the last ones have left. */
   const without = (leftOut: number): number =>
@@ -222,7 +208,5 @@ function rampAfter({ ramp, availableFrom }: ForecastIp, room: Room, planned: num
 }
 
 function sizeOf(demand: Demand): number {
-  let sum = 0
-  for (const count of demand.values()) sum += count
-  return sum
+  return [...demand.values()].reduce((sum, count) => sum + count, 0)
 }

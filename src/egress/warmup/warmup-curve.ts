@@ -1,8 +1,7 @@
 /**
- * From a curve and a stage to what an IP may send on a day (egress/README.md "Curves" and "Provider shares"). Pure.
- *
- * The day is the UTC date, written YYYY-MM-DD. A stage beyond the end of a curve, which a changed file can bring,
- * counts as its last one.
+ * From a curve and a stage to what an IP may send on a day (egress/README.md "Curves" and "Provider shares"). Pure. The
+ * day is the UTC date, written YYYY-MM-DD. A stage beyond the end of a curve, which a changed file can bring, counts as
+ * its last one.
  */
 import { MINUTE } from '../../base/clock.ts'
 import { startOfUtcDay } from '../../base/utc-day.ts'
@@ -30,7 +29,6 @@ export function findCurve(settings: WarmupSettings, names: readonly (string | nu
   return { name, curve: { ...defaults, stages: [] } }
 }
 
-/** Messages of a day. */
 export function capOf({ stages }: WarmupCurve, stage: number): number {
   return stages[Math.min(Math.max(stage, 1), stages.length) - 1] ?? 0
 }

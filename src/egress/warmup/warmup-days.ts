@@ -1,8 +1,7 @@
 /**
- * Closes warmup days: one verdict for each UTC day that is over, each day once (egress/README.md "Warmup days").
- *
- * Days without rows, such as those of a downtime, are closed as idle: they hold. Pure: the caller stores all of it in
- * one guarded change.
+ * Closes warmup days: one verdict for each UTC day that is over, each day once (egress/README.md "Warmup days"). Days
+ * without rows, such as those of a downtime, are closed as idle: they hold. Pure: the caller stores all of it in one
+ * guarded change.
  */
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
@@ -61,7 +60,7 @@ function closeDay(open: DaysToClose, day: string): MovedIp {
   const isAtTarget = isLast || capOf(curve, stage) >= target
   const daysAtTarget = daysAtTargetAfter(record, verdict, isAtTarget, figures)
   const common = { now, actor: 'gate', day, figures: auditFigures(figures, verdict) }
-  const completed = completeReason({ verdict, isLast, daysAtTarget, record, figures, curve })
+  const completed = completeReason(record, figures, verdict, { curve, isLast, daysAtTarget })
   if (record.state === 'warming' && completed !== null) {
     const changes = { closedDay: day, holdReason: null, daysHeld: 0, daysAtTarget: 0 }
     return moveIp(record, pool, { ...common, action: 'complete', reason: completed, changes })
@@ -88,46 +87,35 @@ function daysAtTargetAfter(record: IpRecord, verdict: DayVerdict, isAtTarget: bo
   return figures.granted > 0 ? record.daysAtTarget + 1 : record.daysAtTarget
 }
 
-interface Completion {
-  verdict: DayVerdict
-  isLast: boolean
-  daysAtTarget: number
-  record: IpRecord
-  figures: DayFigures
-  curve: WarmupCurve
-}
-
-function completeReason({ verdict, isLast, daysAtTarget, record, figures, curve }: Completion): string | null {
+function completeReason(
+  { daysHeld }: IpRecord,
+  { granted }: DayFigures,
+  verdict: DayVerdict,
+  { curve, isLast, daysAtTarget }: { curve: WarmupCurve; isLast: boolean; daysAtTarget: number },
+): string | null {
   if (verdict.kind === 'advance' && isLast) return 'the last stage was passed'
   if (daysAtTarget >= HEALTHY_DAYS_AT_TARGET) return `${daysAtTarget} healthy days at the target`
   const { action, days } = curve.stall
-  const isStalled = record.daysHeld + 1 >= days && verdict.kind === 'hold'
+  const isStalled = daysHeld + 1 >= days && verdict.kind === 'hold'
   // Only what sends little and well: an IP held for its health, or without mail, proves nothing.
-  if (action === 'complete' && isStalled && verdict.isHealthy && figures.granted > 0) {
-    return `${record.daysHeld + 1} days without an advance, for lack of mail alone`
+  if (action === 'complete' && isStalled && verdict.isHealthy && granted > 0) {
+    return `${daysHeld + 1} days without an advance, for lack of mail alone`
   }
   return null
 }
+
+const NO_TRIES = { granted: 0, firstAttempts: 0, deferred: 0 }
+const NO_ENDS = { delivered: 0, hard: 0, soft: 0, block: 0, undetermined: 0, complained: 0 }
 
 function figuresOf({ record, curve, days, audit }: DaysToClose, day: string): DayFigures {
   const totals = days.filter(({ isp }) => isp === ALL_ISPS)
   const total = totals.find((row) => row.day === day)
   const since = dayAfter(day, -2)
   const before = totals.filter((row) => row.day >= since && row.day < day)
-  const none = {
-    cap: capOf(curve, record.stage ?? 1),
-    granted: 0,
-    firstAttempts: 0,
-    delivered: 0,
-    hard: 0,
-    soft: 0,
-    block: 0,
-    undetermined: 0,
-    deferred: 0,
-    complained: 0,
-  }
   return {
-    ...none,
+    cap: capOf(curve, record.stage ?? 1),
+    ...NO_TRIES,
+    ...NO_ENDS,
     ...total,
     deliveredBefore: before.reduce((sum, { delivered }) => sum + delivered, 0),
     hadPause: hadPause(record, audit, day),

@@ -1,7 +1,6 @@
 /**
- * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates").
- *
- * A limit counts as reached from the limit itself on. A rate of nothing reaches no limit. Pure.
+ * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates"). A limit
+ * counts as reached from the limit itself on. A rate of nothing reaches no limit. Pure.
  */
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import type { IpHealth, WarmupDay } from '../../store/records/warmup-records.ts'
@@ -38,10 +37,10 @@ type Gates = Pick<WarmupCurve, 'advance' | 'hold' | 'demote'>
 
 export function judgeDay(figures: DayFigures, gates: Gates): DayVerdict {
   const rates = ratesOf(figures)
-  const demoted = reachedLimit(figures, rates, gates.demote)
-  if (demoted !== null) return { kind: 'demote', reason: demoted, isHealthy: false, rates }
-  const held = reachedLimit(figures, rates, gates.hold)
-  if (held !== null) return { kind: 'hold', reason: held, isHealthy: false, rates }
+  for (const kind of ['demote', 'hold'] as const) {
+    const reason = reachedLimit(figures, rates, gates[kind])
+    if (reason !== null) return { kind, reason, isHealthy: false, rates }
+  }
   const unready = whyNotAdvance(figures, rates, gates.advance)
   if (unready === null) return { kind: 'advance', reason: null, isHealthy: true, rates }
   const isHealthy = !unready.startsWith('delivery') && !unready.startsWith('pause')
@@ -52,15 +51,15 @@ export function judgeDay(figures: DayFigures, gates: Gates): DayVerdict {
 export function judgeHour(health: IpHealth, limits: WarmupCurve['pause']): string | null {
   const { firstAttempts, hard, complained, delivered } = health
   if (firstAttempts < limits.min_events) return null
-  const isReached = (count: number, of: number, limit: number): boolean =>
-    count >= limits.min_count && reaches(shareOf(count, of), limit)
-  if (isReached(hard, firstAttempts, limits.hard_bounce)) {
-    return `hard_bounce: ${hard} of ${firstAttempts} first attempts in an hour, limit ${percent(limits.hard_bounce)}`
-  }
-  if (isReached(complained, delivered, limits.complaint)) {
-    return `complaint: ${complained} of ${delivered} delivered in an hour, limit ${percent(limits.complaint)}`
-  }
-  return null
+  const causes = [
+    { kind: 'hard_bounce', count: hard, of: firstAttempts, whom: 'first attempts', limit: limits.hard_bounce },
+    { kind: 'complaint', count: complained, of: delivered, whom: 'delivered', limit: limits.complaint },
+  ]
+  const found = causes.find(
+    (each) => each.count >= limits.min_count && reaches(shareOf(each.count, each.of), each.limit),
+  )
+  if (found === undefined) return null
+  return `${found.kind}: ${found.count} of ${found.of} ${found.whom} in an hour, limit ${percent(found.limit)}`
 }
 
 function ratesOf(figures: DayFigures): Rates {

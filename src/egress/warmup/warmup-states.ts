@@ -90,7 +90,6 @@ export function moveIp(record: IpRecord, pool: string, move: IpMove): MovedIp {
   return { record: moved, audit: [auditRow(record, moved, move)], events: eventsOf(record, moved, pool, move) }
 }
 
-/** What the audit says of a change. */
 export function auditRow(before: IpRecord, after: IpRecord, { action, now, actor, ...move }: IpMove): AuditRecord {
   return {
     at: now,

@@ -1,23 +1,21 @@
 /**
- * The configuration files against what runs, and the age of the newest backup (health/README.md "Checks": config,
- * backup). Never throws for what is in the folders.
+ * The configuration files against what runs, the age of the newest backup, and the database: is the file sound, and
+ * does a commit take as long as a disk needs (health/README.md "Checks": config, backup, database)? Never throws for
+ * what is in the folders; errors of the store are findings.
  */
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorCode, errorText, type Mistake } from '../../base/errors.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
-import { ageText } from './words.ts'
-import type { FilesNow, HealthCheck } from './world.ts'
+import { checkOf } from './check.ts'
+import { ageText, type HealthFinding, byteText } from './finding.ts'
+import type { FilesNow, DatabaseFacts } from './world.ts'
+import type { QuickCheck } from '../../store/open/quick-check.ts'
 
-const CONFIG = verdicts('config', 'The next start reads the files as they are now.')
-const BACKUP = verdicts('backup', 'After the loss of the disk only a backup brings queue, domains and keys back.')
+const CONFIG = checkOf('config', 'The next start reads the files as they are now.')
+const BACKUP = checkOf('backup', 'After the loss of the disk only a backup brings queue, domains and keys back.')
 const SHOWN_LINES = 3
 
-export const checkConfig: HealthCheck = {
-  id: 'config',
-  place: 'anywhere',
-  run: async ({ filesNow }) => filesFindings(await filesNow()),
-}
+export const checkConfig = CONFIG.anywhere(async ({ filesNow }) => filesFindings(await filesNow()))
 
 export function filesFindings({ mistakes, changes }: FilesNow): HealthFinding[] {
   const errors = mistakes.filter(({ severity }) => severity === 'error')
@@ -44,49 +42,32 @@ function place({ line, column, path, message }: Mistake): string {
 }
 
 function listed(lines: readonly string[]): string {
-  const shown = lines
-    .slice(0, SHOWN_LINES)
-    .map((line) => line.trim())
-    .join('; ')
-  return lines.length > SHOWN_LINES ? `${shown}; and ${lines.length - SHOWN_LINES} more` : shown
+  const shown = lines.slice(0, SHOWN_LINES).map((line) => line.trim())
+  return [...shown, ...(lines.length > SHOWN_LINES ? [`and ${lines.length - SHOWN_LINES} more`] : [])].join('; ')
 }
 
 /** As `sternpost backup` names them: `sternpost-<UTC time>-<schema>.tar` (systemd/README.md "Backup"). */
 const BACKUP_NAME = /^sternpost-.+\.tar$/
 
-export const checkBackup: HealthCheck = {
-  id: 'backup',
-  place: 'anywhere',
-  async run({ configuration, clock }) {
-    const {
-      backup: { dir, schedule },
-      health,
-      data_dir: dataFolder,
-    } = configuration.server
-    if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
-    let newest: number | null
-    try {
-      newest = await newestIn(dir)
-    } catch (thrown) {
-      return [BACKUP.warn(dir, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
-    }
-    if (newest === null) return [await noneYet(dir, dataFolder, { now: clock.now(), most: health.backup_max_age })]
-    const age = clock.now() - newest
-    if (age <= health.backup_max_age) return [BACKUP.ok(dir, `the newest is ${ageText(age)} old`)]
-    return [BACKUP.fail(dir, `the newest is ${ageText(age)} old`, TAKE_ONE)]
-  },
-}
+export const checkBackup = BACKUP.anywhere(async ({ configuration, clock }) => {
+  const { backup, health, data_dir: dataFolder } = configuration.server
+  const { dir, schedule } = backup
+  if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
+  const newest = await newestIn(dir).catch(errorText)
+  if (typeof newest === 'string') return [BACKUP.warn(dir, `it cannot be looked at: ${newest}`, `ls -ld ${dir}`)]
+  if (newest === null) return [await noneYet(dir, dataFolder, clock.now() - health.backup_max_age)]
+  const age = clock.now() - newest
+  if (age <= health.backup_max_age) return [BACKUP.ok(dir, `the newest is ${ageText(age)} old`)]
+  return [BACKUP.fail(dir, `the newest is ${ageText(age)} old`, TAKE_ONE)]
+})
 
 const TAKE_ONE = 'sternpost backup; why the nightly one failed: sternpost logs --level warn'
 
 async function newestIn(folder: string): Promise<number | null> {
-  let names: string[]
-  try {
-    names = await readdir(folder)
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null
+  const names = await readdir(folder).catch((thrown: unknown): string[] => {
+    if (errorCode(thrown) === 'ENOENT') return []
     throw thrown
-  }
+  })
   const files = names.filter((name) => BACKUP_NAME.test(name)).map((name) => join(folder, name))
   // An old one may go at this moment.
   const found = await Promise.all(files.map((file) => stat(file).catch(() => null)))
@@ -95,13 +76,50 @@ async function newestIn(folder: string): Promise<number | null> {
 }
 
 /** A new server has until its first night. */
-async function noneYet(
-  folder: string,
-  dataFolder: string,
-  { now, most }: { now: number; most: number },
-): Promise<HealthFinding> {
+async function noneYet(folder: string, dataFolder: string, newSince: number): Promise<HealthFinding> {
   const status = await stat(join(dataFolder, 'sternpost.db')).catch(() => null)
-  const isNew = status === null || now - status.birthtimeMs <= most
+  const isNew = status === null || status.birthtimeMs >= newSince
   if (isNew) return BACKUP.ok(folder, 'there is none yet: the server is new')
   return BACKUP.fail(folder, 'there is no backup', TAKE_ONE)
+}
+
+const DATABASE = checkOf('database', 'The queue, the keys and all history are in this one file.')
+const SLOW_COMMIT_MILLISECONDS = 500
+/** No disk confirms a write in less: one that seems to has only promised it (test/README.md "Faults"). */
+const FALSE_COMMIT_MILLISECONDS = 0.02
+
+export const checkDatabase = DATABASE.onServer(async (server, { configuration }) => {
+  const [facts, checked] = await Promise.all([server.database(), server.quickCheck()])
+  const { data_dir: folder, storage } = configuration.server
+  return [soundness(checked, facts.bytes), ...commits(facts, folder), ...walSize(facts, storage.wal_max)]
+})
+
+function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): HealthFinding {
+  if (problem !== null) {
+    const fix = 'systemctl stop sternpost; sternpost verify; if it says the same: sternpost restore <newest backup>'
+    return DATABASE.fail(null, `the quick check says: ${problem}`, fix)
+  }
+  if (isUnfinished) {
+    return DATABASE.skip(null, `the quick check of ${byteText(bytes)} takes too long here: sternpost verify`)
+  }
+  return DATABASE.ok(null, `the quick check of ${byteText(bytes)} found nothing`)
+}
+
+function commits({ commitMilliseconds: mean }: DatabaseFacts, folder: string): HealthFinding[] {
+  if (mean === null) return []
+  const seen = `a commit takes ${mean.toFixed(2)} ms`
+  if (mean > SLOW_COMMIT_MILLISECONDS) {
+    return [DATABASE.warn(null, seen, `look at the disk of ${folder}: iostat -x 1; move data_dir to a faster one`)]
+  }
+  if (mean < FALSE_COMMIT_MILLISECONDS) {
+    const fix = `turn off the write cache that lies, or put data_dir on another disk: a power cut would lose mail`
+    return [DATABASE.warn(null, `${seen}: this disk confirms before it has written`, fix)]
+  }
+  return [DATABASE.ok(null, seen)]
+}
+
+function walSize({ walBytes }: DatabaseFacts, most: number): HealthFinding[] {
+  if (walBytes <= 2 * most) return []
+  const fix = 'end what reads the database for long, such as a copy of it that is being made'
+  return [DATABASE.warn(null, `the write-ahead log has ${byteText(walBytes)}, more than twice storage.wal_max`, fix)]
 }

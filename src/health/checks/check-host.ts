@@ -8,45 +8,36 @@ import { readdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { SECOND } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
-import { byteText } from './words.ts'
-import type { HealthCheck } from './world.ts'
+import { checkOf } from './check.ts'
+import { byteText, type HealthFinding } from './finding.ts'
 
-const DISK = verdicts('disk', 'On a full disk no mail is accepted, and in the end none is sent.')
-const CLOCK = verdicts('clock', 'Signatures, retries and warmup days go by the clock of this machine.')
-const SECRETS = verdicts('secrets', 'Whoever reads the master key can forge links and read stored keys.')
+const DISK = checkOf('disk', 'On a full disk no mail is accepted, and in the end none is sent.')
+const CLOCK = checkOf('clock', 'Signatures, retries and warmup days go by the clock of this machine.')
+const SECRETS = checkOf('secrets', 'Whoever reads the master key can forge links and read stored keys.')
 
 /** Of the free ones. */
 const LEAST_INODE_SHARE = 0.05
 const FEW_DAYS = 7
 
-export const checkDisk: HealthCheck = {
-  id: 'disk',
-  place: 'anywhere',
-  async run({ configuration, server }) {
-    const { data_dir: folder, storage } = configuration.server
-    let space
-    try {
-      space = await statfs(folder)
-    } catch (thrown) {
-      return [DISK.fail(folder, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${folder}`)]
-    }
-    const { bavail, bsize, files, ffree } = space
-    const free = bavail * bsize
-    const findings = [spaceOf(folder, free, storage.min_free_accept)]
-    if (files > 0 && ffree / files < LEAST_INODE_SHARE) {
-      const fix = 'find what has so many files: du --inodes -x / | sort -n | tail'
-      findings.push(DISK.warn(folder, `${ffree} of ${files} inodes are free`, fix))
-    }
-    const figures = await server?.database()
-    if (figures !== undefined && figures.growthPerDay !== null && figures.growthPerDay > 0) {
-      const days = Math.floor((free - storage.min_free_accept) / figures.growthPerDay)
-      const seen = `the database grows by ${byteText(figures.growthPerDay)} a day: ${days} days are left`
-      if (days < FEW_DAYS) findings.push(DISK.warn(folder, seen, LOWER_RETENTION))
-    }
-    return findings
-  },
-}
+export const checkDisk = DISK.anywhere(async ({ configuration, server }) => {
+  const { data_dir: folder, storage } = configuration.server
+  const space = await statfs(folder).catch(errorText)
+  if (typeof space === 'string') return [DISK.fail(folder, `it cannot be looked at: ${space}`, `ls -ld ${folder}`)]
+  const { bavail, bsize, files, ffree } = space
+  const free = bavail * bsize
+  const findings = [spaceOf(folder, free, storage.min_free_accept)]
+  if (files > 0 && ffree / files < LEAST_INODE_SHARE) {
+    const fix = 'find what has so many files: du --inodes -x / | sort -n | tail'
+    findings.push(DISK.warn(folder, `${ffree} of ${files} inodes are free`, fix))
+  }
+  const figures = await server?.database()
+  if (figures !== undefined && figures.growthPerDay !== null && figures.growthPerDay > 0) {
+    const days = Math.floor((free - storage.min_free_accept) / figures.growthPerDay)
+    const seen = `the database grows by ${byteText(figures.growthPerDay)} a day: ${days} days are left`
+    if (days < FEW_DAYS) findings.push(DISK.warn(folder, seen, LOWER_RETENTION))
+  }
+  return findings
+})
 
 const LOWER_RETENTION =
   'lower retention.content and retention.transcripts in sternpost.yaml, or set retention.budget; sternpost reload'
@@ -64,21 +55,17 @@ const ANSWER_MILLISECONDS = SECOND
 const WARN_OFFSET = 2 * SECOND
 const FAIL_OFFSET = 60 * SECOND
 
-export const checkClock: HealthCheck = {
-  id: 'clock',
-  place: 'anywhere',
-  async run({ clock }) {
-    const before = clock.now()
-    const time = await askTimeService()
-    const offset = time === null ? null : offsetOf(time - (before + clock.now()) / 2)
-    if (offset !== null && offset.result !== 'ok') return [offset]
-    const isSet = await isClockSet()
-    if (isSet === null && offset !== null) return [offset]
-    if (isSet === null) return [CLOCK.skip(null, 'no time service answers at 127.0.0.1, and timedatectl does not say')]
-    if (isSet) return [CLOCK.ok(null, 'the system says that it is synchronised')]
-    return [CLOCK.warn(null, 'the system says that nothing sets the clock', SET_CLOCK)]
-  },
-}
+export const checkClock = CLOCK.anywhere(async ({ clock }) => {
+  const before = clock.now()
+  const time = await askTimeService()
+  const offset = time === null ? null : offsetOf(time - (before + clock.now()) / 2)
+  if (offset !== null && offset.result !== 'ok') return [offset]
+  const isSet = await isClockSet()
+  if (isSet === null && offset !== null) return [offset]
+  if (isSet === null) return [CLOCK.skip(null, 'no time service answers at 127.0.0.1, and timedatectl does not say')]
+  if (isSet) return [CLOCK.ok(null, 'the system says that it is synchronised')]
+  return [CLOCK.warn(null, 'the system says that nothing sets the clock', SET_CLOCK)]
+})
 
 const SET_CLOCK = 'timedatectl set-ntp true (systemd-timesyncd), then: timedatectl'
 
@@ -145,20 +132,16 @@ const OTHERS = 0o007
 const OF_GROUP = 0o070
 const MODE_BITS = 0o777
 
-export const checkSecrets: HealthCheck = {
-  id: 'secrets',
-  place: 'outside',
-  async run(world) {
-    const { folder } = world
-    if (folder === null) return [SECRETS.skip(null, 'the folder of the configuration is not known')]
-    const keys = world.configuration.server.tls.certificates.map(({ key_file: file }) => file)
-    const all = await Promise.all([
-      ...(await masterKeys(folder)),
-      ...[...new Set(keys)].map((file) => secrecyOf(file, folder)),
-    ])
-    return all
-  },
-}
+const MASTER_KEY = 'master.key'
+
+export const checkSecrets = SECRETS.outside(async ({ folder, configuration }) => {
+  if (folder === null) return [SECRETS.skip(null, 'the folder of the configuration is not known')]
+  const names = await readdir(folder).catch(() => [])
+  // Also copies of the master key that an editor or a backup left beside it.
+  const found = [MASTER_KEY, ...names.filter((name) => name.startsWith(MASTER_KEY))].map((name) => join(folder, name))
+  const keys = configuration.server.tls.certificates.map(({ key_file: file }) => file)
+  return Promise.all([...new Set([...found, ...keys])].map((file) => secrecyOf(file, folder)))
+})
 
 /** The group of the service, which the folder has too, may read. */
 async function secrecyOf(file: string, folder: string): Promise<HealthFinding> {
@@ -173,12 +156,3 @@ async function secrecyOf(file: string, folder: string): Promise<HealthFinding> {
     return SECRETS.skip(file, `it cannot be looked at by this user: ${errorText(thrown)}`)
   }
 }
-
-/** Also copies that an editor or a backup left beside it. */
-async function masterKeys(folder: string): Promise<Promise<HealthFinding>[]> {
-  const names = await readdir(folder).catch(() => [])
-  const found = names.filter((name) => name.startsWith(MASTER_KEY))
-  return [...new Set([MASTER_KEY, ...found])].map((name) => secrecyOf(join(folder, name), folder))
-}
-
-const MASTER_KEY = 'master.key'

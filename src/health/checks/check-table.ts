@@ -1,20 +1,20 @@
 /** The table of all checks (health/README.md "Checks"), in the order in which they are shown. */
 import { checkBackup, checkConfig } from './check-files.ts'
-import { checkBlocklists } from './check-blocklists.ts'
+import { checkBlocklists } from './check-ip-names.ts'
 import { checkClock, checkDisk, checkSecrets } from './check-host.ts'
-import { checkDatabase } from './check-database.ts'
-import { checkDomainAge } from './check-domain-age.ts'
+import { checkDatabase } from './check-files.ts'
+import { checkDomainAge } from './check-domains.ts'
 import { checkDomains } from './check-domains.ts'
 import { checkFeedback, checkOrphans, checkQueue, checkWarmup, checkWebhooks } from './check-mail-flow.ts'
 import { checkForwardNames, checkPtr } from './check-ip-names.ts'
-import { checkInbound } from './check-inbound.ts'
+import { checkInbound } from './check-doors.ts'
 import { checkIpPresent, checkIpSource } from './check-ips.ts'
-import { checkListeners } from './check-listeners.ts'
-import { checkOwnNames } from './check-own-names.ts'
-import { checkPort25 } from './check-port25.ts'
+import { checkListeners } from './check-doors.ts'
+import { checkOwnNames } from './check-ip-names.ts'
+import { checkPort25 } from './check-ips.ts'
 import { checkTls } from './check-tls.ts'
 import { checkUnits } from './check-units.ts'
-import type { HealthCheck } from './world.ts'
+import type { HealthCheck } from './check.ts'
 
 export const CHECKS: readonly HealthCheck[] = [
   checkClock,

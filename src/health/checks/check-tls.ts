@@ -5,33 +5,30 @@
 import { X509Certificate } from 'node:crypto'
 import { connect } from 'node:tls'
 import { DAY, SECOND } from '../../base/clock.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
+import { checkOf } from './check.ts'
+import type { HealthFinding } from './finding.ts'
 import { reasonOf } from './greet.ts'
 import { ownDoors, type Door } from './own-doors.ts'
-import type { CheckWorld, HealthCheck } from './world.ts'
+import type { CheckWorld } from './world.ts'
 
-const TLS = verdicts('tls', 'Clients refuse a certificate that is expired or for another name; browsers warn on links.')
+const TLS = checkOf('tls', 'Clients refuse a certificate that is expired or for another name; browsers warn on links.')
 const WARN_DAYS = 14
 const FAIL_DAYS = 3
 const HANDSHAKE_MILLISECONDS = 5 * SECOND
 const MOST_NAMES = 100
 
-export const checkTls: HealthCheck = {
-  id: 'tls',
-  place: 'anywhere',
-  async run(world) {
-    const { server } = world.configuration
-    const doors = ownDoors(server)
-    // All doors have the same certificates.
-    const doorWith = (wanted: Door['protocol']): Door | undefined => doors.find(({ protocol }) => protocol === wanted)
-    const door = doorWith('https') ?? doorWith('smtps')
-    if (door === undefined) return [TLS.skip(null, 'no door begins with TLS: a proxy in front may')]
-    const isTracking = server.listen.http.some(({ tls, serve }) => tls && serve.includes('tracking'))
-    const linked = isTracking ? [server.tracking.host, ...(await trackingNames(world))] : []
-    const names = [...new Set([server.hostname, ...linked])].slice(0, MOST_NAMES)
-    return Promise.all(names.map((name) => certificateFor(name, door, world)))
-  },
-}
+export const checkTls = TLS.anywhere(async (world) => {
+  const { server } = world.configuration
+  const doors = ownDoors(server)
+  // All doors have the same certificates.
+  const doorWith = (wanted: Door['protocol']): Door | undefined => doors.find(({ protocol }) => protocol === wanted)
+  const door = doorWith('https') ?? doorWith('smtps')
+  if (door === undefined) return [TLS.skip(null, 'no door begins with TLS: a proxy in front may')]
+  const isTracking = server.listen.http.some(({ tls, serve }) => tls && serve.includes('tracking'))
+  const linked = isTracking ? [server.tracking.host, ...(await trackingNames(world))] : []
+  const names = [...new Set([server.hostname, ...linked])].slice(0, MOST_NAMES)
+  return Promise.all(names.map((name) => certificateFor(name, door, world)))
+})
 
 /** Of sending domains whose links lead to a name of their own. */
 async function trackingNames({ server, domain }: CheckWorld): Promise<string[]> {

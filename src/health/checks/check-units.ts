@@ -5,11 +5,11 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { SECOND } from '../../base/clock.ts'
-import { verdicts, type HealthFinding } from './finding.ts'
+import { checkOf } from './check.ts'
+import type { HealthFinding } from './finding.ts'
 import { ownDoors } from './own-doors.ts'
-import type { HealthCheck } from './world.ts'
 
-const UNITS = verdicts('units', 'systemd opens the ports, starts the server and fences it in.')
+const UNITS = checkOf('units', 'systemd opens the ports, starts the server and fences it in.')
 const SYSTEMD = '/run/systemd/system'
 const SHOW_MILLISECONDS = 5 * SECOND
 const FIRST_FREE_PORT = 1024
@@ -27,29 +27,21 @@ const FENCES: Readonly<Record<string, string>> = {
   CapabilityBoundingSet: '',
 }
 
-export const checkUnits: HealthCheck = {
-  id: 'units',
-  place: 'outside',
-  async run(world) {
-    if (!existsSync(SYSTEMD)) return [UNITS.skip(null, 'systemd does not run here')]
-    const [service, socket] = await Promise.all([
-      show('sternpost.service', ['LoadState', 'ActiveState', 'UnitFileState', 'DropInPaths', ...Object.keys(FENCES)]),
-      show('sternpost.socket', ['Listen']),
-    ])
-    return unitFindings(
-      { service, socket },
-      ownDoors(world.configuration.server).map(({ port }) => port),
-    )
-  },
-}
+export const checkUnits = UNITS.outside(async (world) => {
+  if (!existsSync(SYSTEMD)) return [UNITS.skip(null, 'systemd does not run here')]
+  const [service, socket] = await Promise.all([
+    show('sternpost.service', ['LoadState', 'ActiveState', 'UnitFileState', 'DropInPaths', ...Object.keys(FENCES)]),
+    show('sternpost.socket', ['Listen']),
+  ])
+  const ports = ownDoors(world.configuration.server).map(({ port }) => port)
+  return unitFindings({ service, socket }, ports)
+})
 
-/** What `systemctl show` prints of each. */
-interface ShownUnits {
-  service: string
-  socket: string
-}
-
-export function unitFindings(shown: ShownUnits, configured: readonly number[]): HealthFinding[] {
+/** `shown`: what `systemctl show` prints of each. */
+export function unitFindings(
+  shown: { service: string; socket: string },
+  configured: readonly number[],
+): HealthFinding[] {
   const service = propertiesIn(shown.service)
   if (service['LoadState'] !== 'loaded') return [UNITS.skip(null, 'sternpost.service is not installed')]
   return [stateOf(service), ...weakened(service), portsOf(propertiesIn(shown.socket), configured)]
@@ -60,18 +52,12 @@ type Properties = Record<string, string>
 function stateOf(service: Properties): HealthFinding {
   const { ActiveState: state = '', UnitFileState: enabled = '' } = service
   if (state !== 'active') {
-    return UNITS.fail(
-      'sternpost.service',
-      `it is ${state}`,
-      'systemctl start sternpost; see: journalctl -u sternpost -n 50',
-    )
+    const fix = 'systemctl start sternpost; see: journalctl -u sternpost -n 50'
+    return UNITS.fail('sternpost.service', `it is ${state}`, fix)
   }
   if (enabled !== 'enabled') {
-    return UNITS.warn(
-      'sternpost.service',
-      `it is ${enabled}: it does not start with the machine`,
-      'systemctl enable sternpost.socket sternpost.service',
-    )
+    const fix = 'systemctl enable sternpost.socket sternpost.service'
+    return UNITS.warn('sternpost.service', `it is ${enabled}: it does not start with the machine`, fix)
   }
   return UNITS.ok('sternpost.service', 'it is active and enabled')
 }
@@ -82,13 +68,8 @@ function weakened(service: Properties): HealthFinding[] {
   const seen = weak.map(([name]) => `${name}=${service[name]}`).join(', ')
   const where = service['DropInPaths'] === '' ? 'the unit' : service['DropInPaths']
   const right = weak.map(([name, wanted]) => `${name}=${wanted}`).join(', ')
-  return [
-    UNITS.warn(
-      'sternpost.service',
-      `${where} weakens it: ${seen}`,
-      `remove these lines: systemctl edit sternpost; wanted: ${right}`,
-    ),
-  ]
+  const fix = `remove these lines: systemctl edit sternpost; wanted: ${right}`
+  return [UNITS.warn('sternpost.service', `${where} weakens it: ${seen}`, fix)]
 }
 
 function portsOf(socket: Properties, configured: readonly number[]): HealthFinding {
@@ -98,18 +79,12 @@ function portsOf(socket: Properties, configured: readonly number[]): HealthFindi
   const extra = [...opened].filter((port) => !configured.includes(port))
   if (missing.length > 0) {
     const lines = missing.map((port) => `ListenStream=${port}`).join(' ')
-    return UNITS.fail(
-      'sternpost.socket',
-      `it does not open ${missing.join(', ')}, which sternpost.yaml names`,
-      `systemctl edit sternpost.socket: [Socket] ${lines}; then restart sternpost.socket and sternpost`,
-    )
+    const fix = `systemctl edit sternpost.socket: [Socket] ${lines}; then restart sternpost.socket and sternpost`
+    return UNITS.fail('sternpost.socket', `it does not open ${missing.join(', ')}, which sternpost.yaml names`, fix)
   }
   if (extra.length > 0) {
-    return UNITS.warn(
-      'sternpost.socket',
-      `it opens ${extra.join(', ')}, which nobody serves`,
-      'add a door to listen in sternpost.yaml, or take the port out: systemctl edit sternpost.socket',
-    )
+    const fix = 'add a door to listen in sternpost.yaml, or take the port out: systemctl edit sternpost.socket'
+    return UNITS.warn('sternpost.socket', `it opens ${extra.join(', ')}, which nobody serves`, fix)
   }
   return UNITS.ok('sternpost.socket', `it opens ${[...opened].join(', ')}`)
 }

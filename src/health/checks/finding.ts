@@ -1,7 +1,8 @@
 /**
- * What a check says of one thing: an IP, a domain, a port, or the server as a whole (health/README.md "Checks"). Pure.
+ * What a check says of one thing: an IP, a domain, a port, or the server as a whole (health/README.md "Checks"); sizes
+ * and times as it says them. Pure.
  */
-import { ipFamily } from '../../base/ip-address.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 
 export const RESULTS = [
   'ok', // as it should be
@@ -21,37 +22,9 @@ export interface HealthFinding {
   result: Result
   /** What was seen, a sentence without its full stop. */
   seen: string
-  /** Why it matters. */
   why: string
   /** What to do, exactly; null: nothing. */
   fix: string | null
-}
-
-/** The findings of one check: all have its id and its reason. */
-export interface Verdicts {
-  ok(subject: string | null, seen: string): HealthFinding
-  warn(subject: string | null, seen: string, fix: string): HealthFinding
-  fail(subject: string | null, seen: string, fix: string): HealthFinding
-  skip(subject: string | null, seen: string): HealthFinding
-}
-
-/** What the network or the DNS said may hold anything: control and format characters, halves of pairs. */
-const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]+/gu
-const MOST_CHARACTERS = 2_000
-
-export function verdicts(check: string, why: string): Verdicts {
-  const finding =
-    (result: Result) =>
-    (subject: string | null, seen: string, fix: string | null = null): HealthFinding => ({
-      check,
-      subject,
-      family: subject === null ? null : (ipFamily(subject) ?? null),
-      result,
-      why,
-      fix,
-      seen: seen.replace(UNPRINTABLE, ' ').slice(0, MOST_CHARACTERS),
-    })
-  return { ok: finding('ok'), warn: finding('warn'), fail: finding('fail'), skip: finding('skip') }
 }
 
 const WORST_FIRST: readonly Result[] = ['fail', 'warn', 'ok', 'skip']
@@ -59,4 +32,21 @@ const WORST_FIRST: readonly Result[] = ['fail', 'warn', 'ok', 'skip']
 /** fail before warn before ok; skip alone when there is nothing else. */
 export function worstOf(results: readonly Result[]): Result {
   return WORST_FIRST.find((result) => results.includes(result)) ?? 'skip'
+}
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const
+const STEP = 1_024
+
+export function byteText(bytes: number): string {
+  const power = bytes < 1 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log(bytes) / Math.log(STEP)))
+  const value = bytes / STEP ** power
+  return `${value >= 100 || power === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[power] ?? 'B'}`
+}
+
+/** `3 h`, `2 days`: the largest unit that fits. */
+export function ageText(milliseconds: number): string {
+  const sizes = [['day', DAY] as const, ['h', HOUR] as const, ['min', MINUTE] as const]
+  const [word, size] = sizes.find(([, each]) => milliseconds >= each) ?? ['s', SECOND]
+  const count = Math.floor(milliseconds / size)
+  return `${count} ${word === 'day' && count !== 1 ? 'days' : word}`
 }

@@ -1,7 +1,6 @@
 /**
- * Connects to an SMTP server, reads its greeting and, if asked, what it says to our name, and ends with QUIT.
- *
- * Never rejects, and never waits for the other side to close.
+ * Connects to an SMTP server, reads its greeting and, if asked, what it says to our name, and ends with QUIT. Never
+ * rejects, and never waits for the other side to close.
  */
 import { connect, type NetConnectOpts, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'

@@ -12,13 +12,11 @@ import type { DomainView } from '../../senders/domain-view.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 import type { ReportSums } from '../../store/records/report-records.ts'
 import type { WebhookEndpointState } from '../../store/records/webhook-records.ts'
-import type { HealthFinding } from './finding.ts'
 
 export interface CheckedIp {
   address: string
   /** The address to bind. */
   source: string
-  /** The EHLO name. */
   hostname: string
   pool: string
 }
@@ -31,12 +29,10 @@ export interface CheckWorld {
   ips: readonly CheckedIp[]
   /** The sending domain that is asked about; null: all. */
   domain: string | null
-  /** Without a cache. */
   resolver: Resolver
   /** For blocklists, which refuse public resolvers. */
   blocklistResolver: Pick<Resolver, 'addresses' | 'txt'>
   clock: Pick<Clock, 'now'>
-  /** A document of the web. */
   fetchDocument(url: string): Promise<GuardedDocument>
   /** As the files are now, and what a reload would change. */
   filesNow(): Promise<FilesNow>
@@ -56,12 +52,12 @@ export interface ServerFacts {
   domains(only: string | null): Promise<DomainView[]>
   ips(): Promise<IpView[]>
   queue(): Promise<QueueFacts>
-  orphans(): Promise<OrphanFacts>
+  /** What was in nobody's hand, and was freed; counted from the start of the server on. */
+  orphans(): Promise<{ messages: number; webhooks: number; upMilliseconds: number }>
   webhooks(): Promise<{ endpoints: WebhookEndpointState[]; oldestDueAt: number | null }>
   /** Since a time: messages that went out, and reports that came back for any. */
   reportSums(since: number): Promise<ReportSums>
   database(): Promise<DatabaseFacts>
-  /** Reads the whole file. */
   quickCheck(): Promise<QuickCheck>
 }
 
@@ -71,16 +67,7 @@ interface QueueFacts {
   /** Waiting beyond their lifetime; leased for longer than any attempt takes. */
   overdue: number
   stuck: number
-  /** By provider. */
   groups: { name: string | null; waiting: number; due: number; held: number }[]
-}
-
-/** What was in nobody's hand, and was freed. */
-interface OrphanFacts {
-  messages: number
-  webhooks: number
-  /** They are counted from the start of the server on. */
-  upMilliseconds: number
 }
 
 export interface DatabaseFacts {
@@ -90,15 +77,4 @@ export interface DatabaseFacts {
   growthPerDay: number | null
   /** Of the commits since the start, the mean; null: there was none. */
   commitMilliseconds: number | null
-}
-
-/** One check of the table. */
-export interface HealthCheck {
-  id: string
-  /**
-   * server: asks what only the running server knows. outside: only means something from another process. anywhere: both
-   * may run it.
-   */
-  place: 'server' | 'outside' | 'anywhere'
-  run(world: CheckWorld): Promise<HealthFinding[]>
 }
