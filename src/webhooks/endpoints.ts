@@ -24,7 +24,7 @@ import { isIncludedField, refuse, refuseProblems, secretWarnings } from './endpo
 import { sealSecret } from './endpoint-secret.ts'
 
 /** Times in Unix seconds; never with a secret. */
-export interface WebhookEndpointView {
+interface WebhookEndpointView {
   id: string
   url: string
   events: string[]

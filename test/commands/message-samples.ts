@@ -2,11 +2,11 @@
  * Messages as the API shows them.
  */
 import type { ShownMessage } from '../../src/commands/mail/message-report.ts'
-import type { ListedMessageData } from '../../src/messages/lookup/message-data.ts'
+import type { ListedMessageJson } from '../../src/api/message.ts'
 
 export const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 
-export function listedMessage(changes: Partial<ListedMessageData> = {}): ListedMessageData {
+export function listedMessage(changes: Partial<ListedMessageJson> = {}): ListedMessageJson {
   return {
     message_id: MESSAGE_ID,
     batch_id: null,

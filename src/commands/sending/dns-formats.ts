@@ -5,44 +5,40 @@
  * Records that another one brings along (`via`) are left out: publishing both would break the first, since a CNAME
  * stands alone at its name (RFC 1034 §3.6.2).
  */
-import { unreachable } from '../../base/errors.ts'
-import type { DomainView, RecordView } from '../../senders/domain-view.ts'
+import type { DnsRecordJson, DomainJson } from '../../api/domain.ts'
+import { columnsText, type Columns } from '../shared/print.ts'
 import { recordNotes } from './domain-report.ts'
-import { tableText } from '../shared/print.ts'
 
 export const DNS_FORMATS = ['table', 'zone', 'json', 'cloudflare', 'terraform'] as const
 export type DnsFormat = (typeof DNS_FORMATS)[number]
 
-export function dnsText(domain: DomainView, format: Exclude<DnsFormat, 'zone'>, isTerminal: boolean): string {
+export function dnsText(domain: DomainJson, format: Exclude<DnsFormat, 'zone'>, isTerminal: boolean): string {
   const records = recordsToPublish(domain)
-  switch (format) {
-    case 'table':
-      return dnsTable(records, isTerminal)
-    case 'json':
-      return `${JSON.stringify(records, null, 2)}\n`
-    case 'cloudflare':
-      return `${JSON.stringify(cloudflareBatch(records, domain.domain), null, 2)}\n`
-    case 'terraform':
-      return terraform(records, domain.domain)
-    default:
-      return unreachable(format)
+  const texts = {
+    table: () => columnsText(COLUMNS, records, isTerminal),
+    json: () => `${JSON.stringify(records, null, 2)}\n`,
+    cloudflare: () => `${JSON.stringify(cloudflareBatch(records, domain.domain), null, 2)}\n`,
+    terraform: () => terraform(records, domain.domain),
   }
+  return texts[format]()
 }
 
-export function recordsToPublish({ records }: DomainView): RecordView[] {
+const COLUMNS: Columns<DnsRecordJson> = {
+  PURPOSE: ({ purpose }) => purpose,
+  '': (record) => recordNotes(record).join(', '),
+  TYPE: ({ type }) => type,
+  HOST: ({ host }) => host,
+  NAME: ({ name }) => name,
+  TTL: ({ ttl }) => ttl,
+  VALUE: ({ value }) => value,
+}
+
+export function recordsToPublish({ records }: DomainJson): DnsRecordJson[] {
   return records.filter(({ via }) => via === undefined)
 }
 
-function dnsTable(records: RecordView[], isTerminal: boolean): string {
-  const rows = records.map((record) => {
-    const { purpose, type, name, host, ttl, value } = record
-    return [purpose, recordNotes(record).join(', '), type, host, name, String(ttl), value]
-  })
-  return tableText(['PURPOSE', '', 'TYPE', 'HOST', 'NAME', 'TTL', 'VALUE'], rows, isTerminal)
-}
-
 /** POST /zones/{zone_id}/dns_records/batch. Proxied, a name would answer with Cloudflare's addresses instead. */
-function cloudflareBatch(records: RecordView[], domain: string): object {
+function cloudflareBatch(records: DnsRecordJson[], domain: string): object {
   return {
     posts: records.map((record) => ({
       type: record.type,
@@ -55,22 +51,17 @@ function cloudflareBatch(records: RecordView[], domain: string): object {
   }
 }
 
-/** Each string of a TXT record in quotes of its own (RFC 1035 §5.1). */
-function quotedStrings(record: RecordView): string {
-  return textStrings(record)
-    .map((text) => `"${text.replace(QUOTED, '\\$&')}"`)
-    .join(' ')
+/** Each string of a TXT record in quotes of its own (RFC 1035 §5.1), where a quote or backslash must not stand alone. */
+function quotedStrings(record: DnsRecordJson): string {
+  const strings = textStrings(record).map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`)
+  return strings.join(' ')
 }
 
-/** What must not stand alone between quotes. */
-const QUOTED = /["\\]/g
+const textStrings = ({ value, value_chunks: chunks }: DnsRecordJson): string[] => chunks ?? [value]
 
-function textStrings({ value, value_chunks: chunks }: RecordView): string[] {
-  return chunks ?? [value]
-}
-
-function terraform(records: RecordView[], domain: string): string {
-  const name = `sternpost_${domain.replace(NO_WORD, '_')}`
+function terraform(records: DnsRecordJson[], domain: string): string {
+  // Everything that may not be in the name of a block.
+  const name = `sternpost_${domain.replace(/[^a-z0-9]/g, '_')}`
   const entries = records.map((record) => {
     const { type, ttl } = record
     const value = type === 'TXT' ? textStrings(record).join('""') : record.value
@@ -99,9 +90,6 @@ resource "aws_route53_record" "${name}" {
 }
 `
 }
-
-/** Everything that may not be in the name of a Terraform block. */
-const NO_WORD = /[^a-z0-9]/g
 
 /** A quoted string of HCL: that of JSON, with the two openings of a template doubled. */
 function hcl(text: string): string {

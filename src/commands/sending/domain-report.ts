@@ -2,31 +2,31 @@
  * A sending domain as text: its state, and each DNS record with what was found, what is wrong and a hint, in the very
  * words of the API. Pure.
  */
-import type { DomainView, RecordView } from '../../senders/domain-view.ts'
-import { localTime, printable } from '../shared/print.ts'
+import type { DnsRecordJson, DomainJson } from '../../api/domain.ts'
+import { linesText, localTime, type Columns } from '../shared/print.ts'
 
-export function domainReport(domain: DomainView): string {
-  return [...headLines(domain), ...domain.records.flatMap((record) => ['', ...recordLines(record)])]
-    .map((line) => `${printable(line)}\n`)
-    .join('')
+export function domainReport(domain: DomainJson): string {
+  return linesText([...headLines(domain), ...domain.records.flatMap((record) => ['', ...recordLines(record)])])
 }
 
-export function domainRow(domain: DomainView): string[] {
-  const { status, can_send: canSend, ip_pool: pool, created_at: createdAt, last_checked_at: checkedAt } = domain
-  return [domain.domain, status, canSend ? 'yes' : 'no', pool, localTime(createdAt), localTime(checkedAt)]
+export const DOMAIN_COLUMNS: Columns<DomainJson> = {
+  DOMAIN: ({ domain }) => domain,
+  STATUS: ({ status }) => status,
+  'CAN SEND': (domain) => (domain.can_send ? 'yes' : 'no'),
+  POOL: (domain) => domain.ip_pool,
+  ADDED: (domain) => localTime(domain.created_at),
+  CHECKED: (domain) => localTime(domain.last_checked_at),
 }
-
-export const DOMAIN_HEADS = ['DOMAIN', 'STATUS', 'CAN SEND', 'POOL', 'ADDED', 'CHECKED']
 
 /** What stands in the way of `verified`, in a few words: `dkim failed, spf pending`. */
-export function openRecords({ records }: DomainView): string {
+export function openRecords({ records }: DomainJson): string {
   return records
     .filter(({ required, status }) => required && status !== 'verified')
     .map((record) => `${record.purpose} ${record.status}`)
     .join(', ')
 }
 
-function headLines(domain: DomainView): string[] {
+function headLines(domain: DomainJson): string[] {
   const { tracking, created_at: createdAt, verified_at: verifiedAt, last_checked_at: checkedAt } = domain
   const tracked = [tracking.opens ? 'opens' : '', tracking.clicks ? 'clicks' : ''].filter((what) => what !== '')
   const next = domain.next_check_at === null ? 'not planned' : localTime(domain.next_check_at)
@@ -39,7 +39,7 @@ function headLines(domain: DomainView): string[] {
   ]
 }
 
-function recordLines(record: RecordView): string[] {
+function recordLines(record: DnsRecordJson): string[] {
   const { status, type, name, value, found, error, hint, evaluated = [] } = record
   return [
     `  ${[record.purpose, ...recordNotes(record)].join(', ')}: ${status}`,
@@ -53,7 +53,7 @@ function recordLines(record: RecordView): string[] {
 }
 
 /** `required`, or what else there is to know of it. */
-export function recordNotes({ required, via, role, retire_at: retireAt }: RecordView): string[] {
+export function recordNotes({ required, via, role, retire_at: retireAt }: DnsRecordJson): string[] {
   if (role === 'next') return ['next key']
   if (role === 'retiring') return [`old key, leave it${retireAt === undefined ? '' : ` until ${localTime(retireAt)}`}`]
   return [required ? 'required' : 'recommended', ...(via === undefined ? [] : [`comes with ${via}`])]

@@ -15,6 +15,7 @@ import { runChecks } from '../../health/checks/run-checks.ts'
 import { worldOf } from './doctor-world.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
 
 interface CheckFlags {
   config?: string
@@ -23,19 +24,13 @@ interface CheckFlags {
   json?: boolean
 }
 
-/** `around`: words in front of the verb, with a space behind them. */
-export function addCheckCommand(program: Command, around = ''): void {
-  program
-    .command('check')
-    .description('validate the configuration files')
-    .option('--config <dir>', 'folder of the configuration files')
+/** As `sternpost check` and as `sternpost config check`. */
+export function addCheckCommand(parent: Command): void {
+  addLocalVerb(parent, 'check', 'validate the configuration files', '--config /etc/sternpost\n--dns')
+    .option(...CONFIG_FLAG)
     .option('--dns', 'also ask the DNS about each IP: reverse name (PTR), EHLO name, SPF')
     .option('--offline', 'leave out what needs this machine, such as addresses that must be bindable')
     .option('--json', 'print one JSON document')
-    .addHelpText(
-      'after',
-      `\nExample:\n  sternpost ${around}check --config /etc/sternpost\n  sternpost ${around}check --dns`,
-    )
     .action(check)
 }
 

@@ -5,33 +5,28 @@
 import type { Command } from 'commander'
 import { EXIT } from '../../base/errors.ts'
 import { migrateNow, planMigration, verifyDatabase, type MigrationPlan } from '../../store/open/offline.ts'
-import { byteText } from '../shared/byte-text.ts'
 import { dataLocation, type LocationFlags } from '../shared/data-location.ts'
-import { printable, printNote, printResult, type OutputFlags } from '../shared/print.ts'
+import { byteText, linesText, printNote, printResult, type OutputFlags } from '../shared/print.ts'
+import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
 
 type Flags = OutputFlags & LocationFlags
 
 export function addMigrateCommand(program: Command): void {
-  program
-    .command('migrate')
-    .description('bring the database of a stopped server to the schema of this program; a start does the same')
-    .option('--check', 'only say what would run, and about how long')
-    .option('--config <dir>', 'folder of the configuration files')
-    .option('--json', 'print JSON')
-    .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  sternpost migrate --check')
-    .action(migrate)
+  const migrated = 'bring the database of a stopped server to the schema of this program; a start does the same'
+  const verb = addLocalVerb(program, 'migrate', migrated, '--check')
+  withFlags(verb.option('--check', 'only say what would run, and about how long')).action(migrate)
 }
 
 export function addVerifyCommand(program: Command): void {
-  program
-    .command('verify')
-    .description('check the database of a stopped server: the file, and what must hold between its rows')
-    .option('--config <dir>', 'folder of the configuration files')
+  const verified = 'check the database of a stopped server: the file, and what must hold between its rows'
+  withFlags(addLocalVerb(program, 'verify', verified)).action(verify)
+}
+
+function withFlags(verb: Command): Command {
+  return verb
+    .option(...CONFIG_FLAG)
     .option('--json', 'print JSON')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  sternpost verify')
-    .action(verify)
 }
 
 function migrate(flags: Flags & { check?: boolean }): void {
@@ -57,7 +52,7 @@ function verify(flags: Flags): void {
   printResult(flags, { ok: problems.length === 0, schema, problems, counts }, () =>
     problems.length === 0
       ? `The database in ${folder} is sound${counts === null ? `; its schema ${schema} is another one` : ''}.\n`
-      : problems.map((problem) => `${printable(problem)}\n`).join(''),
+      : linesText(problems),
   )
   if (problems.length === 0) return
   printNote(

@@ -11,6 +11,7 @@ import { restoreBackup, type RestoreSummary } from '../../store/open/offline.ts'
 import { dataLocation, withBackupErrors, type LocationFlags } from '../shared/data-location.ts'
 import { localTime, printNote, printResult, sheetText, type OutputFlags } from '../shared/print.ts'
 import { progressLine } from '../shared/progress-line.ts'
+import { CONFIG_FLAG } from '../shared/verb.ts'
 
 interface RestoreFlags extends OutputFlags, LocationFlags {
   keepAllowance?: boolean
@@ -21,7 +22,7 @@ export function addRestoreCommand(program: Command): void {
   program
     .command('restore <file>')
     .description('put a backup in the place of the database, with the server stopped; restored mail is held')
-    .option('--config <dir>', 'folder of the configuration files')
+    .option(...CONFIG_FLAG)
     .option('--keep-allowance', "today's warmup allowance stays as it was in the backup")
     .option('--yes', 'also where there is a database: it is moved aside')
     .option('--json', 'print JSON')
@@ -45,34 +46,12 @@ function restore(file: string, flags: RestoreFlags): void {
   }
   const line = progressLine(flags)
   const now = Date.now()
-  let summary: RestoreSummary
-  try {
-    summary = withBackupErrors(() =>
-      restoreBackup({
-        file: resolve(file),
-        location,
-        now,
-        keepsAllowance: flags.keepAllowance === true,
-        onStage: (stage) => line.show(stage),
-      }),
-    )
-  } finally {
-    line.end()
-  }
-  printResult(flags, toDocument(summary), () => summaryText(summary, location.folder))
-  const { held } = summary
-  if (held === 0) return
-  printNote(
-    flags,
-    `${held} messages are held: they may have been sent since. Start the server, then decide:
-  sternpost queue list --held
-  sternpost queue release --all --yes                                       send them
-  sternpost queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`,
+  const keepsAllowance = flags.keepAllowance === true
+  const summary = withBackupErrors(
+    () => restoreBackup({ file: resolve(file), location, now, keepsAllowance, onStage: (stage) => line.show(stage) }),
+    () => line.end(),
   )
-}
-
-function toDocument(summary: RestoreSummary): object {
-  return {
+  const document = {
     mark: toUnixSeconds(summary.mark),
     from_schema: summary.fromSchema,
     schema: summary.schema,
@@ -83,6 +62,16 @@ function toDocument(summary: RestoreSummary): object {
     moved_to: summary.movedTo,
     configuration: summary.configuration,
   }
+  printResult(flags, document, () => summaryText(summary, location.folder))
+  const { held } = summary
+  if (held === 0) return
+  printNote(
+    flags,
+    `${held} messages are held: they may have been sent since. Start the server, then decide:
+  sternpost queue list --held
+  sternpost queue release --all --yes                                       send them
+  sternpost queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`,
+  )
 }
 
 function summaryText(summary: RestoreSummary, folder: string): string {

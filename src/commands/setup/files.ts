@@ -153,12 +153,9 @@ function placing(
   }
 }
 
-interface WriteFacts extends SetupFilesOptions {
-  staging: string
-}
-
 /** What is missing goes beside links to all that stays, and is read as the server would; its answer comes back. */
-function write(files: readonly WantedFile[], { staging, folder, answers, isWarmed }: WriteFacts): Configuration {
+function write(files: readonly WantedFile[], facts: SetupFilesOptions & { staging: string }): Configuration {
+  const { staging, folder, answers, isWarmed } = facts
   const isMissing = (path: string): boolean => files.some((file) => file.path === path)
   const put = (path: string, text: string): void => {
     if (isMissing(path)) writeFileSync(join(staging, path), text, { mode: SECRET })
@@ -233,35 +230,14 @@ function groupNumber(): number | null {
 
 const CERTIFICATE_DAYS = '365'
 
-interface CertificatePlaces {
-  certificate: string
-  key: string
-}
-
 /**
  * Self-signed, for the host name and that of tracked links, until a real one is there. By openssl, which the package
  * depends on; throws ProcessExit 1 with its words.
  */
-function makeCertificate(hostname: string, { certificate, key }: CertificatePlaces): void {
-  const words = [
-    'req',
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:prime256v1',
-    '-nodes',
-    '-days',
-    CERTIFICATE_DAYS,
-    '-subj',
-    '/O=Sternpost/CN=self-signed',
-    '-addext',
-    `subjectAltName=DNS:${hostname},DNS:track.${hostname}`,
-    '-keyout',
-    key,
-    '-out',
-    certificate,
-  ]
+function makeCertificate(hostname: string, { certificate, key }: ReturnType<typeof placesIn>): void {
+  const names = `subjectAltName=DNS:${hostname},DNS:track.${hostname}`
+  const kind = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /O=Sternpost/CN=self-signed'
+  const words = [...kind.split(' '), '-days', CERTIFICATE_DAYS, '-addext', names, '-keyout', key, '-out', certificate]
   try {
     execFileSync('openssl', words, { stdio: ['ignore', 'ignore', 'pipe'] })
   } catch (cause) {

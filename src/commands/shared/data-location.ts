@@ -30,12 +30,14 @@ export function dataLocation({ config }: LocationFlags): StoreLocation {
   }
 }
 
-/** A backup that cannot be used is a disk error for the shell. */
-export function withBackupErrors<Result>(work: () => Result): Result {
+/** A backup that cannot be used is a disk error for the shell. `end` comes behind the work in any case. */
+export function withBackupErrors<Result>(work: () => Result, end: () => void): Result {
   try {
     return work()
   } catch (thrown) {
     if (!(thrown instanceof BackupError)) throw thrown
     throw new ProcessExit(EXIT.disk, `sternpost: ${thrown.message}.`, { cause: thrown })
+  } finally {
+    end()
   }
 }

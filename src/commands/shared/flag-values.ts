@@ -1,9 +1,10 @@
 /**
- * Values of flags that several verbs take: durations, times and counts. Each throws ProcessExit 64 with what to write
- * instead.
+ * Values of flags that several verbs take: durations, times, counts, files. Each throws ProcessExit 64 with what to
+ * write instead.
  */
+import { readFileSync, statSync } from 'node:fs'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
-import { EXIT, ProcessExit } from '../../base/errors.ts'
+import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import { readDuration } from '../../config/settings/field-types.ts'
 
 /** Wrong words: `sternpost: <text>.`, exit 64. */
@@ -35,4 +36,21 @@ export function countFlag(name: string, text: string): number {
   const count = Number(text)
   if (Number.isSafeInteger(count) && count > 0) return count
   throw misuse(`${name}: "${text}" is no whole number above 0`)
+}
+
+/** What a file holds; 74 for one that cannot be read. */
+export function fileFlag(name: string, file: string, mostMebibytes?: number): Buffer {
+  try {
+    if (mostMebibytes === undefined || statSync(file).size <= mostMebibytes * MEBIBYTE) return readFileSync(file)
+  } catch (cause) {
+    throw new ProcessExit(EXIT.disk, `sternpost: ${name}: ${errorText(cause)}`, { cause })
+  }
+  throw misuse(`${name}: ${file} has more than ${mostMebibytes} MiB, the most that can be sent`)
+}
+
+const MEBIBYTE = 1_048_576
+
+/** Gathers the values of a flag that may be given several times. */
+export function collect(value: string, earlier: string[] = []): string[] {
+  return [...earlier, value]
 }

@@ -1,4 +1,4 @@
-/** What several verbs share: where the configuration is, and flags that may be repeated. */
+/** Where the configuration is. */
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
@@ -19,9 +19,4 @@ export function configurationFolder(flag: string | undefined): string {
 export function installedOrShippedFolder(flag: string | undefined): string {
   const folder = configurationFolder(flag)
   return folder === PRODUCTION_FOLDER && !existsSync(folder) ? SHIPPED_FOLDER : folder
-}
-
-/** Gathers the values of a flag that may be given several times. */
-export function collect(value: string, earlier: string[] = []): string[] {
-  return [...earlier, value]
 }

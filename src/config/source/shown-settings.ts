@@ -2,7 +2,7 @@
 import { valueText, type SettingDoc } from './setting-docs.ts'
 import { pathText, valueOf, type SourceNode, type SourcePath } from './source-tree.ts'
 
-export interface ShownSetting {
+interface ShownSetting {
   /** `delivery.retry`, `pools.default.ips[0].address` */
   path: string
   value: unknown

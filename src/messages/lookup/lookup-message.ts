@@ -34,7 +34,7 @@ interface BatchData {
 }
 
 /** One attempt. */
-export interface TranscriptData {
+interface TranscriptData {
   /** 1 is the first. */
   n: number
   at: number

@@ -10,7 +10,7 @@ import type { DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import type { MessageState, Stream } from '../../mail/message.ts'
 import type { MessageView, TimelineEvent } from '../../store/records/lookup-records.ts'
 
-export interface AttemptData {
+interface AttemptData {
   /** 1 is the first. */
   n: number
   at: number

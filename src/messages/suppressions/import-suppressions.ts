@@ -13,7 +13,7 @@ import { checkSuppression, type CheckedSuppression, type GivenSuppression } from
 import { createFieldProblems, shown } from '../accept/field-problems.ts'
 import { readCsv, type CsvRow } from './read-csv.ts'
 
-export interface ImportResult {
+interface ImportResult {
   added: number
   /** Were on the list, or stand in the file before. */
   existing: number

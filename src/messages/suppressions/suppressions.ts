@@ -13,7 +13,7 @@ import { checkSuppression, readEmail, readReason, readScope, type GivenSuppressi
 import { createFieldProblems, refuseProblems } from '../accept/field-problems.ts'
 import { createImportSuppressions, type ImportSuppressions } from './import-suppressions.ts'
 
-export interface SuppressionData {
+interface SuppressionData {
   id: string
   email: string
   reason: SuppressionReason
