@@ -21,7 +21,7 @@ import { addKeyCommands } from './sending/key.ts'
 import { addListenCommand } from './mail/listen.ts'
 import { addLogsCommand } from './server/logs.ts'
 import { addMessageCommands } from './mail/message.ts'
-import { addMigrateCommand, addVerifyCommand } from './server/migrate.ts'
+import { addMigrateCommands } from './server/migrate.ts'
 import { addPathCommands } from './sending/path.ts'
 import { addPoolCommands } from './sending/pool.ts'
 import { addProviderCommands } from './sending/provider.ts'
@@ -32,7 +32,7 @@ import { addRestoreCommand } from './server/restore.ts'
 import { addSandboxCommand, addServeCommand, type SandboxCommandOptions, type ServeOptions } from './server/sandbox.ts'
 import { addSendCommand } from './mail/send.ts'
 import { addSetupCommand } from './setup/setup.ts'
-import { addStatusCommand, addTopCommand, status } from './server/status.ts'
+import { addStatusCommands, status } from './server/status.ts'
 import { addSuppressionCommands } from './mail/suppression.ts'
 import { addWebhookCommands } from './mail/webhook.ts'
 import { printResult, type OutputFlags } from './shared/print.ts'
@@ -47,8 +47,7 @@ export interface ServerStarters {
 /** In the order of the help. */
 const VERBS: readonly ((program: Command) => void)[] = [
   addSetupCommand,
-  addStatusCommand,
-  addTopCommand,
+  addStatusCommands,
   addLogsCommand,
   addCheckCommand,
   addDoctorCommand,
@@ -70,8 +69,7 @@ const VERBS: readonly ((program: Command) => void)[] = [
   addRecipientCommands,
   addBackupCommands,
   addRestoreCommand,
-  addMigrateCommand,
-  addVerifyCommand,
+  addMigrateCommands,
 ]
 
 const FIRST_STEPS = `No server runs here yet. The first steps:

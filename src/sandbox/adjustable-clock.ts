@@ -3,19 +3,10 @@
  * system's clock does. When speed or time changes, every timer is armed anew; those that fell due are called in the
  * order of their times. ServiceError for a speed that cannot be.
  */
-import { MINUTE, type Clock } from '../base/clock.ts'
+import { MINUTE } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 
-export interface AdjustableClock extends Clock {
-  /** Application seconds in one real second. */
-  speed(): number
-  /** How far application time is ahead of the system's clock, in milliseconds; never negative. */
-  ahead(): number
-  /** From now on; LOWEST_SPEED to HIGHEST_SPEED. */
-  setSpeed(speed: number): void
-  /** Jumps ahead by so many milliseconds; a negative number does nothing. */
-  advance(milliseconds: number): void
-}
+export type AdjustableClock = ReturnType<typeof createAdjustableClock>
 
 interface AdjustableClockOptions {
   speed: number
@@ -38,7 +29,7 @@ const HIGHEST_SPEED = 100_000
 /** No wait of setTimeout is longer, so that a system clock that jumps, or a machine that slept, is seen soon. */
 const LONGEST_TIMEOUT = MINUTE
 
-export function createAdjustableClock(options: AdjustableClockOptions): AdjustableClock {
+export function createAdjustableClock(options: AdjustableClockOptions) {
   const { systemNow = () => Date.now() } = options
   const timers = new Set<Timer>()
   let { speed } = options
@@ -73,12 +64,14 @@ export function createAdjustableClock(options: AdjustableClockOptions): Adjustab
 
   return {
     now,
+    /** Application seconds in one real second. */
     speed: () => speed,
-    ahead() {
+    /** How far application time is ahead of the system's clock, in milliseconds; never negative. */
+    ahead(): number {
       const system = systemNow()
       return Math.max(0, timeAt(system) - system)
     },
-    after(delayMilliseconds, callback) {
+    after(delayMilliseconds: number, callback: () => void): () => void {
       const timer: Timer = { at: now() + Math.max(0, delayMilliseconds), callback }
       timers.add(timer)
       arm(timer)
@@ -87,13 +80,15 @@ export function createAdjustableClock(options: AdjustableClockOptions): Adjustab
         timers.delete(timer)
       }
     },
-    setSpeed(wanted) {
+    /** From now on; LOWEST_SPEED to HIGHEST_SPEED. */
+    setSpeed(wanted: number): void {
       if (wanted < 0) throw new ServiceError('conflict', 'speed: time never goes backwards')
       if (!(wanted >= LOWEST_SPEED && wanted <= HIGHEST_SPEED)) {
         throw new ServiceError('invalid_request', `speed: must be a number from ${LOWEST_SPEED} to ${HIGHEST_SPEED}`)
       }
       change(0, wanted)
     },
-    advance: (milliseconds) => change(Math.max(0, milliseconds), speed),
+    /** Jumps ahead by so many milliseconds; a negative number does nothing. */
+    advance: (milliseconds: number) => change(Math.max(0, milliseconds), speed),
   }
 }

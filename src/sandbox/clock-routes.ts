@@ -6,7 +6,7 @@ import { DAY, SECOND, toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { readDuration } from '../config/settings/field-types.ts'
 import type { AdjustableClock } from './adjustable-clock.ts'
-import { readJsonBody, sendData, type DevRoutes } from './dev-route.ts'
+import { readJsonObject, refusal, sendData, type DevRoutes } from './dev-route.ts'
 
 const LONGEST_JUMP = 400 * DAY
 const FIELDS = ['speed', 'advance']
@@ -17,7 +17,7 @@ export function clockRoutes(clock: AdjustableClock, onChange: () => void): DevRo
   return {
     'GET /dev/clock': (context) => show(context),
     'POST /dev/clock': async (context) => {
-      const { speed, advance } = readChange(await readJsonBody(context))
+      const { speed, advance } = readChange(await readJsonObject(context))
       // A speed that is refused leaves everything as it was.
       if (speed !== null) clock.setSpeed(speed)
       if (advance !== null) clock.advance(advance)
@@ -37,19 +37,20 @@ function clockView(clock: AdjustableClock): Record<string, unknown> {
   }
 }
 
-function readChange(document: unknown): { speed: number | null; advance: number | null } {
-  if (typeof document !== 'object' || document === null || Array.isArray(document)) throw refusal('must be an object')
-  const unknown = Object.keys(document).find((name) => !FIELDS.includes(name))
-  if (unknown !== undefined) throw refusal(`no field ${JSON.stringify(unknown)} here; there are speed and advance`)
-  const speed = 'speed' in document ? readSpeed(document.speed) : null
-  const advance = 'advance' in document ? readJump(document.advance) : null
-  if (speed === null && advance === null) throw refusal('needs speed or advance')
+function readChange(given: Record<string, unknown>): { speed: number | null; advance: number | null } {
+  const unknown = Object.keys(given).find((name) => !FIELDS.includes(name))
+  if (unknown !== undefined) {
+    throw refusal(`the body no field ${JSON.stringify(unknown)} here; there are speed and advance`)
+  }
+  const speed = 'speed' in given ? readSpeed(given['speed']) : null
+  const advance = 'advance' in given ? readJump(given['advance']) : null
+  if (speed === null && advance === null) throw refusal('the body needs speed or advance')
   return { speed, advance }
 }
 
 function readSpeed(value: unknown): number {
   if (typeof value === 'number') return value
-  throw new ServiceError('invalid_request', 'speed: must be a number')
+  throw refusal('speed: must be a number')
 }
 
 function readJump(value: unknown): number {
@@ -59,9 +60,5 @@ function readJump(value: unknown): number {
   }
   const reading = readDuration(value, { min: 0, max: LONGEST_JUMP })
   if (reading.ok) return reading.value
-  throw new ServiceError('invalid_request', `advance: ${reading.problem}`)
-}
-
-function refusal(problem: string): ServiceError {
-  return new ServiceError('invalid_request', `the body ${problem}`)
+  throw refusal(`advance: ${reading.problem}`)
 }

@@ -31,8 +31,8 @@ const ROWS_OF_PAGE = 50
 const ANY_MAIL = { to: null, from: null, subject: null, label: null }
 
 export function createDevRoutes(options: DevRoutesOptions): Middleware {
-  const { baseUrl, inbox, inspector, clock, onClockChange, replies } = options
-  const own = new URL(baseUrl)
+  const { inbox, inspector, clock, onClockChange, replies } = options
+  const own = new URL(options.baseUrl)
   const routes = tableOf({
     'GET /dev': (context) => showPage(context, options),
     ...inboxRoutes(inbox),
@@ -48,8 +48,8 @@ export function createDevRoutes(options: DevRoutesOptions): Middleware {
     refuseStrangers(context, own)
     context.set('Cache-Control', 'no-store')
     const method = context.method === 'HEAD' ? 'GET' : context.method
-    const { handle, parameters } = findRoute(routes, method, path)
-    await handle(context, parameters)
+    const route = findRoute(routes, method, path)
+    await route.handle(context, route.path.exec(path)?.groups ?? {})
   }
 }
 
@@ -62,45 +62,25 @@ function refuseStrangers({ headers }: Context, own: URL): void {
 
 interface TableRow {
   method: string
-  pattern: string
+  path: RegExp
   handle: DevHandler
 }
 
 function tableOf(routes: DevRoutes): TableRow[] {
   return Object.entries(routes).map(([key, handle]) => {
     const [method = '', pattern = ''] = key.split(' ')
-    return { method, pattern, handle }
+    // A segment with a colon takes any text.
+    return { method, path: new RegExp(`^${pattern.replaceAll(/:(\w+)/g, '(?<$1>[^/]*)')}$`), handle }
   })
 }
 
-function findRoute(
-  routes: readonly TableRow[],
-  method: string,
-  path: string,
-): { handle: DevHandler; parameters: Record<string, string> } {
-  const candidates = routes.flatMap((route) => {
-    const parameters = match(route.pattern, path)
-    return parameters === undefined ? [] : [{ ...route, parameters }]
-  })
+function findRoute(routes: readonly TableRow[], method: string, path: string): TableRow {
+  const candidates = routes.filter((route) => route.path.test(path))
   const found = candidates.find((route) => route.method === method)
   if (found !== undefined) return found
   if (candidates.length === 0) throw notFound(`path ${path}`)
   const allow = candidates.map((route) => route.method).join(', ')
   throw new ServiceError('method_not_allowed', `allowed: ${allow}`, { headers: { Allow: allow } })
-}
-
-/** The values of the segments with a colon, or undefined when the path is another one. */
-function match(pattern: string, path: string): Record<string, string> | undefined {
-  const wanted = pattern.split('/')
-  const given = path.split('/')
-  if (wanted.length !== given.length) return undefined
-  const parameters: Record<string, string> = {}
-  for (const [index, segment] of wanted.entries()) {
-    const text = given[index] ?? ''
-    if (segment.startsWith(':')) parameters[segment.slice(1)] = text
-    else if (segment !== text) return undefined
-  }
-  return parameters
 }
 
 async function showPage(context: Context, options: DevRoutesOptions): Promise<void> {

@@ -7,30 +7,17 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SECOND } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
-import { createAdjustableClock, LOWEST_SPEED, type AdjustableClock } from './adjustable-clock.ts'
-
-interface KeptClock {
-  clock: AdjustableClock
-  /** Writes how far ahead it is. */
-  keep(): void
-  /** Keeps it a last time. */
-  stop(): Promise<void>
-}
+import { createAdjustableClock, LOWEST_SPEED } from './adjustable-clock.ts'
 
 const KEEP_EVERY = SECOND
 const UNCHANGED = '{"ahead":0}'
 
-interface KeptClockOptions {
-  /** The data folder. */
-  folder: string
-  logger: Logger
-}
-
-/** It runs at the speed of real time until it is told otherwise. */
-export function openKeptClock({ folder, logger }: KeptClockOptions): KeptClock {
+/** In the data folder. It runs at the speed of real time until it is told otherwise. */
+export function openKeptClock({ folder, logger }: { folder: string; logger: Logger }) {
   const file = join(folder, 'clock.json')
   let kept = existsSync(file) ? readFileSync(file, 'utf8') : UNCHANGED
   const clock = createAdjustableClock({ speed: LOWEST_SPEED, ahead: readAhead(kept, file) })
+  /** Writes how far ahead it is. */
   const keep = (): void => {
     const text = JSON.stringify({ ahead: clock.ahead() })
     if (text === kept) return
@@ -51,7 +38,8 @@ export function openKeptClock({ folder, logger }: KeptClockOptions): KeptClock {
   return {
     clock,
     keep,
-    async stop() {
+    /** Keeps it a last time. */
+    async stop(): Promise<void> {
       clearInterval(timer)
       keep()
     },

@@ -7,7 +7,7 @@
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
-import { pause } from '../shared/until-interrupted.ts'
+import { pause } from '../shared/verb.ts'
 
 interface FollowStreamOptions {
   clock: Clock
@@ -22,9 +22,7 @@ interface FollowStreamOptions {
 }
 
 const FIRST_WAIT = SECOND
-
 const LONGEST_WAIT = 15 * SECOND
-
 /** A server that is not there, or that starts or stops. */
 const PASSING: readonly number[] = [EXIT.unreachable, EXIT.tryAgain]
 

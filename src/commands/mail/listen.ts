@@ -2,10 +2,8 @@
  * `sternpost listen`: brings events to a developer's machine without a public address (commands/README.md "sternpost
  * listen").
  *
- * Reads the event stream of the server and posts each event, in the exact wire format and signed with a secret it
- * prints, one after the other. A broken connection is made again and goes on behind the last event that was posted.
- * Nothing is tried twice, and nothing of it counts on the server. Ends with 0 when interrupted; with what the server
- * answers when the first connection fails, or when it refuses a later one.
+ * Reads the event stream of the server and posts each event, one after the other, signed with a secret it prints. Ends
+ * with 0 when interrupted; with what the server answers when the first connection fails, or when it refuses a later one.
  */
 import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
@@ -19,16 +17,11 @@ import { streamFromServer } from '../shared/exchange.ts'
 import { collect, misuse } from '../shared/flag-values.ts'
 import { printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { untilInterrupted } from '../shared/until-interrupted.ts'
-import { addVerb, type VerbFlags } from '../shared/verb.ts'
+import { untilInterrupted } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { followStream, type StreamEvent } from './follow-stream.ts'
 
-interface ListenFlags extends VerbFlags {
-  forwardTo: string
-  events?: string
-  header?: string[]
-  secret?: string
-}
+type ListenFlags = VerbFlags & Given<'events' | 'secret'> & { forwardTo: string; header?: string[] }
 
 const REPLAY_KEY = 'r'
 /** As the server generates one: 43 characters of base64url. */
@@ -127,15 +120,7 @@ interface ForwardTarget {
   post: GuardedRequest['post']
 }
 
-interface ForwardedEvent {
-  event: string
-  message_id: string | null
-  event_id: string
-  /** null: no answer. */
-  status: number | null
-  duration_ms: number
-  error: string | null
-}
+type ForwardedEvent = Awaited<ReturnType<typeof forward>>
 
 /** http/README.md "Events". */
 const ANSWER_TIMEOUT = 10 * SECOND
@@ -144,7 +129,7 @@ const ANSWER_TIMEOUT = 10 * SECOND
  * Posts an event of the stream as the server would post it to an endpoint (webhooks/README.md "Signature"). Never
  * throws: what goes wrong is in the result.
  */
-async function forward({ id, kind, data: body }: StreamEvent, target: ForwardTarget): Promise<ForwardedEvent> {
+async function forward({ id, kind, data: body }: StreamEvent, target: ForwardTarget) {
   const { url, secret, headers, post } = target
   const at = Date.now()
   const delivery = { body, eventId: id, id: newIdentifier('whd', at), attempts: 0 }
@@ -160,6 +145,7 @@ async function forward({ id, kind, data: body }: StreamEvent, target: ForwardTar
     event: kind,
     message_id: messageIdIn(body),
     event_id: id,
+    /** null: no answer. */
     status: isAnswered ? result.status : null,
     duration_ms: Math.max(0, Date.now() - at),
     error: isAnswered ? null : result.reason,

@@ -3,44 +3,21 @@
  * commands/README.md "The command line").
  */
 import { Option, type Command } from 'commander'
-import {
-  canceledSchema,
-  eventSchema,
-  listedMessageSchema,
-  messageSchema,
-  retriedSchema,
-  transcriptSchema,
-  type EventJson,
-  type ListedMessageJson,
-} from '../../api/message.ts'
+import * as wire from '../../api/message.ts'
 import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { MESSAGE_STATES } from '../../mail/message.ts'
-import { ask, askAll, askPages, type Query } from '../shared/api-client.ts'
+import { ask, askAll, askPages, type Query, type ApiPath } from '../shared/api-client.ts'
 import { timeFlag } from '../shared/flag-values.ts'
 import { columnsText, printResult } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { pause, untilInterrupted } from '../shared/until-interrupted.ts'
-import { addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type VerbFlags } from '../shared/verb.ts'
+import { pause, untilInterrupted } from '../shared/verb.ts'
+import { addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { MESSAGE_COLUMNS, messageReport, type ShownMessage } from './message-report.ts'
 
-interface ListFlags extends LimitFlags {
-  recipient?: string
-  from?: string
-  domain?: string
-  state?: string
-  batch?: string
-  tag?: string
-  isp?: string
-  ip?: string
-  since?: string
-  until?: string
-}
+type ListFlags = LimitFlags &
+  Given<'recipient' | 'from' | 'domain' | 'state' | 'batch' | 'tag' | 'isp' | 'ip' | 'since' | 'until'>
 
-interface TailFlags extends VerbFlags {
-  state?: string
-  recipient?: string
-  isp?: string
-}
+type TailFlags = VerbFlags & Given<'state' | 'recipient' | 'isp'>
 
 const EXAMPLE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 
@@ -78,20 +55,21 @@ function stateOption(): Option {
   return new Option('--state <state>', 'in this state').choices(MESSAGE_STATES)
 }
 
-export function pathOf(id: string): `/v1/${string}` {
+export function pathOf(id: string): ApiPath {
   return `/v1/email/${encodeURIComponent(id)}`
 }
 
 async function show(id: string, flags: VerbFlags & { transcript?: boolean }): Promise<void> {
   const server = serverAddress(flags)
-  const found = await ask(server, messageSchema, `GET ${pathOf(id)}`)
+  const found = await ask(server, wire.messageSchema, `GET ${pathOf(id)}`)
   const shown: ShownMessage = { ...found, events: await timelineOf(server, id) }
-  if (flags.transcript === true) shown.transcript = await askAll(server, transcriptSchema, `${pathOf(id)}/transcript`)
+  if (flags.transcript === true)
+    shown.transcript = await askAll(server, wire.transcriptSchema, `${pathOf(id)}/transcript`)
   printResult(flags, shown, () => messageReport(shown))
 }
 
-export function timelineOf(server: ServerAddress, id: string): Promise<EventJson[]> {
-  return askAll(server, eventSchema, `${pathOf(id)}/events`)
+export function timelineOf(server: ServerAddress, id: string): Promise<wire.EventJson[]> {
+  return askAll(server, wire.eventSchema, `${pathOf(id)}/events`)
 }
 
 async function list(flags: ListFlags): Promise<void> {
@@ -114,9 +92,9 @@ async function list(flags: ListFlags): Promise<void> {
 }
 
 /** The API searches for whole addresses. */
-async function* pagesFrom(flags: ListFlags, query: Query): AsyncGenerator<ListedMessageJson[]> {
+async function* pagesFrom(flags: ListFlags, query: Query): AsyncGenerator<wire.ListedMessageJson[]> {
   const end = flags.domain === undefined ? '' : `@${flags.domain.toLowerCase()}`
-  for await (const page of askPages(flags, listedMessageSchema, '/v1/email', query)) {
+  for await (const page of askPages(flags, wire.listedMessageSchema, '/v1/email', query)) {
     yield page.filter(({ from }) => from.toLowerCase().endsWith(end))
   }
 }
@@ -127,7 +105,7 @@ async function tail(flags: TailFlags): Promise<void> {
   await tailMessages({
     clock: systemClock,
     newest: async () => {
-      const pages = askPages(server, listedMessageSchema, '/v1/email', { state, recipient, isp })
+      const pages = askPages(server, wire.listedMessageSchema, '/v1/email', { state, recipient, isp })
       const { value } = await pages.next()
       return value ?? []
     },
@@ -139,8 +117,8 @@ async function tail(flags: TailFlags): Promise<void> {
 interface TailOptions {
   clock: Clock
   /** Newest first. */
-  newest: () => Promise<ListedMessageJson[]>
-  print: (message: ListedMessageJson) => void
+  newest: () => Promise<wire.ListedMessageJson[]>
+  print: (message: wire.ListedMessageJson) => void
   signal: AbortSignal
 }
 
@@ -168,12 +146,12 @@ export async function tailMessages({ clock, newest, print, signal }: TailOptions
 }
 
 async function cancel(id: string, flags: VerbFlags): Promise<void> {
-  const canceled = await ask(flags, canceledSchema, `POST ${pathOf(id)}/cancel`)
+  const canceled = await ask(flags, wire.canceledSchema, `POST ${pathOf(id)}/cancel`)
   printResult(flags, canceled, () => `${canceled.message_id} is ${canceled.state}\n`)
 }
 
 async function retry(id: string, flags: VerbFlags): Promise<void> {
-  const retried = await ask(flags, retriedSchema, `POST ${pathOf(id)}/retry`)
+  const retried = await ask(flags, wire.retriedSchema, `POST ${pathOf(id)}/retry`)
   const { message_id: tried, retry_of: original } = retried
   const done = original === null ? 'is tried now' : `is the new message in place of ${original}`
   printResult(flags, retried, () => `${tried} ${done}\n`)

@@ -16,7 +16,7 @@ import { SECOND } from '../../base/clock.ts'
 import { ask, askRows, callServer, readAnswer, withQuery } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { countOf, localTime, printList, printResult, type Columns } from '../shared/print.ts'
-import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { explanationReport } from './message-report.ts'
 import { pathOf } from './message.ts'
 
@@ -104,15 +104,8 @@ async function act(
 }
 
 /** Which waiting messages a verb means: its flags, as the server takes them, and as they are typed. */
-interface FilterFlags {
-  pool?: string
-  provider?: string
-  route?: string
-  recipientDomain?: string
-  domain?: string
-  ip?: string
+type FilterFlags = Given<'pool' | 'provider' | 'route' | 'recipientDomain' | 'domain' | 'ip' | 'acceptedBefore'> & {
   held?: boolean
-  acceptedBefore?: string
   all?: boolean
 }
 

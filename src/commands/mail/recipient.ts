@@ -1,7 +1,7 @@
 /** `sternpost recipient`: what is stored about an address, and its erasure (messages/README.md "Privacy"). */
 import type { Command } from 'commander'
 import { erasedRecipientSchema, recipientDataSchema, type RecipientDataJson } from '../../api/server.ts'
-import { ask, withQuery } from '../shared/api-client.ts'
+import { ask, withQuery, type ApiPath } from '../shared/api-client.ts'
 import { printNote, printResult, sheetText } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
@@ -14,7 +14,7 @@ export function addRecipientCommands(program: Command): void {
   addVerb(recipient, 'erase <address>', erased, 'ada@example.com --yes').option('--yes', 'do it').action(erase)
 }
 
-const pathOf = (address: string): `/v1/${string}` => `/v1/admin/recipients/${encodeURIComponent(address)}`
+const pathOf = (address: string): ApiPath => `/v1/admin/recipients/${encodeURIComponent(address)}`
 
 async function readAll(address: string, flags: VerbFlags): Promise<Omit<RecipientDataJson, 'next_cursor'>> {
   const server = serverAddress(flags)

@@ -14,20 +14,12 @@ import { ask, readAnswer, wholeAnswer } from '../shared/api-client.ts'
 import { collect, durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { addVerb, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { eventLine } from './message-report.ts'
 import { pathOf, timelineOf } from './message.ts'
 
-interface SendFlags extends VerbFlags {
-  to: string
-  from: string
-  subject: string
-  text?: string
-  htmlFile?: string
-  attach?: string[]
-  pool?: string
-  wait?: string
-}
+type SendFlags = VerbFlags &
+  Given<'text' | 'htmlFile' | 'pool' | 'wait'> & { to: string; from: string; subject: string; attach?: string[] }
 
 /** http/README.md "Attachments": more would be refused by the server, after all of it was sent there. */
 const MOST_MEBIBYTES = 10

@@ -5,36 +5,20 @@
  * The API knows deliveries by their endpoint: where none is named, all endpoints are asked.
  */
 import { Option, type Command } from 'commander'
-import {
-  replayedSchema,
-  webhookDeliverySchema,
-  webhookEndpointSchema,
-  type WebhookDeliveryJson,
-} from '../../api/webhook.ts'
+import * as wire from '../../api/webhook.ts'
 import { HOUR, SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { ask, askAll, askPages, callServer, readAnswer, type Query } from '../shared/api-client.ts'
+import { ask, askAll, askPages, callServer, readAnswer, type Query, type ApiPath } from '../shared/api-client.ts'
 import { collect, countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
 import { countOf, preciseTime, printResult, type Columns } from '../shared/print.ts'
-import { progressLine } from '../shared/progress-line.ts'
+import { progressLine } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { pause } from '../shared/until-interrupted.ts'
-import { addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type VerbFlags } from '../shared/verb.ts'
+import { pause } from '../shared/verb.ts'
+import { addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 
-interface DeliveriesFlags extends LimitFlags {
-  status?: string
-  event?: string
-  message?: string
-  endpoint?: string
-}
+type DeliveriesFlags = LimitFlags & Given<'status' | 'event' | 'message' | 'endpoint'>
 
-interface ReplayFlags extends VerbFlags {
-  endpoint?: string
-  since?: string
-  until?: string
-  status: string
-  event?: string[]
-}
+type ReplayFlags = VerbFlags & Given<'endpoint' | 'since' | 'until'> & { status: string; event?: string[] }
 
 const STATUSES = ['pending', 'succeeded', 'failed', 'skipped']
 /** All of 100,000 among a million took 13 s on a busy machine: there may be many millions, and slower ones. */
@@ -61,11 +45,11 @@ export function addDeliveryCommands(webhook: Command): void {
     .action(replay)
 }
 
-export function pathOf(endpoint: string): `/v1/${string}` {
+export function pathOf(endpoint: string): ApiPath {
   return `/v1/webhooks/${encodeURIComponent(endpoint)}`
 }
 
-export const DELIVERY_COLUMNS: Columns<WebhookDeliveryJson> = {
+export const DELIVERY_COLUMNS: Columns<wire.WebhookDeliveryJson> = {
   CREATED: (delivery) => preciseTime(delivery.created_at),
   STATUS: ({ status }) => status,
   EVENT: ({ event }) => event,
@@ -81,15 +65,15 @@ async function deliveries(flags: DeliveriesFlags): Promise<void> {
 }
 
 /** One page with as many of each endpoint as may be shown, and one more. */
-async function* newestOfAll(flags: DeliveriesFlags): AsyncGenerator<WebhookDeliveryJson[]> {
+async function* newestOfAll(flags: DeliveriesFlags): AsyncGenerator<wire.WebhookDeliveryJson[]> {
   const server = serverAddress(flags)
   const most = countFlag('--limit', flags.limit) + 1
   const query: Query = { status: flags.status, event: flags.event, message_id: flags.message }
   const endpoints = flags.endpoint === undefined ? await endpointIds(server) : [flags.endpoint]
-  const found: WebhookDeliveryJson[] = []
+  const found: wire.WebhookDeliveryJson[] = []
   for (const endpoint of endpoints) {
     const before = found.length
-    for await (const page of askPages(server, webhookDeliverySchema, `${pathOf(endpoint)}/deliveries`, query)) {
+    for await (const page of askPages(server, wire.webhookDeliverySchema, `${pathOf(endpoint)}/deliveries`, query)) {
       found.push(...page)
       if (found.length - before >= most) break
     }
@@ -102,7 +86,7 @@ async function replay(id: string | undefined, flags: ReplayFlags): Promise<void>
   if (id === undefined) return replaySince(server, flags)
   if (flags.since !== undefined) throw misuse('give the id of one delivery, or --endpoint with --since')
   const endpoint = flags.endpoint ?? (await endpointOf(server, id))
-  const queued = await ask(server, webhookDeliverySchema, `POST ${deliveryPath(endpoint, id)}/replay`)
+  const queued = await ask(server, wire.webhookDeliverySchema, `POST ${deliveryPath(endpoint, id)}/replay`)
   printResult(flags, queued, () => `${queued.id} is the new delivery in place of ${id}\n`)
 }
 
@@ -120,14 +104,14 @@ async function replaySince(server: ServerAddress, flags: ReplayFlags): Promise<v
   const line = progressLine(flags)
   const ended = new AbortController()
   const pending = async (): Promise<number> =>
-    (await ask(server, webhookEndpointSchema, `GET ${pathOf(endpoint)}`)).pending
+    (await ask(server, wire.webhookEndpointSchema, `GET ${pathOf(endpoint)}`)).pending
   if (line.isShown) void showReplayProgress({ clock: systemClock, pending, show: line.show, signal: ended.signal })
   const call = callServer(server, `POST ${pathOf(endpoint)}/replay`, { body, patience: REPLAY_PATIENCE })
   const answer = await call.finally(() => {
     ended.abort()
     line.end()
   })
-  const replayed = readAnswer(replayedSchema, answer)
+  const replayed = readAnswer(wire.replayedSchema, answer)
   printResult(flags, replayed, () => `${countOf(replayed.queued, 'delivery', 'deliveries')} queued\n`)
 }
 
@@ -168,7 +152,7 @@ async function endpointOf(server: ServerAddress, id: string): Promise<string> {
   throw new ProcessExit(EXIT.failed, text)
 }
 
-async function isThere(server: ServerAddress, path: `/v1/${string}`): Promise<boolean> {
+async function isThere(server: ServerAddress, path: ApiPath): Promise<boolean> {
   try {
     await callServer(server, `GET ${path}`)
     return true
@@ -179,9 +163,9 @@ async function isThere(server: ServerAddress, path: `/v1/${string}`): Promise<bo
 }
 
 async function endpointIds(server: ServerAddress): Promise<string[]> {
-  return (await askAll(server, webhookEndpointSchema, '/v1/webhooks')).map(({ id }) => id)
+  return (await askAll(server, wire.webhookEndpointSchema, '/v1/webhooks')).map(({ id }) => id)
 }
 
-function deliveryPath(endpoint: string, id: string): `/v1/${string}` {
+function deliveryPath(endpoint: string, id: string): ApiPath {
   return `${pathOf(endpoint)}/deliveries/${encodeURIComponent(id)}`
 }

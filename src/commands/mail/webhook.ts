@@ -6,27 +6,16 @@
  * answer 200.
  */
 import type { Command } from 'commander'
-import {
-  createdWebhookSchema,
-  rotatedSecretSchema,
-  webhookEndpointSchema,
-  webhookTrialSchema,
-  type WebhookEndpointJson,
-} from '../../api/webhook.ts'
+import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { ask, askAll, callServer } from '../shared/api-client.ts'
 import { collect, durationFlag } from '../shared/flag-values.ts'
 import { localTime, printable, printList, printNote, printResult, sheetText, type Columns } from '../shared/print.ts'
-import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { addDeliveryCommands, pathOf } from './webhook-deliveries.ts'
 
-interface AddFlags extends VerbFlags {
-  event?: string[]
-  secret?: string
-  include?: string[]
-  description?: string
-}
+type AddFlags = VerbFlags & Given<'secret' | 'description'> & { event?: string[]; include?: string[] }
 
 const ID = 'wh_01kapg6t3vq8x2m5r7w9y4c6dm'
 
@@ -61,13 +50,13 @@ export function addWebhookCommands(program: Command): void {
 async function add(url: string, flags: AddFlags): Promise<void> {
   const { event: events, secret, include, description } = flags
   const body = { url, events, secret, include, description }
-  const added = await ask(flags, createdWebhookSchema, 'POST /v1/webhooks', body)
+  const added = await ask(flags, wire.createdWebhookSchema, 'POST /v1/webhooks', body)
   printResult(flags, added, () => `${added.id}\n${added.secret === undefined ? '' : `${added.secret}\n`}`)
   if (added.secret !== undefined) printNote(flags, 'The second line is its secret: this is the only time it is shown.')
   printNote(flags, `Try it: sternpost webhook test ${added.id}`)
 }
 
-const COLUMNS: Columns<WebhookEndpointJson> = {
+const COLUMNS: Columns<wire.WebhookEndpointJson> = {
   ID: ({ id }) => id,
   STATUS: ({ status }) => status,
   PENDING: ({ pending }) => pending,
@@ -78,16 +67,16 @@ const COLUMNS: Columns<WebhookEndpointJson> = {
 }
 
 async function list(flags: VerbFlags): Promise<void> {
-  const endpoints = await askAll(flags, webhookEndpointSchema, '/v1/webhooks')
+  const endpoints = await askAll(flags, wire.webhookEndpointSchema, '/v1/webhooks')
   printList(flags, COLUMNS, endpoints, 'No endpoint yet. Add one: sternpost webhook add https://app.acme.com/hooks')
 }
 
 async function show(id: string, flags: VerbFlags): Promise<void> {
-  const endpoint = await ask(flags, webhookEndpointSchema, `GET ${pathOf(id)}`)
+  const endpoint = await ask(flags, wire.webhookEndpointSchema, `GET ${pathOf(id)}`)
   printResult(flags, endpoint, () => endpointReport(endpoint))
 }
 
-export function endpointReport(endpoint: WebhookEndpointJson): string {
+export function endpointReport(endpoint: wire.WebhookEndpointJson): string {
   const { id, status, disabled_reason: reason, consecutive_failures: failures } = endpoint
   return sheetText(`${id}  ${status}${reason === null ? '' : ` (${reason})`}`, [
     ['url', endpoint.url],
@@ -105,14 +94,14 @@ export function endpointReport(endpoint: WebhookEndpointJson): string {
 }
 
 async function enable(id: string, flags: VerbFlags): Promise<void> {
-  const endpoint = await ask(flags, webhookEndpointSchema, `PATCH ${pathOf(id)}`, { status: 'enabled' })
+  const endpoint = await ask(flags, wire.webhookEndpointSchema, `PATCH ${pathOf(id)}`, { status: 'enabled' })
   printResult(flags, endpoint, () => `${printable(endpoint.url)} is ${endpoint.status}\n`)
   const replay = `sternpost webhook replay --endpoint ${endpoint.id} --since 30d --status skipped`
   printNote(flags, `Events meanwhile were kept. To send them now: ${replay}`)
 }
 
 async function remove(id: string, flags: ConsentFlags): Promise<void> {
-  const endpoint = await ask(flags, webhookEndpointSchema, `GET ${pathOf(id)}`)
+  const endpoint = await ask(flags, wire.webhookEndpointSchema, `GET ${pathOf(id)}`)
   const text = printable(`${endpoint.url}: waiting deliveries, would be dropped: ${endpoint.pending}`)
   const command = `sternpost webhook remove ${endpoint.id}`
   if (!isConfirmed(flags, { document: endpoint, text, command })) return
@@ -121,7 +110,7 @@ async function remove(id: string, flags: ConsentFlags): Promise<void> {
 }
 
 async function test(id: string, flags: VerbFlags & { event?: string }): Promise<void> {
-  const result = await ask(flags, webhookTrialSchema, `POST ${pathOf(id)}/test`, { event: flags.event })
+  const result = await ask(flags, wire.webhookTrialSchema, `POST ${pathOf(id)}/test`, { event: flags.event })
   const { ok, status, duration_ms: duration, error } = result
   const outcome = ok ? 'answered 200' : (error ?? `answered ${status}`)
   printResult(flags, result, () => `${ok ? 'ok' : 'failed'}: ${printable(outcome)}, ${duration} ms\n`)
@@ -131,7 +120,7 @@ async function test(id: string, flags: VerbFlags & { event?: string }): Promise<
 async function rotateSecret(id: string, flags: VerbFlags & { secret?: string; grace?: string }): Promise<void> {
   const { secret, grace } = flags
   const body = { secret, grace_seconds: grace === undefined ? undefined : graceSeconds(grace) }
-  const rotated = await ask(flags, rotatedSecretSchema, `POST ${pathOf(id)}/rotate-secret`, body)
+  const rotated = await ask(flags, wire.rotatedSecretSchema, `POST ${pathOf(id)}/rotate-secret`, body)
   printResult(flags, rotated, () => `${rotated.secret ?? rotated.id}\n`)
   if (rotated.secret !== undefined) printNote(flags, 'This is the only time the new secret is shown.')
   printNote(flags, `The old secret signs until ${localTime(rotated.switch_at)}, the new one afterwards.`)

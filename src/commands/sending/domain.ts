@@ -8,25 +8,15 @@ import { Option, type Command } from 'commander'
 import { domainSchema, removedDomainSchema, type DomainJson } from '../../api/domain.ts'
 import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
-import { ask, askAll, textFromServer } from '../shared/api-client.ts'
+import { ask, askAll, textFromServer, type ApiPath } from '../shared/api-client.ts'
 import { durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { isTerminal, printList, printNote, printResult } from '../shared/print.ts'
-import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { DNS_FORMATS, dnsText, recordsToPublish, type DnsFormat } from './dns-formats.ts'
 import { DOMAIN_COLUMNS, domainReport, openRecords } from './domain-report.ts'
 
-interface AddFlags extends VerbFlags {
-  returnPath?: string
-  trackingDomain?: string
-  selector?: string
-  keyFile?: string
-  pool?: string
-  allowSubdomains?: boolean
-}
-
-interface RemoveFlags extends ConsentFlags {
-  purge?: boolean
-}
+type AddFlags = VerbFlags &
+  Given<'returnPath' | 'trackingDomain' | 'selector' | 'keyFile' | 'pool'> & { allowSubdomains?: boolean }
 
 const STATUSES = ['all', 'pending', 'verified', 'degraded', 'failed', 'suspended']
 
@@ -58,7 +48,7 @@ export function addDomainCommands(program: Command): void {
   addVerb(dkim, 'rotate <name>', 'begin to replace the DKIM key', 'acme.com').action(rotate)
 }
 
-const pathOf = (name: string): `/v1/${string}` => `/v1/domains/${encodeURIComponent(name)}`
+const pathOf = (name: string): ApiPath => `/v1/domains/${encodeURIComponent(name)}`
 
 async function add(name: string, flags: AddFlags): Promise<void> {
   const body = {
@@ -133,7 +123,7 @@ async function dns(name: string, flags: VerbFlags & { format: DnsFormat }): Prom
   printResult(flags, recordsToPublish(domain), () => dnsText(domain, format, isTerminal()))
 }
 
-async function remove(name: string, flags: RemoveFlags): Promise<void> {
+async function remove(name: string, flags: ConsentFlags & { purge?: boolean }): Promise<void> {
   const purge = flags.purge === true
   const query = `purge=${purge}&dry_run=${flags.yes !== true}`
   const removed = await ask(flags, removedDomainSchema, `DELETE ${pathOf(name)}?${query}`)

@@ -4,25 +4,16 @@
  */
 import type { Command } from 'commander'
 import { forecastSchema, ipNoteSchema, ipSchema, ipWarmupSchema, sendDaySchema } from '../../api/ip.ts'
-import { ask, askAll, askRows, ifPermitted, withQuery } from '../shared/api-client.ts'
+import { ask, askAll, askRows, ifPermitted, withQuery, type ApiPath } from '../shared/api-client.ts'
 import { countFlag, timeFlag } from '../shared/flag-values.ts'
 import { isTerminal, printList, printResult, terminalWidth } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { forecastReport, IP_COLUMNS, ipReport, warmupReport, type ShownIp } from './ip-report.ts'
 
-interface StartFlags extends VerbFlags {
-  curve?: string
-  stage?: string
-  target?: string
-  force?: boolean
-}
+type StartFlags = VerbFlags & Given<'curve' | 'stage' | 'target'> & { force?: boolean }
 
-interface ForecastFlags extends VerbFlags {
-  recipients: string
-  isp?: string
-  start?: string
-}
+type ForecastFlags = VerbFlags & Given<'isp' | 'start'> & { recipients: string }
 
 const IP = '203.0.113.10'
 const PROVIDER = [
@@ -104,10 +95,7 @@ async function show(address: string, flags: VerbFlags): Promise<void> {
   printResult(flags, shown, () => ipReport(shown, screen))
 }
 
-interface HaltFlags extends VerbFlags {
-  provider?: string
-  reason?: string
-}
+type HaltFlags = VerbFlags & Given<'provider' | 'reason'>
 
 async function halt(address: string, action: 'suspend' | 'resume', flags: HaltFlags): Promise<void> {
   const { provider, reason } = flags
@@ -130,7 +118,7 @@ async function start(ip: string, flags: StartFlags, restart: boolean): Promise<v
   await move(ip, '', body, flags)
 }
 
-const pathOf = (ip: string): `/v1/${string}` => `/v1/ips/${encodeURIComponent(ip)}/warmup`
+const pathOf = (ip: string): ApiPath => `/v1/ips/${encodeURIComponent(ip)}/warmup`
 
 async function move(ip: string, action: '' | `/${string}`, body: object, flags: VerbFlags): Promise<void> {
   const moved = await ask(flags, ipWarmupSchema, `POST ${pathOf(ip)}${action}`, body)

@@ -9,19 +9,13 @@ import { createdKeySchema, keySchema, type CreatedKeyJson, type CreateKeyBody, t
 import { toUnixSeconds } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { SCOPES } from '../../senders/api-key.ts'
-import { ask, askAll, callServer } from '../shared/api-client.ts'
+import { ask, askAll, callServer, type ApiPath } from '../shared/api-client.ts'
 import { collect, misuse } from '../shared/flag-values.ts'
 import { localTime, printList, printNote, printResult, type Columns } from '../shared/print.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 
-interface CreateFlags extends VerbFlags {
-  name: string
-  scope?: string[]
-  domain?: string[]
-  ip?: string[]
-  expires?: string
-  test?: boolean
-}
+type CreateFlags = VerbFlags &
+  Partial<Record<'scope' | 'domain' | 'ip', string[]>> & { name: string; expires?: string; test?: boolean }
 
 const EXAMPLE = 'key_01kapg6t3vq8x2m5r7w9y4c6d0 --yes'
 
@@ -41,7 +35,7 @@ export function addKeyCommands(program: Command): void {
   addVerb(key, 'rotate <id>', replaces, EXAMPLE).option('--yes', 'do it').action(rotate)
 }
 
-const pathOf = (id: string): `/v1/${string}` => `/v1/keys/${encodeURIComponent(id)}`
+const pathOf = (id: string): ApiPath => `/v1/keys/${encodeURIComponent(id)}`
 
 async function create(flags: CreateFlags): Promise<void> {
   const created = await makeKey(flags, {

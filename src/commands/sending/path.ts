@@ -6,12 +6,9 @@ import type { Command } from 'commander'
 import { pathSchema, resumedPathsSchema, type PathHoldJson, type PathJson } from '../../api/queue.ts'
 import { ask, askRows, withQuery } from '../shared/api-client.ts'
 import { columnsText, countOf, localTime, printNote, printResult, type Columns } from '../shared/print.ts'
-import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 
-interface FilterFlags {
-  ip?: string
-  route?: string
-}
+type FilterFlags = Given<'ip' | 'route'>
 
 export function addPathCommands(program: Command): void {
   const path = program.command('path').description('paths from an IP to a mailbox provider: limits and suspensions')

@@ -16,15 +16,7 @@ import type { OutputFlags } from '../shared/print.ts'
 import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
 import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 
-interface ProviderView extends ProviderLimitsJson {
-  id: string
-  isp: string
-  mx_suffixes: string[]
-  domains: string[]
-  /** Reply rules of its own, in the order in which they are tried. */
-  rules: { id: string; file: string; line: number; do: string; for: string; match: string }[]
-}
-
+type ProviderView = ReturnType<typeof viewOf>
 type FileFlags = OutputFlags & { config?: string }
 
 export function addProviderCommands(program: Command): void {
@@ -81,7 +73,7 @@ function readRules(flags: FileFlags): LoadedRules {
   return rules
 }
 
-function viewOf(id: string, provider: Provider, rules: LoadedRules): ProviderView {
+function viewOf(id: string, provider: Provider, rules: LoadedRules) {
   const { isp, mx_suffixes, domains, rate, connection_rate, idle, ...limits } = provider
   const own = rules.providers.replies.filter((rule) => rule.provider === id)
   return {
@@ -93,11 +85,12 @@ function viewOf(id: string, provider: Provider, rules: LoadedRules): ProviderVie
     rate: rateText(rate),
     connection_rate: rateText(connection_rate),
     idle: durationText(idle),
+    // In the order in which they are tried.
     rules: own.map((rule) => ruleView(rule, rules)),
   }
 }
 
-function ruleView(rule: ReplyRuleSettings, rules: LoadedRules): ProviderView['rules'][number] {
+function ruleView(rule: ReplyRuleSettings, rules: LoadedRules) {
   const { id, match } = rule
   const { file = '', line = 0 } = rules.replyRulePosition(id) ?? {}
   return { id, file, line, do: rule.do, for: durationText(rule.for), match }

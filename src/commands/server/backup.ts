@@ -15,7 +15,7 @@ import { ask, callServer } from '../shared/api-client.ts'
 import { withBackupErrors } from '../shared/data-location.ts'
 import { byteText, localTime, printList, printNote, printResult, sheetText } from '../shared/print.ts'
 import type { Columns, OutputFlags } from '../shared/print.ts'
-import { progressBar, progressLine } from '../shared/progress-line.ts'
+import { progressBar, progressLine } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addLocalVerb, addVerb, type VerbFlags } from '../shared/verb.ts'
 

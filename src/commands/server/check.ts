@@ -15,14 +15,9 @@ import { runChecks } from '../../health/checks/run-checks.ts'
 import { worldOf } from './doctor-world.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
-import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
+import { addLocalVerb, CONFIG_FLAG, type Given } from '../shared/verb.ts'
 
-interface CheckFlags {
-  config?: string
-  dns?: boolean
-  offline?: boolean
-  json?: boolean
-}
+type CheckFlags = Given<'config'> & Partial<Record<'dns' | 'offline' | 'json', boolean>>
 
 /** As `sternpost check` and as `sternpost config check`. */
 export function addCheckCommand(parent: Command): void {

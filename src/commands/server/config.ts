@@ -24,10 +24,7 @@ import { addCheckCommand } from './check.ts'
 import { addDiffVerb } from './reload.ts'
 import { addTestReplyVerb } from './test-reply.ts'
 
-interface ShowFlags extends OutputFlags {
-  config?: string
-  origin?: boolean
-}
+type ShowFlags = OutputFlags & { config?: string; origin?: boolean }
 
 interface FoundValue {
   /** As --json prints it. `origin`: `/etc/sternpost/sternpost.yaml:12`, or `default`. */

@@ -2,9 +2,8 @@
  * `sternpost doctor`: runs the checks and says what was seen, why it matters and what to do (health/README.md
  * "Checks").
  *
- * The running server is asked for what only it knows; what only means something from outside is looked at here. Without
- * a server all that can be seen without one is looked at, and the rest is skipped. Ends with 0 when all is well, 1 with
- * warnings alone, 2 with a failure; with --strict a warning is a failure.
+ * The running server is asked for what only it knows; what only means something from outside is looked at here, and all
+ * that can be where no server answers. Ends with 0, 1 with warnings alone, 2 with a failure; --strict: or a warning.
  */
 import type { Command } from 'commander'
 import { domainSchema } from '../../api/domain.ts'
@@ -22,15 +21,10 @@ import { ask, askAll } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { countOf, isTerminal, printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { addVerb, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { localWorld, type LocalWorld } from './doctor-world.ts'
 
-interface DoctorFlags extends VerbFlags {
-  ip?: string
-  domain?: string
-  strict?: boolean
-  ticket?: string
-}
+type DoctorFlags = VerbFlags & Given<'ip' | 'domain' | 'ticket'> & { strict?: boolean }
 
 type DoctorFinding = ChecksJson['checks'][number]
 
@@ -74,7 +68,7 @@ async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
   // The files and the network of this machine say nothing of another one.
   const local = isElsewhere ? null : localWorld(flags)
   const inServer = await askServer(address, flags, asked)
-  const here = local === null ? [] : await runHere({ local, chosen, isServerThere: inServer !== null })
+  const here = local === null ? [] : await runHere(local, chosen, inServer !== null)
   const order = new Map(CHECK_IDS.map((id, index) => [id, index]))
   const place = ({ check }: HealthFinding): number => order.get(check) ?? order.get('domain') ?? 0
   const checks = [...(inServer ?? []), ...here].toSorted((left, right) => place(left) - place(right))
@@ -130,13 +124,11 @@ function addressOf(flags: DoctorFlags): ServerAddress | null {
   }
 }
 
-interface HereParts {
-  local: LocalWorld
-  chosen: ReturnType<typeof chooseChecks>
-  isServerThere: boolean
-}
-
-async function runHere({ local, chosen, isServerThere }: HereParts): Promise<DoctorFinding[]> {
+async function runHere(
+  local: LocalWorld,
+  chosen: ReturnType<typeof chooseChecks>,
+  isServerThere: boolean,
+): Promise<DoctorFinding[]> {
   const wanted = chosen.filter(({ place }) => place === 'outside' || !isServerThere)
   const { world } = local
   // The server reads the same files, and has said what is wrong with them.

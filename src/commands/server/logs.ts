@@ -16,22 +16,15 @@ import { identifierToBytes } from '../../base/identifier.ts'
 import { ask } from '../shared/api-client.ts'
 import { durationFlag, misuse, timeFlag } from '../shared/flag-values.ts'
 import { localTime, printNote, printPiece, printable } from '../shared/print.ts'
-import { untilInterrupted } from '../shared/until-interrupted.ts'
-import { addVerb, type VerbFlags } from '../shared/verb.ts'
+import { untilInterrupted } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { followFile } from './follow-file.ts'
 
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
 type ShownLevel = (typeof LOG_LEVELS)[number]
 
-interface LogsFlags extends VerbFlags {
-  follow?: boolean
-  message?: string
-  level?: ShownLevel
-  for?: string
-  since?: string
-  file?: string
-  unit: string
-}
+type LogsFlags = VerbFlags &
+  Given<'message' | 'for' | 'since' | 'file'> & { follow?: boolean; level?: ShownLevel; unit: string }
 
 const STANDARD_INPUT = '-'
 const SYSTEMD = '/run/systemd/system'
@@ -39,7 +32,6 @@ const SYSTEMD = '/run/systemd/system'
 const TIME_BYTES = 6
 /** syslog priorities, as journalctl filters by them. */
 const PRIORITIES: Readonly<Record<ShownLevel, string>> = { debug: 'debug', info: 'info', warn: 'warning', error: 'err' }
-
 const EXAMPLES = `--follow --level warn
 --message msg_01kapg6t3vq8x2m5r7w9y4c6de
 --level debug --for 10m --follow

@@ -11,13 +11,10 @@ import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
 
 type Flags = OutputFlags & LocationFlags
 
-export function addMigrateCommand(program: Command): void {
+export function addMigrateCommands(program: Command): void {
   const migrated = 'bring the database of a stopped server to the schema of this program; a start does the same'
   const verb = addLocalVerb(program, 'migrate', migrated, '--check')
   withFlags(verb.option('--check', 'only say what would run, and about how long')).action(migrate)
-}
-
-export function addVerifyCommand(program: Command): void {
   const verified = 'check the database of a stopped server: the file, and what must hold between its rows'
   withFlags(addLocalVerb(program, 'verify', verified)).action(verify)
 }

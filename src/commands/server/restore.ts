@@ -10,13 +10,10 @@ import { EXIT } from '../../base/errors.ts'
 import { restoreBackup, type RestoreSummary } from '../../store/open/offline.ts'
 import { dataLocation, withBackupErrors, type LocationFlags } from '../shared/data-location.ts'
 import { localTime, printNote, printResult, sheetText, type OutputFlags } from '../shared/print.ts'
-import { progressLine } from '../shared/progress-line.ts'
+import { progressLine } from '../shared/print.ts'
 import { CONFIG_FLAG } from '../shared/verb.ts'
 
-interface RestoreFlags extends OutputFlags, LocationFlags {
-  keepAllowance?: boolean
-  yes?: boolean
-}
+type RestoreFlags = OutputFlags & LocationFlags & { keepAllowance?: boolean; yes?: boolean }
 
 export function addRestoreCommand(program: Command): void {
   program

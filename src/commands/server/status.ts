@@ -7,7 +7,7 @@
  */
 import type { Command } from 'commander'
 import { domainSchema } from '../../api/domain.ts'
-import { checksSchema, healthSchema, type ChecksJson, type HealthJson } from '../../api/health.ts'
+import { checksSchema, healthSchema } from '../../api/health.ts'
 import { ipSchema } from '../../api/ip.ts'
 import { runningServerSchema, storageSchema, type RunningServerJson, type StorageJson } from '../../api/server.ts'
 import { webhookEndpointSchema } from '../../api/webhook.ts'
@@ -18,26 +18,16 @@ import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
 import { durationFlag } from '../shared/flag-values.ts'
 import { byteText, isTerminal, printPiece, printResult, sheetText } from '../shared/print.ts'
 import { serverAddress, shownAddress, type ServerAddress } from '../shared/server-address.ts'
-import { pause, untilInterrupted } from '../shared/until-interrupted.ts'
+import { pause, untilInterrupted } from '../shared/verb.ts'
 import { addVerb, type VerbFlags } from '../shared/verb.ts'
 
-interface StatusView {
-  server: string
-  /** When it was asked, Unix milliseconds. */
-  at: number
-  running: RunningServerJson | null
-  health: HealthJson
-  /** How many are in each state; null: the key may not know. */
-  domains: Record<string, number> | null
-  webhooks: { enabled: number; disabled: number; pending: number; dead_letters: number } | null
-  ips: { ip: string; pool: string; status: string; used_today: number | null; daily_limit: number | null }[] | null
-  storage: StorageJson | null
-  /** Those that are not well. */
-  checks: Pick<ChecksJson['checks'][number], 'check' | 'subject' | 'result' | 'seen'>[] | null
-}
+type StatusView = Awaited<ReturnType<typeof readStatus>>
 
-export function addStatusCommand(program: Command): void {
+export function addStatusCommands(program: Command): void {
   addVerb(program, 'status', 'show how the server is').action(status)
+  addVerb(program, 'top', 'watch how the server is, until interrupted', '--interval 5s')
+    .option('--interval <duration>', 'time between two looks', '2s')
+    .action(top)
 }
 
 export async function status(flags: VerbFlags): Promise<void> {
@@ -46,17 +36,20 @@ export async function status(flags: VerbFlags): Promise<void> {
   if (view.health.status !== 'ok') process.exitCode = EXIT.failed
 }
 
-async function readStatus(server: ServerAddress): Promise<StatusView> {
+async function readStatus(server: ServerAddress) {
   const health = await ask(server, healthSchema, 'GET /v1/health')
   return {
     server: shownAddress(server),
+    /** When it was asked, Unix milliseconds. */
     at: Date.now(),
     running: await ifPermitted(() => ask(server, runningServerSchema, 'GET /v1/admin/server')),
     health,
+    // How many are in each state; null: the key may not know.
     domains: await ifPermitted(() => domainsOf(server)),
     webhooks: await ifPermitted(() => webhooksOf(server)),
     ips: await ifPermitted(() => ipsOf(server)),
     storage: await ifPermitted(() => ask(server, storageSchema, 'GET /v1/admin/storage')),
+    // Those that are not well.
     checks: await ifPermitted(() => failingChecks(server)),
   }
 }
@@ -97,7 +90,7 @@ async function domainsOf(server: ServerAddress): Promise<Record<string, number>>
   return counts
 }
 
-async function webhooksOf(server: ServerAddress): Promise<StatusView['webhooks']> {
+async function webhooksOf(server: ServerAddress) {
   const totals = { enabled: 0, disabled: 0, pending: 0, dead_letters: 0 }
   for (const endpoint of await askAll(server, webhookEndpointSchema, '/v1/webhooks')) {
     totals[endpoint.status] += 1
@@ -107,7 +100,7 @@ async function webhooksOf(server: ServerAddress): Promise<StatusView['webhooks']
   return totals
 }
 
-async function ipsOf(server: ServerAddress): Promise<StatusView['ips']> {
+async function ipsOf(server: ServerAddress) {
   return (await askAll(server, ipSchema, '/v1/ips')).map(({ ip, pool, status: state, warmup }) => ({
     ip,
     pool,
@@ -117,7 +110,7 @@ async function ipsOf(server: ServerAddress): Promise<StatusView['ips']> {
   }))
 }
 
-async function failingChecks(server: ServerAddress): Promise<StatusView['checks']> {
+async function failingChecks(server: ServerAddress) {
   const { checks } = await ask(server, checksSchema, 'GET /v1/admin/checks')
   return checks
     .filter(({ result }) => result === 'warn' || result === 'fail')
@@ -152,12 +145,6 @@ function storageText(storage: StorageJson): string {
 function kindsText({ kinds, used_bytes: used }: StorageJson): string {
   const shown = kinds.filter(({ bytes }) => bytes * 100 > used).toSorted((left, right) => right.bytes - left.bytes)
   return shown.map(({ kind, bytes }) => `${kind.replaceAll('_', ' ')} ${byteText(bytes)}`).join(', ')
-}
-
-export function addTopCommand(program: Command): void {
-  addVerb(program, 'top', 'watch how the server is, until interrupted', '--interval 5s')
-    .option('--interval <duration>', 'time between two looks', '2s')
-    .action(top)
 }
 
 /** From the top left corner, all behind it erased. */

@@ -13,49 +13,20 @@ import { REPLY_STAGES } from '../../config/settings/provider-settings.ts'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import type { Position } from '../../config/source/source-tree.ts'
 import { createReplyRules } from '../../egress/shaping/reply-rules.ts'
-import { BOUNCE_CATEGORIES, type BounceCategory } from '../../mail/reply/bounce-category.ts'
+import { BOUNCE_CATEGORIES } from '../../mail/reply/bounce-category.ts'
 import { createClassifier, type Classification, type Suppression } from '../../mail/reply/classify-reply.ts'
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { printNote, printResult, sheetText, type OutputFlags } from '../shared/print.ts'
 import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
-import { addLocalVerb, withFileFlags } from '../shared/verb.ts'
+import { addLocalVerb, withFileFlags, type Given } from '../shared/verb.ts'
 
 /** Stages as rules name them; `dsn` is a report by mail. */
 type ReplyStage = (typeof REPLY_STAGES)[number] | 'dsn'
 
-interface TestReplyFlags extends OutputFlags {
-  config?: string
-  provider?: string
-  stage: ReplyStage
-}
+type TestReplyFlags = OutputFlags & Given<'config' | 'provider'> & { stage: ReplyStage }
 
-interface RulePlace {
-  id: string
-  file: string
-  line: number
-}
-
-interface ReplyDecisions {
-  /** A sentence. */
-  now: string
-  /** At the end, should it come to that. */
-  bounce_type: string
-  bounce_code: string
-  suppress: Suppression
-}
-
-interface ReplyView extends ReplyDecisions {
-  code: number
-  enhanced_code: string | null
-  provider: string | null
-  stage: ReplyStage
-  /** null: no rule of providers.yaml matches. */
-  reply_rule: (RulePlace & { do: string; block: boolean }) | null
-  /** null: the codes decided, or nothing did. */
-  bounce_rule: RulePlace | null
-  category: BounceCategory
-}
+type ReplyView = ReturnType<typeof judge>
 
 export function addTestReplyVerb(config: Command): void {
   const example = "--provider google --stage dot '421-4.7.28 an unusual rate of unsolicited mail'"
@@ -85,7 +56,7 @@ interface GivenReply {
   stage: ReplyStage
 }
 
-function judge(rules: LoadedRules, { reply, provider, stage }: GivenReply): ReplyView {
+function judge(rules: LoadedRules, { reply, provider, stage }: GivenReply) {
   const found = createClassifier(rules.bounces.rules)(reply, stage, provider)
   // As a running server finds it. A report by mail shapes no path.
   const shaping = stage === 'dsn' ? null : createReplyRules(rules.providers.replies).match(reply, stage, provider)[0]
@@ -94,16 +65,18 @@ function judge(rules: LoadedRules, { reply, provider, stage }: GivenReply): Repl
     enhanced_code: reply.enhancedCode,
     provider,
     stage,
+    // null: no rule of providers.yaml matches.
     reply_rule: shaping
       ? { ...placeOf(shaping.id, rules.replyRulePosition), do: shaping.do, block: shaping.block }
       : null,
+    // null: the codes decided, or nothing did.
     bounce_rule: found.rule === null ? null : placeOf(found.rule, rules.bounceRulePosition),
     category: found.category,
     ...decisionsFor(found, reply, stage),
   }
 }
 
-function placeOf(id: string, positionOf: (id: string) => Position | undefined): RulePlace {
+function placeOf(id: string, positionOf: (id: string) => Position | undefined) {
   const { file = '', line = 0 } = positionOf(id) ?? {}
   return { id, file, line }
 }
@@ -114,6 +87,15 @@ function requireProvider({ providers }: LoadedRules, provider: string | null): v
   const meant = nearestName(provider, known)
   const fix = meant === null ? `known are ${known.join(', ')}` : `write ${meant}`
   throw misuse(`--provider: providers.yaml has no provider "${provider}"; ${fix}`)
+}
+
+interface ReplyDecisions {
+  /** A sentence. */
+  now: string
+  /** At the end, should it come to that. */
+  bounce_type: string
+  bounce_code: string
+  suppress: Suppression
 }
 
 function decisionsFor({ category, suppress }: Classification, reply: SmtpReply, stage: ReplyStage): ReplyDecisions {
@@ -155,6 +137,6 @@ function replyReport(view: ReplyView): string {
   ])
 }
 
-function placeText({ id, file, line }: RulePlace): string {
+function placeText({ id, file, line }: ReturnType<typeof placeOf>): string {
   return `${id} (${file}:${line})`
 }

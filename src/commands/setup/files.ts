@@ -51,11 +51,10 @@ interface WantedFile {
   /** From the folder on. */
   path: string
   mode: number
-  /** For the group of the service; else for root alone. */
-  isForService: boolean
 }
 
 const SECRET = 0o600
+/** For the group of the service; the others for root alone. */
 const FOR_SERVICE = 0o640
 const FOLDER = 0o750
 const MASTER_KEY_BYTES = 32
@@ -68,12 +67,12 @@ const CERTIFICATE_KEY = join(TLS, 'privkey.pem')
 const GROUP = 'sternpost'
 
 const WANTED: readonly WantedFile[] = [
-  { path: SERVER, mode: FOR_SERVICE, isForService: true },
-  { path: POOLS, mode: FOR_SERVICE, isForService: true },
+  { path: SERVER, mode: FOR_SERVICE },
+  { path: POOLS, mode: FOR_SERVICE },
   // systemd reads it as root and hands a copy to the service.
-  { path: MASTER_KEY, mode: SECRET, isForService: false },
-  { path: CERTIFICATE, mode: FOR_SERVICE, isForService: true },
-  { path: CERTIFICATE_KEY, mode: FOR_SERVICE, isForService: true },
+  { path: MASTER_KEY, mode: SECRET },
+  { path: CERTIFICATE, mode: FOR_SERVICE },
+  { path: CERTIFICATE_KEY, mode: FOR_SERVICE },
 ]
 
 export function stageFiles({ folder, answers, isWarmed }: SetupFilesOptions): SetupFiles {
@@ -175,9 +174,9 @@ function write(files: readonly WantedFile[], facts: SetupFilesOptions & { stagin
   serverWith(isMissing(CERTIFICATE) ? staging : folder)
   const configuration = loadConfiguration({ folder: staging, shippedFolder: SHIPPED_FOLDER, neededSecrets: 'none' })
   serverWith(folder)
-  for (const { path, mode, isForService } of files) {
+  for (const { path, mode } of files) {
     chmodSync(join(staging, path), mode)
-    if (isForService) giveToService(join(staging, path))
+    if (mode === FOR_SERVICE) giveToService(join(staging, path))
   }
   return configuration
 }

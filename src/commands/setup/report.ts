@@ -9,23 +9,15 @@ import { tableText } from '../shared/print.ts'
 import type { DomainJson } from '../../api/domain.ts'
 import { PACKAGE_FOLDER } from './units.ts'
 
-export interface SetupResult {
-  hostname: string
+export type SetupResult = ReturnType<typeof report>
+
+interface SetupOutcome {
+  folder: string
+  configuration: Configuration
   /** Paths from the folder on. */
   files: { added: string[]; kept: string[] }
   warnings: string[]
   server: 'started' | 'running' | 'not started'
-  domain: { name: string; created: boolean } | null
-  key: string | null
-  records: { type: string; name: string; value: string; purpose: string }[]
-  reverse_names: { ip: string; name: string }[]
-  zone_file: string
-  next: string
-}
-
-interface SetupOutcome extends Pick<SetupResult, 'files' | 'warnings' | 'server'> {
-  folder: string
-  configuration: Configuration
   inServer: Introduced | null
   /** As it was asked for. */
   domain: string | null
@@ -39,7 +31,7 @@ export interface Introduced {
 
 const ZONE_FILE = 'dns-records.zone'
 
-export function report(parts: SetupOutcome, notes: SetupNotes): SetupResult {
+export function report(parts: SetupOutcome, notes: SetupNotes) {
   const { folder, configuration, server, inServer } = parts
   const { hostname, domains } = configuration.server
   const ips = Object.values(configuration.pools.pools).flatMap((pool) =>

@@ -7,8 +7,10 @@ import { errorCode, EXIT, ProcessExit } from '../../base/errors.ts'
 import { exchange, isObject, successOf, type Asked, type Success } from './exchange.ts'
 import type { ServerAddress } from './server-address.ts'
 
-/** Method and path, which is from the version on: `GET /v1/domains`. */
-type RequestLine = `${'GET' | 'POST' | 'PATCH' | 'DELETE'} /v1/${string}`
+/** From the version on. */
+export type ApiPath = `/v1/${string}`
+/** `GET /v1/domains` */
+type RequestLine = `${'GET' | 'POST' | 'PATCH' | 'DELETE'} ${ApiPath}`
 
 interface CallOptions {
   /** Sent as JSON. */
@@ -26,7 +28,7 @@ export type Query = Record<string, string | undefined>
 const PAGE_ENTRIES = 100
 
 /** What is looked at of a schema of `api`. */
-interface AnswerSchema<Answer> {
+interface Schema<Answer> {
   shape: Readonly<Record<string, { isOptional(): boolean }>>
   parse(answer: unknown): Answer
 }
@@ -35,9 +37,9 @@ interface AnswerSchema<Answer> {
  * The `data` of the server's answer, with the fields that the schema demands; what they hold is trusted. A POST always
  * has a body.
  */
-export async function ask<Answer extends object>(
+export async function ask<Answer>(
   asked: Asked,
-  schema: AnswerSchema<Answer>,
+  schema: Schema<Answer>,
   request: RequestLine,
   body: unknown = request.startsWith('POST') ? {} : undefined,
 ): Promise<Answer> {
@@ -45,22 +47,18 @@ export async function ask<Answer extends object>(
 }
 
 /** The same for an answer that holds a list, without pages. */
-export async function askRows<Entry extends object>(
-  asked: Asked,
-  schema: AnswerSchema<Entry>,
-  path: `/v1/${string}`,
-): Promise<Entry[]> {
+export async function askRows<Row>(asked: Asked, schema: Schema<Row>, path: ApiPath): Promise<Row[]> {
   const answer = await callServer(asked, `GET ${path}`)
   return (Array.isArray(answer) ? answer : []).map((entry) => readAnswer(schema, entry))
 }
 
 /** The pages of a list, as they are asked for. */
-export async function* askPages<Entry extends object>(
+export async function* askPages<Row>(
   asked: Asked,
-  schema: AnswerSchema<Entry>,
-  path: `/v1/${string}`,
+  schema: Schema<Row>,
+  path: ApiPath,
   query: Query = {},
-): AsyncGenerator<Entry[]> {
+): AsyncGenerator<Row[]> {
   let after: string | undefined
   do {
     const page = withQuery(path, { limit: String(PAGE_ENTRIES), ...query, after })
@@ -71,25 +69,20 @@ export async function* askPages<Entry extends object>(
 }
 
 /** All entries of a list with pages. */
-export async function askAll<Entry extends object>(
-  asked: Asked,
-  schema: AnswerSchema<Entry>,
-  path: `/v1/${string}`,
-  query: Query = {},
-): Promise<Entry[]> {
-  const entries: Entry[] = []
+export async function askAll<Row>(asked: Asked, schema: Schema<Row>, path: ApiPath, query: Query = {}): Promise<Row[]> {
+  const entries: Row[] = []
   for await (const page of askPages(asked, schema, path, query)) entries.push(...page)
   return entries
 }
 
 /** The answer as the server of the same version makes it; only the fields that must be there are looked for. */
-export function readAnswer<Answer extends object>({ shape }: AnswerSchema<Answer>, answer: unknown): Answer {
+export function readAnswer<Answer>({ shape }: Schema<Answer>, answer: unknown): Answer {
   const names = Object.keys(shape).filter((name) => shape[name]?.isOptional() === false)
   if (hasFields<Answer>(answer, names)) return answer
   throw new ProcessExit(EXIT.internal, `sternpost: the answer of the server lacks ${names.join(', ')}.`)
 }
 
-function hasFields<Answer extends object>(answer: unknown, names: readonly string[]): answer is Answer {
+function hasFields<Answer>(answer: unknown, names: readonly string[]): answer is Answer {
   return isObject(answer) && names.every((name) => name in answer)
 }
 
@@ -127,7 +120,7 @@ export async function textFromServer(asked: Asked, path: string): Promise<string
   return answer.type.startsWith('text/plain') ? answer.text : String(successOf(answer)['data'])
 }
 
-export function withQuery(path: `/v1/${string}`, query: Query): `/v1/${string}` {
+export function withQuery(path: ApiPath, query: Query): ApiPath {
   const parameters = new URLSearchParams()
   for (const [name, value] of Object.entries(query)) if (value !== undefined) parameters.set(name, value)
   return parameters.size === 0 ? path : `${path}?${parameters}`

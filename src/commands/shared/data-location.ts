@@ -7,10 +7,9 @@ import { loadConfiguration } from '../../config/load-configuration.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import type { StoreLocation } from '../../store/store-location.ts'
 import { configurationFolder, SHIPPED_FOLDER } from './shared-options.ts'
+import type { Given } from './verb.ts'
 
-export interface LocationFlags {
-  config?: string
-}
+export type LocationFlags = Given<'config'>
 
 export function dataLocation({ config }: LocationFlags): StoreLocation {
   const { server } = loadConfiguration({

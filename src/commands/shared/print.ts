@@ -5,6 +5,8 @@
 import { once } from 'node:events'
 import { SECOND } from '../../base/clock.ts'
 
+const BAR_WIDTH = 30
+
 const DEFAULT_WIDTH = 80
 
 export interface OutputFlags {
@@ -104,6 +106,7 @@ function localText(seconds: number, timeStyle: 'short' | 'medium'): string {
 }
 
 const SIZE_UNITS = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'] as const
+
 const SIZE_STEP = 1_024
 
 /** `11.7 MiB` */
@@ -117,4 +120,32 @@ export function byteText(bytes: number): string {
 /** `1 message`, `2 messages` */
 export function countOf(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`
+}
+
+/** `[#####     ]  45 %`; `share` from 0 to 1. */
+export function progressBar(share: number): string {
+  const done = Math.min(1, Math.max(0, share))
+  const bar = '#'.repeat(Math.round(done * BAR_WIDTH)).padEnd(BAR_WIDTH)
+  return `[${bar}] ${String(Math.floor(done * 100)).padStart(3)} %`
+}
+
+/** How far a long work is, on one line of a terminal that is written over and wiped at the end; nothing elsewhere. */
+export function progressLine({ quiet }: OutputFlags) {
+  const isShown = process.stderr.isTTY && quiet !== true
+  let width = 0
+  const write = (text: string): void => {
+    if (!isShown) return
+    process.stderr.write(`\r${text.padEnd(width)}`)
+    width = text.length
+  }
+  return {
+    /** False: nobody sees it. */
+    isShown,
+    show: write,
+    /** Wipes it. */
+    end(): void {
+      write('')
+      if (isShown) process.stderr.write('\r')
+    },
+  }
 }

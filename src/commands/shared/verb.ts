@@ -1,14 +1,18 @@
 /**
- * What verbs have in common: their flags, the example in their help, and how a destructive one asks for consent
- * (commands/README.md "The command line").
+ * What verbs have in common: their flags, the example in their help, how a destructive one asks for consent, lists up
+ * to a number, and running until somebody stops it (commands/README.md "The command line").
  */
 import type { Command } from 'commander'
+import type { Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { countFlag } from './flag-values.ts'
 import { columnsText, printNote, printResult, type Columns, type OutputFlags } from './print.ts'
 import type { ServerFlags } from './server-address.ts'
 
 export type VerbFlags = OutputFlags & ServerFlags
+
+/** Flags with a text, as far as they are given. */
+export type Given<Name extends string> = Partial<Record<Name, string>>
 
 export interface ConsentFlags extends VerbFlags {
   yes?: boolean
@@ -96,4 +100,25 @@ export async function printFirst<Row>(
   printResult(flags, shown, () => columnsText(columns, shown))
   if (found.length === 0) printNote(flags, whenNone)
   if (found.length > most) printNote(flags, `There are more than these ${most}${whenMore}`)
+}
+
+/** Aborted at Ctrl-C or SIGTERM, which is no failure then; a second signal ends the process as usual. */
+export function untilInterrupted(): AbortSignal {
+  const controller = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => controller.abort())
+  return controller.signal
+}
+
+/** Over when the time is, or at once when interrupted. */
+export function pause(clock: Clock, milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = (): void => {
+      cancel()
+      signal.removeEventListener('abort', end)
+      resolve()
+    }
+    const cancel = clock.after(milliseconds, end)
+    if (signal.aborted) end()
+    else signal.addEventListener('abort', end)
+  })
 }
