@@ -103,8 +103,7 @@ export function createSimulation(options: SimulationOptions) {
         report(complaintReport(mail, { ...facts, complaintAddress: options.complaintAddress }))
       }
       if (behaviour.kind !== 'visit') return
-      const { pixel, link } = await trackingUrls(mail.bytes, logger)
-      const urls = [pixel, ...(behaviour.clicks ? [link] : [])].filter((url) => url !== undefined)
+      const urls = await trackingUrls(mail.bytes, behaviour.clicks ? ['o', 'c'] : ['o'], logger)
       if (urls.length > 0) later(VISIT_DELAY, () => visitAll(urls, options.visit))
     },
     /** Nothing more follows. */
@@ -166,18 +165,16 @@ async function visitAll(urls: readonly string[], visit: Visit): Promise<void> {
   for (const url of urls) await visit(url)
 }
 
-/** Undefined where the message has none: nothing is tracked, and so nothing is fetched. */
-async function trackingUrls(bytes: Buffer, logger: Logger): Promise<{ pixel?: string; link?: string }> {
-  let html: string
+/** Of pixel and link; a message that is not tracked has none. */
+async function trackingUrls(bytes: Buffer, letters: readonly ('o' | 'c')[], logger: Logger): Promise<string[]> {
   try {
-    html = (await PostalMime.parse(bytes)).html ?? ''
+    const { html = '' } = await PostalMime.parse(bytes)
+    // An address up to /o/ or /c/, and a token of 56 characters of base32.
+    const find = (letter: string) =>
+      new RegExp(`https?://[^\\s"'<>]{1,300}/${letter}/[a-z2-7]{56}(?![a-z2-7])`).exec(html)
+    return letters.flatMap((letter) => find(letter)?.[0] ?? [])
   } catch (thrown) {
     logger.warn({ err: thrown }, 'captured mail is not readable')
-    return {}
+    return []
   }
-  const find = (letter: 'o' | 'c'): string | undefined =>
-    // An address up to /o/ or /c/, and a token of 56 characters of base32.
-    new RegExp(`https?://[^\\s"'<>]{1,300}/${letter}/[a-z2-7]{56}(?![a-z2-7])`).exec(html)?.[0]
-  const [pixel, link] = [find('o'), find('c')]
-  return { ...(pixel === undefined ? {} : { pixel }), ...(link === undefined ? {} : { link }) }
 }

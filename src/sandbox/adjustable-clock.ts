@@ -3,8 +3,11 @@
  * system's clock does. When speed or time changes, every timer is armed anew; those that fell due are called in the
  * order of their times. ServiceError for a speed that cannot be.
  */
-import { MINUTE } from '../base/clock.ts'
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
 
 export type AdjustableClock = ReturnType<typeof createAdjustableClock>
 
@@ -24,10 +27,12 @@ interface Timer {
 }
 
 /** sandbox/README.md "The sandbox". */
-export const LOWEST_SPEED = 1
+const LOWEST_SPEED = 1
 const HIGHEST_SPEED = 100_000
 /** No wait of setTimeout is longer, so that a system clock that jumps, or a machine that slept, is seen soon. */
 const LONGEST_TIMEOUT = MINUTE
+const KEEP_EVERY = SECOND
+const UNCHANGED = '{"ahead":0}'
 
 export function createAdjustableClock(options: AdjustableClockOptions) {
   const { systemNow = () => Date.now() } = options
@@ -91,4 +96,49 @@ export function createAdjustableClock(options: AdjustableClockOptions) {
     /** Jumps ahead by so many milliseconds; a negative number does nothing. */
     advance: (milliseconds: number) => change(Math.max(0, milliseconds), speed),
   }
+}
+
+/**
+ * An adjustable clock that survives the process, because the rows of the data folder hold times of it: how far it is
+ * ahead stands in a file there, written each second while it runs faster. A kill loses at most the last real second. It
+ * runs at the speed of real time until it is told otherwise. Throws for a file that cannot be read: its fix is `--fresh`.
+ */
+export function openKeptClock({ folder, logger }: { folder: string; logger: Logger }) {
+  const file = join(folder, 'clock.json')
+  let kept = existsSync(file) ? readFileSync(file, 'utf8') : UNCHANGED
+  const clock = createAdjustableClock({ speed: LOWEST_SPEED, ahead: readAhead(kept, file) })
+  /** Writes how far ahead it is. */
+  const keep = (): void => {
+    const text = JSON.stringify({ ahead: clock.ahead() })
+    if (text === kept) return
+    writeFileSync(`${file}.new`, text, { mode: 0o600 })
+    renameSync(`${file}.new`, file)
+    kept = text
+  }
+  const keepWhileFast = (): void => {
+    try {
+      if (clock.speed() > LOWEST_SPEED) keep()
+    } catch (thrown) {
+      logger.warn({ err: thrown }, 'application time could not be kept')
+    }
+  }
+  const timer = setInterval(keepWhileFast, KEEP_EVERY)
+  // The server lives by its sockets.
+  timer.unref()
+  return {
+    clock,
+    keep,
+    /** Keeps it a last time. */
+    async stop(): Promise<void> {
+      clearInterval(timer)
+      keep()
+    },
+  }
+}
+
+function readAhead(text: string, file: string): number {
+  // Digits of milliseconds.
+  const ahead = /^\{"ahead":(\d{1,15})\}$/.exec(text)?.[1]
+  if (ahead === undefined) throw new Error(`${file} is damaged; start over with --fresh`)
+  return Number(ahead)
 }

@@ -2,7 +2,7 @@
  * What `sternpost domain` prints, and how long it waits: the parts without a server.
  */
 import t from 'tap'
-import { dnsText } from '../../src/commands/sending/dns-formats.ts'
+import { dnsText } from '../../src/commands/sending/domain-report.ts'
 import { domainReport, openRecords } from '../../src/commands/sending/domain-report.ts'
 import { localTime, printable, tableText } from '../../src/commands/shared/print.ts'
 import { waitUntilVerified } from '../../src/commands/sending/domain.ts'

@@ -13,7 +13,7 @@ import { judgeReported, type ReportJudgement } from '../../mail/report/judge-rep
 import { readReport } from '../../mail/report/read-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
 import { linesText, printable } from '../shared/print.ts'
-import { SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb } from '../shared/verb.ts'
 
 interface BounceReadFlags {

@@ -8,7 +8,16 @@ import { Option, type Command } from 'commander'
 import * as wire from '../../api/webhook.ts'
 import { HOUR, SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { ask, askAll, askPages, callServer, readAnswer, type Query, type ApiPath } from '../shared/api-client.ts'
+import {
+  ask,
+  askAll,
+  askPages,
+  callServer,
+  readAnswer,
+  unlessExit,
+  type Query,
+  type ApiPath,
+} from '../shared/api-client.ts'
 import { collect, countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
 import { countOf, preciseTime, printResult, type Columns } from '../shared/print.ts'
 import { progressLine } from '../shared/print.ts'
@@ -146,20 +155,11 @@ export async function showReplayProgress({ clock, pending, show, signal }: Repla
 /** Whose delivery it is. */
 async function endpointOf(server: ServerAddress, id: string): Promise<string> {
   for (const endpoint of await endpointIds(server)) {
-    if (await isThere(server, deliveryPath(endpoint, id))) return endpoint
+    const found = await unlessExit(EXIT.failed, () => callServer(server, `GET ${deliveryPath(endpoint, id)}`))
+    if (found !== null) return endpoint
   }
   const text = `sternpost: no endpoint has the delivery ${id}. List: sternpost webhook deliveries`
   throw new ProcessExit(EXIT.failed, text)
-}
-
-async function isThere(server: ServerAddress, path: ApiPath): Promise<boolean> {
-  try {
-    await callServer(server, `GET ${path}`)
-    return true
-  } catch (thrown) {
-    if (thrown instanceof ProcessExit && thrown.exitCode === EXIT.failed) return false
-    throw thrown
-  }
 }
 
 async function endpointIds(server: ServerAddress): Promise<string[]> {

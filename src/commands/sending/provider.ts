@@ -13,7 +13,7 @@ import { ask } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { linesText, printList, printNote, printResult, printable, sheetText, type Columns } from '../shared/print.ts'
 import type { OutputFlags } from '../shared/print.ts'
-import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 
 type ProviderView = ReturnType<typeof viewOf>

@@ -1,27 +1,29 @@
 /**
- * `sternpost config`: `show` prints every value of the files in a folder, with --origin where it comes from; `docs` says
- * what a key is for, its type and its default. Both need no server. `diff`: `reload.ts`; `check`: `check.ts`;
- * `test-reply`: `test-reply.ts`.
+ * `sternpost config` and `sternpost reload`. `show` prints every value of the files in a folder, with --origin where it
+ * comes from; `docs` says what a key is for, its type and its default: both need no server. `reload` and `diff`: the
+ * running server takes its files over, or says what would change (config/README.md "Reload").
  *
  * Secrets are never in a file, only the place where they are; that is shown. Throws ProcessExit 64 for a key that there
- * is none of, ConfigurationError for files that cannot be read.
+ * is none of, ConfigurationError for files that cannot be read; files with an error change nothing.
  */
 import type { Command } from 'commander'
-import { ConfigurationError } from '../../base/errors.ts'
+import { ipSchema } from '../../api/ip.ts'
+import { reloadResultSchema, type ReloadResultJson } from '../../api/server.ts'
+import { ConfigurationError, EXIT } from '../../base/errors.ts'
 import { followsReload } from '../../config/configuration-diff.ts'
 import { shippedDocs, typeText } from '../../config/json-schemas.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
+import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { FILE_NAMES, type FileName } from '../../config/source/finding.ts'
 import { readFolder } from '../../config/source/read-folder.ts'
 import type { SettingDoc } from '../../config/source/setting-docs.ts'
 import { shownSettings } from '../../config/source/shown-settings.ts'
-import { misuse } from '../shared/flag-values.ts'
-import { columnsText, printable, printNote, printResult, sheetText } from '../shared/print.ts'
+import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
+import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { columnsText, linesText, preciseTime, printable, printNote, printResult, sheetText } from '../shared/print.ts'
 import type { Columns, OutputFlags } from '../shared/print.ts'
-import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
-import { addLocalVerb, withFileFlags } from '../shared/verb.ts'
+import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 import { addCheckCommand } from './check.ts'
-import { addDiffVerb } from './reload.ts'
 import { addTestReplyVerb } from './test-reply.ts'
 
 type ShowFlags = OutputFlags & { config?: string; origin?: boolean }
@@ -34,7 +36,7 @@ interface FoundValue {
 
 export function addConfigCommands(program: Command): void {
   const config = program.command('config').description('the configuration files')
-  addDiffVerb(config)
+  addVerb(config, 'diff', 'compare the files with what the server runs with').action(diff)
   const shown = 'print the values of the configuration files, or those below a key'
   const show = addLocalVerb(config, 'show [key]', shown, 'delivery --origin\npools')
   withFileFlags(show.option('--origin', 'say where each value comes from')).action(showValues)
@@ -121,4 +123,47 @@ function unknownKey(key: string, known: readonly string[]): Error {
   const sections = [...new Set(known.map((name) => name.split('.')[0] ?? name))]
   const fix = meant === null ? `there are ${sections.join(', ')}` : `did you mean ${meant}?`
   return misuse(`no key "${key}"; ${fix}`)
+}
+
+export function addReloadCommand(program: Command): void {
+  const taken = 'let the running server take over its configuration files: all of them, or nothing'
+  addVerb(program, 'reload', taken, '--dry-run').option('--dry-run', 'only say what would change').action(reload)
+}
+
+async function reload(flags: VerbFlags & { dryRun?: boolean }): Promise<void> {
+  const answer = await askFor(flags, flags.dryRun === true)
+  if (answer === null) return
+  const { applied, revision, duration_ms: duration, lines } = answer
+  const head = applied ? `reloaded, revision ${revision} (${duration} ms)` : `revision ${revision} stays: a dry run`
+  const body = lines.length === 0 ? ['nothing has changed'] : lines
+  printResult(flags, answer, () => linesText([head, ...body.map((line) => `  ${line}`)]))
+}
+
+/** States that hold until somebody or the clock ends them, whatever the files say. */
+const HALTED = ['paused', 'suspended']
+
+async function diff(flags: VerbFlags): Promise<void> {
+  const answer = await askFor(flags, true)
+  if (answer === null) return
+  printResult(flags, answer, () => linesText(answer.lines))
+  if (answer.lines.length === 0) printNote(flags, 'The files say what the server runs with.')
+  const ips = await ifPermitted(() => askAll(flags, ipSchema, '/v1/ips'))
+  for (const { ip, status, changed_by: person, changed_at: changedAt } of ips ?? []) {
+    if (!HALTED.includes(status)) continue
+    printNote(flags, `Not in the files: ${ip} is ${status} by ${person} since ${preciseTime(changedAt)}`)
+  }
+}
+
+/** null: with --json, files with errors were told already. */
+async function askFor(flags: VerbFlags, isDryRun: boolean): Promise<ReloadResultJson | null> {
+  const answer = await ask(flags, reloadResultSchema, 'POST /v1/admin/reload', { dry_run: isDryRun })
+  const { mistakes } = answer
+  if (!mistakes.some(({ severity }) => severity === 'error')) {
+    if (mistakes.length > 0) printNote(flags, explainMistakes(mistakes))
+    return answer
+  }
+  if (flags.json !== true) throw new ConfigurationError(mistakes)
+  printResult(flags, answer, () => '')
+  process.exitCode = EXIT.configuration
+  return null
 }

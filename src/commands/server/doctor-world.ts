@@ -12,7 +12,7 @@ import type { HealthFinding } from '../../health/checks/finding.ts'
 import type { CheckWorld } from '../../health/checks/world.ts'
 import { createDnsResolver } from '../../network/dns-resolver.ts'
 import { misuse } from '../shared/flag-values.ts'
-import { configurationFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import type { Given } from '../shared/verb.ts'
 
 export interface LocalWorld {

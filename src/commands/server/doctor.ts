@@ -17,7 +17,7 @@ import type { CheckWorld } from '../../health/checks/world.ts'
 import { feedbackLoops } from '../../health/feedback-loops.ts'
 import { chooseChecks } from '../../health/health-keeper.ts'
 import { port25Ticket } from '../../health/port25-ticket.ts'
-import { ask, askAll } from '../shared/api-client.ts'
+import { ask, askAll, unlessExit } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { countOf, isTerminal, printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
@@ -56,13 +56,12 @@ const ABSENT =
   'Start it: systemctl start sternpost (installed), or sternpost serve'
 
 async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
-  if (flags.ticket !== undefined && flags.ticket !== PORT25) {
-    throw misuse(`--ticket: there is a text for ${PORT25} alone`)
-  }
+  const isTicket = flags.ticket !== undefined
+  if (isTicket && flags.ticket !== PORT25) throw misuse(`--ticket: there is a text for ${PORT25} alone`)
   const address = addressOf(flags)
   const isElsewhere = address !== null && address.kind !== 'socket'
-  if (flags.ticket !== undefined && isElsewhere) throw misuse('--ticket: run it on the server itself')
-  const asked = flags.ticket === undefined ? ids : [PORT25]
+  if (isTicket && isElsewhere) throw misuse('--ticket: run it on the server itself')
+  const asked = isTicket ? [PORT25] : ids
   const chosen = chosenChecks(asked)
   const startedAt = performance.now()
   // The files and the network of this machine say nothing of another one.
@@ -79,7 +78,6 @@ async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
     checks,
     text: await textOf(flags, { asked, checks, address, world: local?.world ?? null }),
   }
-  const isTicket = flags.ticket !== undefined
   const screen = { hasColours: isTerminal() && process.env['NO_COLOR'] === undefined, showsAll: ids.length > 0 }
   printResult(flags, report, () => (report.text !== null && isTicket ? report.text : doctorText(report, screen)))
   if (inServer === null) printNote(flags, ABSENT)
@@ -105,13 +103,9 @@ async function askServer(
 ): Promise<DoctorFinding[] | null> {
   if (address === null) return null
   const body = { ...(checks.length === 0 ? {} : { checks }), ip: flags.ip, domain: flags.domain }
-  try {
-    return (await ask(address, checksSchema, 'POST /v1/admin/checks', body)).checks
-  } catch (thrown) {
-    const isNobodyThere = thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable
-    if (isNobodyThere && address.kind === 'socket') return null
-    throw thrown
-  }
+  const run = (): Promise<ChecksJson> => ask(address, checksSchema, 'POST /v1/admin/checks', body)
+  const answer = address.kind === 'socket' ? await unlessExit(EXIT.unreachable, run) : await run()
+  return answer?.checks ?? null
 }
 
 /** null: the files do not say where it is; the check `config` says what is wrong with them. */
@@ -175,13 +169,9 @@ async function textOf(flags: DoctorFlags, { asked, checks, address, world }: Tex
 
 /** Empty without a server. */
 async function sendingDomains(address: ServerAddress): Promise<string[]> {
-  try {
-    const found = await askAll(address, domainSchema, '/v1/domains', { status: 'verified' })
-    return found.map(({ domain }) => domain)
-  } catch (thrown) {
-    if (thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable) return []
-    throw thrown
-  }
+  const query = { status: 'verified' }
+  const found = await unlessExit(EXIT.unreachable, () => askAll(address, domainSchema, '/v1/domains', query))
+  return (found ?? []).map(({ domain }) => domain)
 }
 
 function exitCodeOf({ fail, warn }: Record<Result, number>, isStrict: boolean): number {

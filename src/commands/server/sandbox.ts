@@ -4,7 +4,7 @@
  */
 import { resolve } from 'node:path'
 import { InvalidArgumentError, type Command } from 'commander'
-import { configurationFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
 
 export interface ServeOptions {

@@ -18,7 +18,7 @@ import { createClassifier, type Classification, type Suppression } from '../../m
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { printNote, printResult, sheetText, type OutputFlags } from '../shared/print.ts'
-import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb, withFileFlags, type Given } from '../shared/verb.ts'
 
 /** Stages as rules name them; `dsn` is a report by mail. */

@@ -23,7 +23,7 @@ import {
 import { join } from 'node:path'
 import { ConfigurationError, EXIT, ProcessExit, errorText } from '../../base/errors.ts'
 import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
-import { SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import type { SetupAnswers } from './answers.ts'
 import { poolsText, serverText } from './texts.ts'
 import { execFileSync } from 'node:child_process'

@@ -99,6 +99,16 @@ export async function wholeAnswer(asked: Asked, request: RequestLine, options: C
   return successOf(answer, options.whenMissing)
 }
 
+/** null: it ended with this exit code. */
+export async function unlessExit<Value>(exitCode: number, ask: () => Promise<Value>): Promise<Value | null> {
+  try {
+    return await ask()
+  } catch (thrown) {
+    if (thrown instanceof ProcessExit && thrown.exitCode === exitCode) return null
+    throw thrown
+  }
+}
+
 /** null: the key may not know. */
 export async function ifPermitted<Value>(ask: () => Promise<Value>): Promise<Value | null> {
   try {

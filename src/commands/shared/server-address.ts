@@ -11,7 +11,7 @@ import { readAdminSocket } from '../../config/read-admin-socket.ts'
 import { valueOf } from '../../config/source/source-tree.ts'
 import { readYamlSource } from '../../config/source/yaml-source.ts'
 import { misuse } from './flag-values.ts'
-import { configurationFolder, SHIPPED_FOLDER } from './shared-options.ts'
+import { configurationFolder, SHIPPED_FOLDER } from './flag-values.ts'
 
 export type ServerFlags = Partial<Record<'config' | 'url' | 'apiKey', string>>
 
