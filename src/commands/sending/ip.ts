@@ -16,10 +16,7 @@ type StartFlags = VerbFlags & Given<'curve' | 'stage' | 'target'> & { force?: bo
 type ForecastFlags = VerbFlags & Given<'isp' | 'start'> & { recipients: string }
 
 const IP = '203.0.113.10'
-const PROVIDER = [
-  '--provider <id>',
-  'mail to this provider alone: the name of its block, see sternpost provider list',
-] as const
+const BLOCK = 'mail to this provider alone: the name of its block, see sternpost provider list'
 const REASON = ['--reason <text>', 'for those who look at it later, at most 200 characters'] as const
 /** Of the audit. */
 const SHOWN_NOTES = '10'
@@ -32,34 +29,30 @@ export function addIpCommands(program: Command): void {
   const suspended = 'let nothing leave from an IP, or from it to one provider, until it is resumed'
   const suspends = `${IP} --reason 'on a blocklist'\n${IP} --provider outlook --reason 'delisting asked for'`
   addVerb(ip, 'suspend <ip>', suspended, suspends)
-    .option(...PROVIDER)
+    .option('--provider <id>', BLOCK)
     .option(...REASON)
     .action((address: string, flags: HaltFlags) => halt(address, 'suspend', flags))
   const resumed = 'end the suspension of an IP, and lift what holds its paths back'
   addVerb(ip, 'resume <ip>', resumed, `${IP}\n${IP} --provider outlook`)
-    .option(...PROVIDER)
+    .option('--provider <id>', BLOCK)
     .action((address: string, flags: HaltFlags) => halt(address, 'resume', flags))
   addWarmupVerbs(ip.command('warmup').description('the warmup of an IP'))
 }
 
 function addWarmupVerbs(warmup: Command): void {
-  withStartFlags(addVerb(warmup, 'start <ip>', 'start the warmup of a cold IP', `${IP} --curve conservative`)).action(
-    (ip: string, flags: StartFlags) => start(ip, flags, false),
-  )
+  const startVerb = addVerb(warmup, 'start <ip>', 'start the warmup of a cold IP', `${IP} --curve conservative`)
+  withStartFlags(startVerb).action((ip: string, flags: StartFlags) => start(ip, flags, false))
   const paused = 'stop first attempts from an IP; retries of mail that was tried from it go on'
   addVerb(warmup, 'pause <ip>', paused, `${IP} --reason 'complaints'`)
     .option(...REASON)
-    .action((ip: string, flags: VerbFlags & { reason?: string }) => move(ip, '/pause', { reason: flags.reason }, flags))
-  addVerb(warmup, 'resume <ip>', 'go on with a paused warmup', IP).action((ip: string, flags: VerbFlags) =>
-    move(ip, '/resume', {}, flags),
-  )
-  addVerb(warmup, 'complete <ip>', 'make an IP warmed now: nothing limits it any more', IP).action(
-    (ip: string, flags: VerbFlags) => move(ip, '/complete', {}, flags),
-  )
+    .action((ip: string, flags: HaltFlags) => move(ip, '/pause', { reason: flags.reason }, flags))
+  const resume = addVerb(warmup, 'resume <ip>', 'go on with a paused warmup', IP)
+  resume.action((ip: string, flags: VerbFlags) => move(ip, '/resume', {}, flags))
+  const complete = addVerb(warmup, 'complete <ip>', 'make an IP warmed now: nothing limits it any more', IP)
+  complete.action((ip: string, flags: VerbFlags) => move(ip, '/complete', {}, flags))
   const restarted = 'begin a warmup again, whatever the IP is now'
-  withStartFlags(addVerb(warmup, 'restart <ip>', restarted, `${IP} --stage 5`)).action(
-    (ip: string, flags: StartFlags) => start(ip, flags, true),
-  )
+  const restartVerb = addVerb(warmup, 'restart <ip>', restarted, `${IP} --stage 5`)
+  withStartFlags(restartVerb).action((ip: string, flags: StartFlags) => start(ip, flags, true))
   const foretold = 'say when a campaign would have left an IP, if every day of the warmup is a good one'
   addVerb(warmup, 'forecast <ip>', foretold, `${IP} --recipients 5000`)
     .requiredOption('--recipients <count>', 'messages of the campaign')

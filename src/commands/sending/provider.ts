@@ -10,10 +10,9 @@ import { loadRules, type LoadedRules } from '../../config/load-rules.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
 import { ANY_PROVIDER, type Provider, type ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
 import { ask } from '../shared/api-client.ts'
-import { misuse } from '../shared/flag-values.ts'
+import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { linesText, printList, printNote, printResult, printable, sheetText, type Columns } from '../shared/print.ts'
 import type { OutputFlags } from '../shared/print.ts'
-import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 
 type ProviderView = ReturnType<typeof viewOf>
@@ -122,16 +121,13 @@ function limitLines(limits: ProviderLimitsJson): [string, string][] {
 }
 
 function routeReport({ domain, problem, provider, isp, route, limits, hosts }: DomainRouteJson): string {
-  const lines: [string, string | null][] =
-    problem === null
-      ? [
-          ['provider', provider ?? 'none of providers.yaml: the default limits hold'],
-          ['isp', isp],
-          ['route', route],
-          ...(limits === null ? [] : limitLines(limits)),
-        ]
-      : [['problem', problem]]
+  const known: [string, string | null][] = [
+    ['provider', provider ?? 'none of providers.yaml: the default limits hold'],
+    ['isp', isp],
+    ['route', route],
+    ...(limits === null ? [] : limitLines(limits)),
+  ]
   const places = hosts.map(({ name, addresses, tls }) => `  ${name}  ${addresses.join(' ')}\n    ${tls.text}`)
   const list = places.length === 0 ? '' : `\nmail hosts, best first\n${linesText(places.join('\n').split('\n'))}`
-  return sheetText(domain, lines) + list
+  return sheetText(domain, problem === null ? known : [['problem', problem]]) + list
 }

@@ -13,8 +13,7 @@ import { checkForwardNames, checkPtr } from '../../health/checks/check-ip-names.
 import { checkOwnNames } from '../../health/checks/check-own-names.ts'
 import { runChecks } from '../../health/checks/run-checks.ts'
 import { worldOf } from './doctor-world.ts'
-import { misuse } from '../shared/flag-values.ts'
-import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { configurationFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb, CONFIG_FLAG, type Given } from '../shared/verb.ts'
 
 type CheckFlags = Given<'config'> & Partial<Record<'dns' | 'offline' | 'json', boolean>>

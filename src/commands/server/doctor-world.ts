@@ -11,8 +11,7 @@ import { filesFindings } from '../../health/checks/check-files.ts'
 import type { HealthFinding } from '../../health/checks/finding.ts'
 import type { CheckWorld } from '../../health/checks/world.ts'
 import { createDnsResolver } from '../../network/dns-resolver.ts'
-import { misuse } from '../shared/flag-values.ts'
-import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { configurationFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import type { Given } from '../shared/verb.ts'
 
 export interface LocalWorld {

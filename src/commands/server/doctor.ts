@@ -124,14 +124,10 @@ async function runHere(
   isServerThere: boolean,
 ): Promise<DoctorFinding[]> {
   const wanted = chosen.filter(({ place }) => place === 'outside' || !isServerThere)
-  const { world } = local
   // The server reads the same files, and has said what is wrong with them.
-  if (world === null) return isServerThere ? [] : local.findings.map(withoutTime)
-  return (await runChecks(wanted, world)).map(withoutTime)
-}
-
-function withoutTime(finding: HealthFinding): DoctorFinding {
-  return { ...finding, last_ok_at: null }
+  const toldOfFiles = isServerThere ? [] : local.findings
+  const findings = local.world === null ? toldOfFiles : await runChecks(wanted, local.world)
+  return findings.map((finding) => ({ ...finding, last_ok_at: null }))
 }
 
 function summaryOf(checks: readonly HealthFinding[]): Record<Result, number> {

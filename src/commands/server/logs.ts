@@ -110,8 +110,7 @@ function journalProblem(cause: Error): Error {
 function sinceOf({ since, message }: LogsFlags): string | null {
   if (since !== undefined) return timeFlag('--since', since)
   const made = message === undefined ? undefined : identifierToBytes('msg', message)
-  if (made === undefined) return null
-  return String(Math.floor((made.readUIntBE(0, TIME_BYTES) - MINUTE) / SECOND))
+  return made === undefined ? null : String(Math.floor((made.readUIntBE(0, TIME_BYTES) - MINUTE) / SECOND))
 }
 
 function fileLines(path: string, { follow }: LogsFlags, signal: AbortSignal): AsyncIterable<string> {
@@ -123,14 +122,16 @@ function linesOf(input: Readable): AsyncIterable<string> {
   return createInterface({ input, crlfDelay: Infinity })
 }
 
+/** `level`: at least this. `identifier`: one of the fields is it, or holds it; null: every line. */
 interface LogFilter {
-  /** At least this. */
   level: ShownLevel
-  /** An identifier that one of the fields is, or holds; null: every line. */
   identifier: string | null
 }
 
-/** The text of a line to print (base/README.md "Logging"), or null: it is not meant. `isJson`: the same JSON, of printable characters alone. */
+/**
+ * The text of a line to print (base/README.md "Logging"), or null: it is not meant. `isJson`: the same JSON, of printable
+ * characters alone.
+ */
 export function shownLine(line: string, filter: LogFilter, isJson: boolean): string | null {
   // The priority for the journal.
   const text = line.replace(/^<\d>/, '').trimEnd()

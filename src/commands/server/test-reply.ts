@@ -16,9 +16,8 @@ import { createReplyRules } from '../../egress/shaping/reply-rules.ts'
 import { BOUNCE_CATEGORIES } from '../../mail/reply/bounce-category.ts'
 import { createClassifier, type Classification, type Suppression } from '../../mail/reply/classify-reply.ts'
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { misuse } from '../shared/flag-values.ts'
+import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { printNote, printResult, sheetText, type OutputFlags } from '../shared/print.ts'
-import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb, withFileFlags, type Given } from '../shared/verb.ts'
 
 /** Stages as rules name them; `dsn` is a report by mail. */

@@ -66,12 +66,13 @@ const SERVER_WORDS: Readonly<Record<SetupResult['server'], string>> = {
 async function putInPlace({ folder, files, notes, hostname: wanted }: Work, isRunning: boolean): Promise<string[]> {
   const { configuration, kept, added } = files
   const { hostname } = configuration.server
-  const stopListening = onInterruption(() => {
+  const onInterruption = (): void => {
     files.remove()
     notes.say('interrupted: nothing was changed')
     notes.close()
     process.exit(EXIT.interrupted)
-  })
+  }
+  for (const signal of SIGNALS) process.once(signal, onInterruption)
   try {
     const warnings = await firstChecks(folder, configuration, isRunning)
     if (wanted !== null && wanted !== hostname) {
@@ -83,18 +84,11 @@ async function putInPlace({ folder, files, notes, hostname: wanted }: Work, isRu
     for (const path of added) notes.say(`wrote     ${join(folder, path)}`)
     return warnings
   } finally {
-    stopListening()
+    for (const signal of SIGNALS) process.off(signal, onInterruption)
   }
 }
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-
-function onInterruption(act: () => void): () => void {
-  for (const signal of SIGNALS) process.once(signal, act)
-  return () => {
-    for (const signal of SIGNALS) process.off(signal, act)
-  }
-}
 
 /**
  * What can be looked at before the DNS records exist: free ports, reverse names, outbound port 25. All are warnings. No

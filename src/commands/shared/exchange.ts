@@ -116,7 +116,14 @@ export function successOf({ status, text }: ServerAnswer, whenMissing?: string):
   if (isObject(answer) && answer['success'] === true) return answer
   const error = isObject(answer) && isObject(answer['error']) ? answer['error'] : {}
   const part = (name: string): string => String(error[name] ?? '')
-  throw refusal({ code: part('code'), message: part('message'), details: part('details') }, whenMissing)
+  const [code, message, details] = [part('code'), part('message'), part('details')]
+  const known = Object.hasOwn(REFUSALS, code) ? REFUSALS[code] : undefined
+  const advice = code === 'not_found' && whenMissing !== undefined ? whenMissing : known?.fix
+  const sentence = message === '' ? 'The server refused without a reason.' : message
+  const said = details === '' ? sentence : `${sentence} ${details}`
+  const fix = advice === undefined ? '' : `${said.endsWith('.') ? '' : '.'} Fix: ${advice}.`
+  // The server's own code is that of the cause.
+  throw new ProcessExit(known?.exit ?? EXIT.failed, `sternpost: ${printable(said + fix)}`, { cause: { code } })
 }
 
 function parseAnswer(status: number, text: string): unknown {
@@ -141,17 +148,4 @@ const REFUSALS: Readonly<Record<string, { exit: number; fix: string }>> = {
   rate_limited: { exit: EXIT.tryAgain, fix: 'try again in a few seconds' },
   unavailable: { exit: EXIT.tryAgain, fix: 'try again; the log of the server says more' },
   internal_error: { exit: EXIT.internal, fix: 'the log of the server says more' },
-}
-
-/** The server's own code is that of the cause. */
-function refusal(
-  { code, message, details }: { code: string; message: string; details: string },
-  whenMissing: string | undefined,
-): ProcessExit {
-  const known = Object.hasOwn(REFUSALS, code) ? REFUSALS[code] : undefined
-  const advice = code === 'not_found' && whenMissing !== undefined ? whenMissing : known?.fix
-  const sentence = message === '' ? 'The server refused without a reason.' : message
-  const text = details === '' ? sentence : `${sentence} ${details}`
-  const fix = advice === undefined ? '' : `${text.endsWith('.') ? '' : '.'} Fix: ${advice}.`
-  return new ProcessExit(known?.exit ?? EXIT.failed, `sternpost: ${printable(text + fix)}`, { cause: { code } })
 }

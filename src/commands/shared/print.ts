@@ -6,7 +6,6 @@ import { once } from 'node:events'
 import { SECOND } from '../../base/clock.ts'
 
 const BAR_WIDTH = 30
-
 const DEFAULT_WIDTH = 80
 
 export interface OutputFlags {
