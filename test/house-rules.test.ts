@@ -131,7 +131,7 @@ t.test('what is exported is imported somewhere', async (t) => {
   const users = texts.filter(({ name }) => name.endsWith('.ts'))
   t.same(
     unusedExports(
-      ours.filter(({ name }) => !/^src\/(?:clients|api)\//.test(name)),
+      ours.filter(({ name }) => !name.startsWith('src/clients/')),
       users,
     ),
     [],

@@ -86,8 +86,5 @@ export const removedDomainSchema = z
   })
   .meta({ id: 'RemovedDomain' })
 
-export type AddDomainBody = z.input<typeof addDomainSchema>
-export type UpdateDomainBody = z.input<typeof updateDomainSchema>
 export type DnsRecordJson = z.infer<typeof recordSchema>
 export type DomainJson = z.infer<typeof domainSchema>
-export type RemovedDomainJson = z.infer<typeof removedDomainSchema>

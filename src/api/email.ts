@@ -136,6 +136,3 @@ export const previewSchema = z
   .meta({ id: 'Preview' })
 
 export type SendBody = z.input<typeof sendSchema>
-export type SendResultJson = z.infer<typeof sendResultSchema>
-export type BatchResultJson = z.infer<typeof batchResultSchema>
-export type PreviewJson = z.infer<typeof previewSchema>

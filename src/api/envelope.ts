@@ -9,18 +9,6 @@ export const errorSchema = z
   })
   .meta({ id: 'Error' })
 
-export type ErrorJson = z.infer<typeof errorSchema>
-
-export interface DataJson<Data> {
-  success: true
-  data: Data
-}
-
-export interface ListJson<Entry> extends DataJson<Entry[]> {
-  has_more: boolean
-  next_cursor: string | null
-}
-
 export function dataSchema<Data extends z.ZodType>(data: Data) {
   return z.object({ success: z.literal(true), data })
 }

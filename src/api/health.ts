@@ -38,5 +38,4 @@ export const checksSchema = z.object({
 })
 
 export type HealthJson = z.infer<typeof healthSchema>
-export type RunChecksBody = z.input<typeof runChecksSchema>
 export type ChecksJson = z.infer<typeof checksSchema>

@@ -177,7 +177,6 @@ export const ipNoteSchema = z.object({
 
 export const sendDaySchema = z.object({ date: z.string(), planned: count().nullable(), sent: count().nullable() })
 
-export type StartWarmupBody = z.input<typeof startWarmupSchema>
 export type WarmupJson = z.infer<typeof warmupSchema>
 export type IpJson = z.infer<typeof ipSchema>
 export type IpWarmupJson = z.infer<typeof ipWarmupSchema>

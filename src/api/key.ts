@@ -48,6 +48,5 @@ export const keySchema = z
 export const createdKeySchema = z.object({ ...keySchema.shape, key: z.string().optional() }).meta({ id: 'CreatedKey' })
 
 export type CreateKeyBody = z.input<typeof createKeySchema>
-export type ChangeKeyBody = z.input<typeof changeKeySchema>
 export type KeyJson = z.infer<typeof keySchema>
 export type CreatedKeyJson = z.infer<typeof createdKeySchema>

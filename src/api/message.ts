@@ -171,7 +171,5 @@ export type ListedMessageJson = z.infer<typeof listedMessageSchema>
 export type MessageJson = z.infer<typeof messageSchema>
 export type ExplanationJson = z.infer<typeof explanationSchema>
 export type TranscriptJson = z.infer<typeof transcriptSchema>
-export type CanceledMessageJson = z.infer<typeof canceledSchema>
 export type RetriedMessageJson = z.infer<typeof retriedSchema>
 export type BatchJson = z.infer<typeof batchSchema>
-export type CanceledBatchJson = z.infer<typeof canceledBatchSchema>

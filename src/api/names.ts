@@ -21,7 +21,7 @@ export type CamelFields<Fields> = {
 
 type WithoutNulls<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], null> }
 
-export type SnakeFields<View> = { [Name in keyof View as SnakeCase<Name & string>]: View[Name] }
+type SnakeFields<View> = { [Name in keyof View as SnakeCase<Name & string>]: View[Name] }
 
 /** Of a request, once its schema has read it. */
 export function camelFields<Schema extends z.ZodObject>(

@@ -144,10 +144,8 @@ export const domainRouteSchema = z.object({
 
 export type QueueActionBody = z.input<typeof queueActionSchema>
 export type QueueGroupJson = z.infer<typeof queueGroupSchema>
-export type QueueActionResultJson = z.infer<typeof queueActionResultSchema>
 export type PathHoldJson = z.infer<typeof holdSchema>
 export type PathJson = z.infer<typeof pathSchema>
-export type ResumedPathsJson = z.infer<typeof resumedPathsSchema>
 export type ProviderLimitsJson = z.infer<typeof limitsSchema>
 export type PoolJson = z.infer<typeof poolSchema>
 export type DomainRouteJson = z.infer<typeof domainRouteSchema>

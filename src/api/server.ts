@@ -101,7 +101,6 @@ export const erasedRecipientSchema = z.object({
 })
 
 export type RunningServerJson = z.infer<typeof runningServerSchema>
-export type RaisedLogLevelJson = z.infer<typeof raisedLogLevelSchema>
 export type ReloadResultJson = z.infer<typeof reloadResultSchema>
 export type StorageJson = z.infer<typeof storageSchema>
 export type BackupJson = z.infer<typeof backupSchema>

@@ -37,7 +37,5 @@ export const importedSuppressionsSchema = z.object({
   errors: z.array(z.string()),
 })
 
-export type AddSuppressionBody = z.input<typeof addSuppressionSchema>
 export type SuppressionJson = z.infer<typeof suppressionSchema>
-export type RemovedSuppressionsJson = z.infer<typeof removedSuppressionsSchema>
 export type ImportedSuppressionsJson = z.infer<typeof importedSuppressionsSchema>

@@ -150,13 +150,6 @@ function furtherData(kind: WebhookEventKind): z.ZodType {
   return isFurther && kind.startsWith('email.') ? z.looseObject(ofMessage) : z.record(z.string(), z.unknown())
 }
 
-export type RegisterEndpointBody = z.input<typeof registerEndpointSchema>
-export type ChangeEndpointBody = z.input<typeof changeEndpointSchema>
-export type ReplayRangeBody = z.input<typeof replayRangeSchema>
 export type WebhookEndpointJson = z.infer<typeof webhookEndpointSchema>
-export type CreatedWebhookJson = z.infer<typeof createdWebhookSchema>
-export type RotatedSecretJson = z.infer<typeof rotatedSecretSchema>
-export type WebhookTrialJson = z.infer<typeof webhookTrialSchema>
 export type WebhookDeliveryJson = z.infer<typeof webhookDeliverySchema>
-export type WebhookDeliveryDetailJson = z.infer<typeof webhookDeliveryDetailSchema>
-export type ReplayedDeliveriesJson = z.infer<typeof replayedSchema>
+export type WebhookTrialJson = z.infer<typeof webhookTrialSchema>

@@ -5,15 +5,15 @@
  */
 import { once } from 'node:events'
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server'
-import { SECOND, type Clock } from '../base/clock.ts'
+import { SECOND } from '../base/clock.ts'
 import { errorCode } from '../base/errors.ts'
-import type { Logger } from '../base/logger.ts'
 import { createCaptureStages, recipientsOf, type CaptureStages } from './capture-stages.ts'
 import type { CaptureReplies } from './replies.ts'
-import type { InboundPlace } from './send-report.ts'
-import { createSessionTranscripts, type SessionTranscripts } from './session-transcripts.ts'
-import { createSimulation, type CaptureRefusal, type Simulation } from './simulation.ts'
+import { createSimulation, type CaptureRefusal, type Simulation, type SimulationOptions } from './simulation.ts'
 import { createVisit, type Visit } from './visit.ts'
+
+const MOST_LINES = 200
+const MOST_CHARACTERS = 500
 
 /** One transaction as it came over the wire. */
 export interface CapturedMail {
@@ -29,11 +29,7 @@ export interface CapturedMail {
   transcript: readonly string[]
 }
 
-export interface CaptureServerOptions {
-  clock: Clock
-  logger: Logger
-  /** Where simulated bounces and complaints go; null: there is no inbound server. */
-  inboundAddress: () => InboundPlace | null | Promise<InboundPlace | null>
+export interface CaptureServerOptions extends Pick<SimulationOptions, 'clock' | 'logger' | 'inboundAddress'> {
   /** For a message that names none itself; default: none. */
   complaintAddress?: string
   /** How simulated people fetch pixels and links; by default they cannot. */
@@ -42,12 +38,6 @@ export interface CaptureServerOptions {
   onMail?: (mail: CapturedMail) => Promise<void>
   /** What it was told to answer. */
   replies?: CaptureReplies
-}
-
-interface CaptureServer {
-  /** Listens on 127.0.0.1; with a wanted port that is taken, on any free one. Resolves with the port. */
-  start(wantedPort: number): Promise<number>
-  stop(): Promise<void>
 }
 
 export const CAPTURE_ADDRESS = '127.0.0.1'
@@ -62,28 +52,19 @@ const MOST_CONNECTIONS = 500
 /** Idle connections of the sender are cut after this when we stop. */
 const CLOSE_TIMEOUT = SECOND / 4
 
-export function createCaptureServer(options: CaptureServerOptions): CaptureServer {
-  const { clock, logger, inboundAddress, complaintAddress = null, visit = createVisit(), onMail, replies } = options
-  const simulation = createSimulation({
-    hostName: CAPTURE_HOST_NAME,
-    clock,
-    logger,
-    inboundAddress,
-    complaintAddress,
-    visit,
-  })
+export function createCaptureServer(options: CaptureServerOptions) {
+  const { clock, logger, complaintAddress = null, visit = createVisit(), onMail, replies } = options
+  const simulation = createSimulation({ ...options, hostName: CAPTURE_HOST_NAME, complaintAddress, visit })
   const stages = createCaptureStages(() => server, replies)
   const transcripts = createSessionTranscripts()
-
   const handing = { stages, simulation, transcripts, clock, onMail }
-
   const server = createLibraryServer({
     onConnect(session, answer) {
       stages.guard(session)
-      void stages.refusalAt('connect', session, []).then((refusal) => answer(errorOf(refusal)))
+      void stages.refusalAt('connect', session).then((refusal) => answer(errorOf(refusal)))
     },
     onMailFrom: (_address, session, answer) =>
-      void stages.refusalAt('mail', session, []).then((refusal) => answer(errorOf(refusal))),
+      void stages.refusalAt('mail', session).then((refusal) => answer(errorOf(refusal))),
     onRcptTo: ({ address }, session, answer) =>
       void refusalOf(address, session, handing).then((refusal) => answer(errorOf(refusal))),
     onData(stream, session, answer) {
@@ -94,7 +75,7 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
         })
         .then((refusal) => {
           answer(errorOf(refusal), '2.0.0 kept')
-          transcripts.beginNext(session.id)
+          transcripts.forget(session.id)
         })
     },
     onClose: ({ id }) => transcripts.forget(id),
@@ -104,7 +85,8 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
   server.on('error', (error) => logger.debug({ err: error }, 'capture connection failed'))
 
   return {
-    async start(wantedPort) {
+    /** Listens on 127.0.0.1; with a wanted port that is taken, on any free one. Resolves with the port. */
+    async start(wantedPort: number): Promise<number> {
       try {
         return await listen(server, wantedPort)
       } catch (thrown) {
@@ -112,7 +94,7 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
         return listen(server, 0)
       }
     },
-    stop() {
+    stop(): Promise<void> {
       simulation.stop()
       stages.close()
       return new Promise((resolve) => server.close(() => resolve()))
@@ -124,7 +106,7 @@ interface HandingOn extends Pick<CaptureServerOptions, 'clock'> {
   onMail: CaptureServerOptions['onMail'] | undefined
   stages: CaptureStages
   simulation: Simulation
-  transcripts: SessionTranscripts
+  transcripts: ReturnType<typeof createSessionTranscripts>
 }
 
 /** The rules first, then what the recipient stands for. */
@@ -218,4 +200,36 @@ async function readMessage(stream: SMTPServerDataStream, mostBytes: number): Pro
     if (kept.length > 0) chunks.push(kept)
   }
   return Buffer.concat(chunks)
+}
+
+/**
+ * What was said on each SMTP connection, from the library's log: `C: ` is the sender, `S: ` the server. A list that was
+ * handed out goes on growing until the next message begins, so the reply to the final dot is its last line. Bounded.
+ */
+function createSessionTranscripts() {
+  const bySession = new Map<string, string[]>()
+  /** The lines of the message under way. */
+  const linesOf = (sessionId: string): string[] => {
+    const lines = bySession.get(sessionId) ?? []
+    bySession.set(sessionId, lines)
+    return lines
+  }
+  const note = (facts: unknown, side: unknown, text: unknown): void => {
+    if ((side !== 'C:' && side !== 'S:') || typeof facts !== 'object' || facts === null || !('cid' in facts)) return
+    const lines = linesOf(String(facts.cid))
+    for (const line of String(text).split('\r\n')) {
+      if (lines.length < MOST_LINES) lines.push(`${side} ${line}`.slice(0, MOST_CHARACTERS))
+    }
+  }
+
+  return {
+    /** Listens to what the server says and hears. */
+    listenTo(server: SMTPServer): void {
+      const silent = (): void => {}
+      server.logger = { trace: silent, debug: note, info: silent, warn: silent, error: silent, fatal: silent }
+    },
+    linesOf,
+    /** The next line belongs to the next message, or the connection is closed. */
+    forget: (sessionId: string) => void bySession.delete(sessionId),
+  }
 }

@@ -7,20 +7,7 @@ import type { SMTPServer, SMTPServerSession } from 'smtp-server'
 import type { CaptureReplies, Stage, StageActions } from './replies.ts'
 import type { CaptureRefusal } from './simulation.ts'
 
-export interface CaptureStages {
-  /** Puts the rules before what the library answers itself; to be called at connect. */
-  guard(session: SMTPServerSession): void
-  /** Draws the rules and waits as they say; null: as usual. */
-  endAt(stage: Stage, recipients: readonly string[]): Promise<StageActions['end']>
-  /** The same, but a rule that closes the connection does so, and the promise stays open. */
-  refusalAt(stage: Stage, session: SMTPServerSession, recipients: readonly string[]): Promise<CaptureRefusal | null>
-  /** Closes the connection without a word; stays open. */
-  cut(session: SMTPServerSession): Promise<never>
-  /** Resolves after so much real time, or when everything ends. */
-  wait(milliseconds: number): Promise<void>
-  /** Ends all waiting. */
-  close(): void
-}
+export type CaptureStages = ReturnType<typeof createCaptureStages>
 
 type Connection = SMTPServer['connections'] extends Set<infer Member> ? Member : never
 
@@ -28,8 +15,9 @@ type Connection = SMTPServer['connections'] extends Set<infer Member> ? Member :
 const ALWAYS_DISABLED = ['AUTH']
 
 /** `server` is asked for when a connection is there; `replies` undefined: everything is as usual. */
-export function createCaptureStages(server: () => SMTPServer, replies: CaptureReplies | undefined): CaptureStages {
+export function createCaptureStages(server: () => SMTPServer, replies: CaptureReplies | undefined) {
   const waiting = new Set<() => void>()
+  /** Resolves after so much real time, or when everything ends. */
   const wait = (milliseconds: number): Promise<void> =>
     new Promise((resolve) => {
       const end = (): void => {
@@ -42,23 +30,31 @@ export function createCaptureStages(server: () => SMTPServer, replies: CaptureRe
     })
   const connectionOf = ({ id }: SMTPServerSession): Connection | undefined =>
     [...server().connections].find((connection) => connection.id === id)
+  /** Closes the connection without a word; stays open. */
   const cut = (session: SMTPServerSession): Promise<never> => {
     connectionOf(session)?._socket.destroy()
     return new Promise(() => {})
   }
-  const endAt: CaptureStages['endAt'] = async (stage, recipients) => {
+  /** Draws the rules and waits as they say; null: as usual. */
+  const endAt = async (stage: Stage, recipients: readonly string[]): Promise<StageActions['end']> => {
     if (replies === undefined) return null
     const { delayMilliseconds, end } = replies.actionsFor(stage, recipients)
     if (delayMilliseconds > 0) await wait(delayMilliseconds)
     return end
   }
-  const refusalAt: CaptureStages['refusalAt'] = async (stage, session, recipients) => {
+  /** The same, but a rule that closes the connection does so, and the promise stays open. */
+  async function refusalAt(
+    stage: Stage,
+    session: SMTPServerSession,
+    recipients: readonly string[] = [],
+  ): Promise<CaptureRefusal | null> {
     const end = await endAt(stage, recipients)
     return end?.kind === 'close' ? cut(session) : end
   }
 
   return {
-    guard(session) {
+    /** Puts the rules before what the library answers itself; to be called at connect. */
+    guard(session: SMTPServerSession): void {
       const connection = connectionOf(session)
       if (replies === undefined || connection === undefined) return
       const { handler_EHLO, handler_HELO, handler_STARTTLS, handler_DATA } = connection
@@ -83,7 +79,8 @@ export function createCaptureStages(server: () => SMTPServer, replies: CaptureRe
     refusalAt,
     cut,
     wait,
-    close() {
+    /** Ends all waiting. */
+    close(): void {
       for (const end of waiting) end()
     },
   }

@@ -26,20 +26,10 @@ export interface StageActions {
   end: Extract<RuleReply, { kind: 'reply' | 'close' }> | null
 }
 
-export interface CaptureReplies {
-  /** In place of those that are there. */
-  set(rules: readonly ReplyRule[]): void
-  rules(): ReplyRule[]
-  /** Returns how many there were. */
-  clear(): number
-  /** Draws the rules for what happens now. `recipients` is empty before the first RCPT TO. */
-  actionsFor(stage: Stage, recipients: readonly string[]): StageActions
-  /** Draws the rules that take STARTTLS out of the answer to EHLO. */
-  hidesStarttls(): boolean
-}
+export type CaptureReplies = ReturnType<typeof createCaptureReplies>
 
 /** `random` is 0 to 1, without 1. */
-export function createCaptureReplies(random: () => number = Math.random): CaptureReplies {
+export function createCaptureReplies(random: () => number = Math.random) {
   let rules: ReplyRule[] = []
   const draw = (rule: ReplyRule): boolean => {
     if (random() >= rule.probability) return false
@@ -49,14 +39,17 @@ export function createCaptureReplies(random: () => number = Math.random): Captur
   }
 
   return {
-    set: (wanted) => void (rules = wanted.map((rule) => ({ ...rule }))),
-    rules: () => rules.map((rule) => ({ ...rule })),
-    clear() {
+    /** In place of those that are there. */
+    set: (wanted: readonly ReplyRule[]) => void (rules = wanted.map((rule) => ({ ...rule }))),
+    rules: (): ReplyRule[] => rules.map((rule) => ({ ...rule })),
+    /** Returns how many there were. */
+    clear(): number {
       const count = rules.length
       rules = []
       return count
     },
-    actionsFor(stage, recipients) {
+    /** Draws the rules for what happens now. `recipients` is empty before the first RCPT TO. */
+    actionsFor(stage: Stage, recipients: readonly string[]): StageActions {
       let delayMilliseconds = 0
       for (const rule of rules) {
         const { reply } = rule
@@ -66,7 +59,8 @@ export function createCaptureReplies(random: () => number = Math.random): Captur
       }
       return { delayMilliseconds, end: null }
     },
-    hidesStarttls: () => rules.some((rule) => rule.reply.kind === 'missing' && draw(rule)),
+    /** Draws the rules that take STARTTLS out of the answer to EHLO. */
+    hidesStarttls: (): boolean => rules.some((rule) => rule.reply.kind === 'missing' && draw(rule)),
   }
 }
 

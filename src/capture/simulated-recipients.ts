@@ -16,25 +16,18 @@ export type SimulatedBehaviour =
 const DELIVER: SimulatedBehaviour = { kind: 'deliver' }
 export const NO_SUCH_ACCOUNT = '5.1.1 The email account that you tried to reach does not exist'
 
+function refuse(code: number, text: string, times: number | null = null): SimulatedBehaviour {
+  return { kind: 'refuse', code, text, times }
+}
+
 /** A Map, because local parts such as `constructor` come from outside. */
 const BEHAVIOUR_BY_NAME: ReadonlyMap<string, SimulatedBehaviour> = new Map<string, SimulatedBehaviour>([
   ['delivered', DELIVER],
-  ['hard', { kind: 'refuse', code: 550, text: NO_SUCH_ACCOUNT, times: null }],
-  [
-    'soft',
-    { kind: 'refuse', code: 452, times: null, text: '4.2.2 The email account that you tried to reach is over quota' },
-  ],
-  [
-    'block',
-    {
-      kind: 'refuse',
-      code: 554,
-      times: null,
-      text: '5.7.1 Service unavailable; client host blocked using blocklist.sternpost.test',
-    },
-  ],
-  ['deferred', { kind: 'refuse', code: 451, times: 2, text: '4.3.0 Temporary problem on this side' }],
-  ['greylisted', { kind: 'refuse', code: 451, times: 1, text: '4.7.1 Greylisted, please try again later' }],
+  ['hard', refuse(550, NO_SUCH_ACCOUNT)],
+  ['soft', refuse(452, '4.2.2 The email account that you tried to reach is over quota')],
+  ['block', refuse(554, '5.7.1 Service unavailable; client host blocked using blocklist.sternpost.test')],
+  ['deferred', refuse(451, '4.3.0 Temporary problem on this side', 2)],
+  ['greylisted', refuse(451, '4.7.1 Greylisted, please try again later', 1)],
   // Who the mail is for is known only now: a banner cannot wait for one recipient.
   ['slow', { kind: 'dawdle', milliseconds: MINUTE / 2 }],
   ['late', { kind: 'bounce-later' }],

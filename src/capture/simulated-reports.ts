@@ -48,19 +48,14 @@ export function bounceReport(mail: ReportedMail, facts: ReportingFacts): Report 
     `Status: ${NO_SUCH_ACCOUNT.split(' ')[0]}`,
     `Diagnostic-Code: smtp; 550 ${NO_SUCH_ACCOUNT}`,
   ]
+  const to = `  ${plainAddress(mail.to)}`
   const bytes = composeReport({
     facts,
     to: mail.from,
     from: `Mail Delivery System <mailer-daemon@${facts.hostName}>`,
     subject: 'Undelivered Mail Returned to Sender',
     reportType: 'delivery-status',
-    text: [
-      'Your message could not be delivered to this recipient:',
-      '',
-      `  ${plainAddress(mail.to)}`,
-      '',
-      `550 ${NO_SUCH_ACCOUNT}`,
-    ],
+    text: ['Your message could not be delivered to this recipient:', '', to, '', `550 ${NO_SUCH_ACCOUNT}`],
     fields: status,
     returned: headerOf(mail.bytes),
   })

@@ -6,14 +6,19 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import PostalMime from 'postal-mime'
+import SMTPConnection from 'nodemailer/lib/smtp-connection'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
-import { sendReport, type InboundPlace } from './send-report.ts'
 import { bounceReport, complaintReport, type Report, type ReportedMail } from './simulated-reports.ts'
 import { behaviourOf, REPORT_DELAY, VISIT_DELAY, type SimulatedBehaviour } from './simulated-recipients.ts'
 import type { Visit } from './visit.ts'
 
-interface SimulationOptions {
+export interface InboundPlace {
+  address: string
+  port: number
+}
+
+export interface SimulationOptions {
   /** The name of the reporting server. */
   hostName: string
   clock: Clock
@@ -25,16 +30,7 @@ interface SimulationOptions {
   visit: Visit
 }
 
-export interface Simulation {
-  /** What RCPT TO is answered with, and after how much real time; `refusal` null: 250. */
-  answer(from: string, to: string): { refusal: CaptureRefusal | null; delayMilliseconds: number }
-  /** True when the bytes of a message to one of these are needed. */
-  needsBytes(recipients: readonly string[]): boolean
-  /** Plans what follows the delivery of a message to one recipient. */
-  delivered(mail: ReportedMail): Promise<void>
-  /** Nothing more follows. */
-  stop(): void
-}
+export type Simulation = ReturnType<typeof createSimulation>
 
 export interface CaptureRefusal {
   code: number
@@ -46,9 +42,11 @@ const MOST_WAITING = 1_000
 /** Real time: longer than the outcome of a delivery takes to be recorded. */
 const LEAST_WAIT = SECOND / 2
 const SENDING_TRIES = 3
-const PAUSE_BETWEEN_TRIES = SECOND
 
-export function createSimulation(options: SimulationOptions): Simulation {
+const PAUSE_BETWEEN_TRIES = SECOND
+const LONGEST_WAIT = 10 * SECOND
+
+export function createSimulation(options: SimulationOptions) {
   const { clock, logger } = options
   /** Refusals so far of messages that pass later; the oldest first. */
   const refusals = new Map<string, number>()
@@ -84,7 +82,8 @@ export function createSimulation(options: SimulationOptions): Simulation {
   }
 
   return {
-    answer(from, to) {
+    /** What RCPT TO is answered with, and after how much real time; `refusal` null: 250. */
+    answer(from: string, to: string): { refusal: CaptureRefusal | null; delayMilliseconds: number } {
       const behaviour = behaviourOf(to)
       if (behaviour.kind === 'dawdle') return { refusal: null, delayMilliseconds: behaviour.milliseconds }
       if (behaviour.kind !== 'refuse') return { refusal: null, delayMilliseconds: 0 }
@@ -92,8 +91,11 @@ export function createSimulation(options: SimulationOptions): Simulation {
       const isRefused = times === null || countRefusal(`${from} ${to}`.toLowerCase(), times)
       return { refusal: isRefused ? { code, text } : null, delayMilliseconds: 0 }
     },
-    needsBytes: (recipients) => recipients.some((recipient) => hasSequel(behaviourOf(recipient))),
-    async delivered(mail) {
+    /** True when the bytes of a message to one of these are needed. */
+    needsBytes: (recipients: readonly string[]): boolean =>
+      recipients.some((recipient) => hasSequel(behaviourOf(recipient))),
+    /** Plans what follows the delivery of a message to one recipient. */
+    async delivered(mail: ReportedMail): Promise<void> {
       const behaviour = behaviourOf(mail.to)
       const facts = { hostName: options.hostName, at: clock.now(), id: randomUUID().replaceAll('-', '') }
       if (behaviour.kind === 'bounce-later') report(bounceReport(mail, facts))
@@ -101,11 +103,11 @@ export function createSimulation(options: SimulationOptions): Simulation {
         report(complaintReport(mail, { ...facts, complaintAddress: options.complaintAddress }))
       }
       if (behaviour.kind !== 'visit') return
-      const { pixel, link } = await trackingUrls(mail.bytes, logger)
-      const urls = [pixel, ...(behaviour.clicks ? [link] : [])].filter((url) => url !== undefined)
+      const urls = await trackingUrls(mail.bytes, behaviour.clicks ? ['o', 'c'] : ['o'], logger)
       if (urls.length > 0) later(VISIT_DELAY, () => visitAll(urls, options.visit))
     },
-    stop() {
+    /** Nothing more follows. */
+    stop(): void {
       for (const end of waiting) end()
       waiting.clear()
     },
@@ -130,23 +132,49 @@ async function sendPatiently(report: Report, { inboundAddress, hostName, logger 
   }
 }
 
+/**
+ * As a stranger's mail server would: over SMTP, with the null sender; waits are in real time. Rejects when the report is
+ * not taken. RFC 5321, RFC 3464 §2.
+ */
+function sendReport(report: Report, { address, port }: InboundPlace, hostName: string): Promise<void> {
+  const connection = new SMTPConnection({
+    host: address,
+    port,
+    name: hostName,
+    secure: false,
+    ignoreTLS: true,
+    connectionTimeout: LONGEST_WAIT,
+    greetingTimeout: LONGEST_WAIT,
+    socketTimeout: LONGEST_WAIT,
+  })
+  return new Promise<void>((resolve, reject) => {
+    connection.once('end', () => reject(new Error('the inbound server closed the connection')))
+    connection.on('error', reject)
+    connection.connect((failure) => {
+      if (failure !== undefined) return reject(failure)
+      connection.send({ from: '', to: [report.to] }, report.bytes, (refusal) => {
+        if (refusal === null) resolve()
+        else reject(refusal)
+      })
+    })
+  }).finally(() => connection.quit())
+}
+
 /** One after the other, as somebody reads. */
 async function visitAll(urls: readonly string[], visit: Visit): Promise<void> {
   for (const url of urls) await visit(url)
 }
 
-/** Undefined where the message has none: nothing is tracked, and so nothing is fetched. */
-async function trackingUrls(bytes: Buffer, logger: Logger): Promise<{ pixel?: string; link?: string }> {
-  let html: string
+/** Of pixel and link; a message that is not tracked has none. */
+async function trackingUrls(bytes: Buffer, letters: readonly ('o' | 'c')[], logger: Logger): Promise<string[]> {
   try {
-    html = (await PostalMime.parse(bytes)).html ?? ''
+    const { html = '' } = await PostalMime.parse(bytes)
+    // An address up to /o/ or /c/, and a token of 56 characters of base32.
+    const find = (letter: string) =>
+      new RegExp(`https?://[^\\s"'<>]{1,300}/${letter}/[a-z2-7]{56}(?![a-z2-7])`).exec(html)
+    return letters.flatMap((letter) => find(letter)?.[0] ?? [])
   } catch (thrown) {
     logger.warn({ err: thrown }, 'captured mail is not readable')
-    return {}
+    return []
   }
-  const find = (letter: 'o' | 'c'): string | undefined =>
-    // An address up to /o/ or /c/, and a token of 56 characters of base32.
-    new RegExp(`https?://[^\\s"'<>]{1,300}/${letter}/[a-z2-7]{56}(?![a-z2-7])`).exec(html)?.[0]
-  const [pixel, link] = [find('o'), find('c')]
-  return { ...(pixel === undefined ? {} : { pixel }), ...(link === undefined ? {} : { link }) }
 }

@@ -21,23 +21,22 @@ import { addKeyCommands } from './sending/key.ts'
 import { addListenCommand } from './mail/listen.ts'
 import { addLogsCommand } from './server/logs.ts'
 import { addMessageCommands } from './mail/message.ts'
-import { addMigrateCommand, addVerifyCommand } from './server/migrate.ts'
+import { addMigrateCommands } from './server/database.ts'
 import { addPathCommands } from './sending/path.ts'
 import { addPoolCommands } from './sending/pool.ts'
 import { addProviderCommands } from './sending/provider.ts'
 import { addQueueCommands } from './mail/queue.ts'
 import { addRecipientCommands } from './mail/recipient.ts'
-import { addReloadCommand } from './server/reload.ts'
-import { addRestoreCommand } from './server/restore.ts'
-import { addSandboxCommand, type SandboxCommandOptions } from './server/sandbox.ts'
+import { addReloadCommand } from './server/config.ts'
+import { addRestoreCommand } from './server/database.ts'
+import { addSandboxCommand, addServeCommand, type SandboxCommandOptions, type ServeOptions } from './server/sandbox.ts'
 import { addSendCommand } from './mail/send.ts'
-import { addServeCommand, type ServeOptions } from './server/serve.ts'
 import { addSetupCommand } from './setup/setup.ts'
-import { addStatusCommand, status } from './server/status.ts'
+import { addStatusCommands, status } from './server/status.ts'
 import { addSuppressionCommands } from './mail/suppression.ts'
-import { addTopCommand } from './server/top.ts'
-import { addVersionCommand } from './server/version.ts'
 import { addWebhookCommands } from './mail/webhook.ts'
+import { printResult, type OutputFlags } from './shared/print.ts'
+import { addLocalVerb } from './shared/verb.ts'
 
 export interface ServerStarters {
   /** Resolves when the server has stopped. */
@@ -48,8 +47,7 @@ export interface ServerStarters {
 /** In the order of the help. */
 const VERBS: readonly ((program: Command) => void)[] = [
   addSetupCommand,
-  addStatusCommand,
-  addTopCommand,
+  addStatusCommands,
   addLogsCommand,
   addCheckCommand,
   addDoctorCommand,
@@ -71,8 +69,7 @@ const VERBS: readonly ((program: Command) => void)[] = [
   addRecipientCommands,
   addBackupCommands,
   addRestoreCommand,
-  addMigrateCommand,
-  addVerifyCommand,
+  addMigrateCommands,
 ]
 
 const FIRST_STEPS = `No server runs here yet. The first steps:
@@ -151,4 +148,14 @@ function report(thrown: unknown): number {
 /** A folder or file that cannot be made, read or written: the sentence of the system names it. */
 function isFileError(thrown: unknown): thrown is Error {
   return thrown instanceof Error && 'syscall' in thrown && 'path' in thrown
+}
+
+function addVersionCommand(program: Command, version: string): void {
+  addLocalVerb(program, 'version', 'print the versions of Sternpost and of the Node.js it runs on', '--json')
+    .option('--json', 'print JSON')
+    .action((flags: OutputFlags) => {
+      const { versions, platform, arch } = process
+      const document = { version, node: versions.node, platform: `${platform}-${arch}` }
+      printResult(flags, document, () => `sternpost ${version} (Node.js ${versions.node}, ${document.platform})\n`)
+    })
 }

@@ -4,19 +4,16 @@
  */
 import { Argument, type Command } from 'commander'
 import { commandTree, everyCommand, type CommandNode } from './command-tree.ts'
+import { addLocalVerb } from './shared/verb.ts'
 
 const SHELLS = { bash: bashScript, zsh: zshScript, fish: fishScript }
 type Shell = keyof typeof SHELLS
 
 export function addCompletionCommand(program: Command): void {
-  program
-    .command('completion')
-    .description('print a script that completes verbs and flags in your shell')
+  const description = 'print a script that completes verbs and flags in your shell'
+  addLocalVerb(program, 'completion', description, 'bash > /etc/bash_completion.d/sternpost')
     .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SHELLS)))
-    .addHelpText('after', '\nExample:\n  sternpost completion bash > /etc/bash_completion.d/sternpost')
-    .action((shell: Shell) => {
-      process.stdout.write(completionScript(program, shell))
-    })
+    .action((shell: Shell) => void process.stdout.write(completionScript(program, shell)))
 }
 
 export function completionScript(program: Command, shell: Shell): string {

@@ -3,19 +3,13 @@
  * system's clock does. When speed or time changes, every timer is armed anew; those that fell due are called in the
  * order of their times. ServiceError for a speed that cannot be.
  */
-import { MINUTE, type Clock } from '../base/clock.ts'
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
 
-export interface AdjustableClock extends Clock {
-  /** Application seconds in one real second. */
-  speed(): number
-  /** How far application time is ahead of the system's clock, in milliseconds; never negative. */
-  ahead(): number
-  /** From now on; LOWEST_SPEED to HIGHEST_SPEED. */
-  setSpeed(speed: number): void
-  /** Jumps ahead by so many milliseconds; a negative number does nothing. */
-  advance(milliseconds: number): void
-}
+export type AdjustableClock = ReturnType<typeof createAdjustableClock>
 
 interface AdjustableClockOptions {
   speed: number
@@ -33,12 +27,14 @@ interface Timer {
 }
 
 /** sandbox/README.md "The sandbox". */
-export const LOWEST_SPEED = 1
+const LOWEST_SPEED = 1
 const HIGHEST_SPEED = 100_000
 /** No wait of setTimeout is longer, so that a system clock that jumps, or a machine that slept, is seen soon. */
 const LONGEST_TIMEOUT = MINUTE
+const KEEP_EVERY = SECOND
+const UNCHANGED = '{"ahead":0}'
 
-export function createAdjustableClock(options: AdjustableClockOptions): AdjustableClock {
+export function createAdjustableClock(options: AdjustableClockOptions) {
   const { systemNow = () => Date.now() } = options
   const timers = new Set<Timer>()
   let { speed } = options
@@ -73,12 +69,14 @@ export function createAdjustableClock(options: AdjustableClockOptions): Adjustab
 
   return {
     now,
+    /** Application seconds in one real second. */
     speed: () => speed,
-    ahead() {
+    /** How far application time is ahead of the system's clock, in milliseconds; never negative. */
+    ahead(): number {
       const system = systemNow()
       return Math.max(0, timeAt(system) - system)
     },
-    after(delayMilliseconds, callback) {
+    after(delayMilliseconds: number, callback: () => void): () => void {
       const timer: Timer = { at: now() + Math.max(0, delayMilliseconds), callback }
       timers.add(timer)
       arm(timer)
@@ -87,13 +85,60 @@ export function createAdjustableClock(options: AdjustableClockOptions): Adjustab
         timers.delete(timer)
       }
     },
-    setSpeed(wanted) {
+    /** From now on; LOWEST_SPEED to HIGHEST_SPEED. */
+    setSpeed(wanted: number): void {
       if (wanted < 0) throw new ServiceError('conflict', 'speed: time never goes backwards')
       if (!(wanted >= LOWEST_SPEED && wanted <= HIGHEST_SPEED)) {
         throw new ServiceError('invalid_request', `speed: must be a number from ${LOWEST_SPEED} to ${HIGHEST_SPEED}`)
       }
       change(0, wanted)
     },
-    advance: (milliseconds) => change(Math.max(0, milliseconds), speed),
+    /** Jumps ahead by so many milliseconds; a negative number does nothing. */
+    advance: (milliseconds: number) => change(Math.max(0, milliseconds), speed),
   }
+}
+
+/**
+ * An adjustable clock that survives the process, because the rows of the data folder hold times of it: how far it is
+ * ahead stands in a file there, written each second while it runs faster. A kill loses at most the last real second. It
+ * runs at the speed of real time until it is told otherwise. Throws for a file that cannot be read: its fix is `--fresh`.
+ */
+export function openKeptClock({ folder, logger }: { folder: string; logger: Logger }) {
+  const file = join(folder, 'clock.json')
+  let kept = existsSync(file) ? readFileSync(file, 'utf8') : UNCHANGED
+  const clock = createAdjustableClock({ speed: LOWEST_SPEED, ahead: readAhead(kept, file) })
+  /** Writes how far ahead it is. */
+  const keep = (): void => {
+    const text = JSON.stringify({ ahead: clock.ahead() })
+    if (text === kept) return
+    writeFileSync(`${file}.new`, text, { mode: 0o600 })
+    renameSync(`${file}.new`, file)
+    kept = text
+  }
+  const keepWhileFast = (): void => {
+    try {
+      if (clock.speed() > LOWEST_SPEED) keep()
+    } catch (thrown) {
+      logger.warn({ err: thrown }, 'application time could not be kept')
+    }
+  }
+  const timer = setInterval(keepWhileFast, KEEP_EVERY)
+  // The server lives by its sockets.
+  timer.unref()
+  return {
+    clock,
+    keep,
+    /** Keeps it a last time. */
+    async stop(): Promise<void> {
+      clearInterval(timer)
+      keep()
+    },
+  }
+}
+
+function readAhead(text: string, file: string): number {
+  // Digits of milliseconds.
+  const ahead = /^\{"ahead":(\d{1,15})\}$/.exec(text)?.[1]
+  if (ahead === undefined) throw new Error(`${file} is damaged; start over with --fresh`)
+  return Number(ahead)
 }

@@ -12,6 +12,8 @@ import { masterKeyFile } from './sandbox-settings.ts'
 
 const MARKER = '.sternpost-sandbox'
 const MARKER_TEXT = 'This folder belongs to the Sternpost sandbox; "sternpost sandbox --fresh" deletes it.\n'
+const API_KEY_FILE = 'key'
+const PROCESS_FILE = 'process-id'
 const PRIVATE_FOLDER = 0o700
 const PRIVATE_FILE = 0o600
 
@@ -29,7 +31,7 @@ export function prepareDataFolder({ folder, isFresh }: { folder: string; isFresh
   // An empty folder that was there already may be open to others.
   chmodSync(folder, PRIVATE_FOLDER)
   writeFileSync(join(folder, MARKER), MARKER_TEXT, { mode: PRIVATE_FILE })
-  writeFileSync(processFile(folder), String(process.pid), { mode: PRIVATE_FILE })
+  writeFileSync(join(folder, PROCESS_FILE), String(process.pid), { mode: PRIVATE_FILE })
   const keyFile = masterKeyFile(folder)
   if (existsSync(keyFile)) return
   writeFileSync(keyFile, randomBytes(MASTER_KEY_BYTES).toString('base64'), { mode: PRIVATE_FILE })
@@ -37,7 +39,8 @@ export function prepareDataFolder({ folder, isFresh }: { folder: string; isFresh
 
 /** Before anything is written or deleted: the folder is in use. */
 function refuseSecondSandbox(folder: string): void {
-  const processId = existsSync(processFile(folder)) ? readFileSync(processFile(folder), 'utf8') : ''
+  const file = join(folder, PROCESS_FILE)
+  const processId = existsSync(file) ? readFileSync(file, 'utf8') : ''
   if (isOtherSandbox(processId)) {
     throw new ProcessExit(EXIT.tryAgain, `sternpost: a sandbox (process ${processId}) uses ${folder}; stop it first`)
   }
@@ -50,20 +53,12 @@ function isOtherSandbox(processId: string): boolean {
   return readFileSync(commandFile, 'utf8').split('\0').includes('sandbox')
 }
 
-function processFile(folder: string): string {
-  return join(folder, 'process-id')
-}
-
 /** The API key of this sandbox, or undefined before its first start. */
 export function readApiKey(folder: string): string | undefined {
-  const file = apiKeyFile(folder)
+  const file = join(folder, API_KEY_FILE)
   return existsSync(file) ? readFileSync(file, 'utf8').trim() : undefined
 }
 
 export function keepApiKey(folder: string, key: string): void {
-  writeFileSync(apiKeyFile(folder), `${key}\n`, { mode: PRIVATE_FILE })
-}
-
-function apiKeyFile(folder: string): string {
-  return join(folder, 'key')
+  writeFileSync(join(folder, API_KEY_FILE), `${key}\n`, { mode: PRIVATE_FILE })
 }

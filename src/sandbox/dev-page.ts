@@ -66,28 +66,17 @@ function ruleRow(rule: ReplyRule): string[] {
 }
 
 function mailRow(entry: InboxEntry): string[] {
-  const { header, envelope, dkim } = entry
+  const { header, envelope, dkim, remoteAddress, ehloName } = entry
   const parts = ['html', 'text', 'raw'].map((part) => `<a href="/dev/inbox/${escape(entry.id)}/${part}">${part}</a>`)
-  return [
-    time(entry.receivedAt),
-    escape(header.from ?? envelope.from),
-    escape(envelope.to.join(', ')),
-    escape(header.subject),
-    escape(dkim.result),
-    escape(`${entry.remoteAddress} ${entry.ehloName}`),
-    parts.join(' '),
-  ]
+  const [from, to, sender] = [header.from ?? envelope.from, envelope.to.join(', '), `${remoteAddress} ${ehloName}`]
+  const facts = [from, to, header.subject, dkim.result, sender].map(escape)
+  return [time(entry.receivedAt), ...facts, parts.join(' ')]
 }
 
 function deliveryRow(delivery: HookDelivery): string[] {
-  return [
-    time(delivery.receivedAt),
-    escape(delivery.name),
-    escape(String(delivery.attempt ?? '')),
-    escape(delivery.signature),
-    escape(String(delivery.answer)),
-    `<code>${escape(delivery.body.slice(0, MOST_BODY_CHARACTERS))}</code>`,
-  ]
+  const { receivedAt, name, attempt, signature, answer, body } = delivery
+  const facts = [name, attempt ?? '', signature, answer].map((fact) => escape(String(fact)))
+  return [time(receivedAt), ...facts, `<code>${escape(body.slice(0, MOST_BODY_CHARACTERS))}</code>`]
 }
 
 /** The rest is in `/dev/hooks/{name}`. */

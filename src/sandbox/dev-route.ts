@@ -29,7 +29,7 @@ export function queryLimit(context: Context): number {
   const text = queryText(context, 'limit')
   const limit = Number(text ?? DEFAULT_LIMIT)
   if (Number.isInteger(limit) && limit >= 1 && limit <= MOST_LIMIT) return limit
-  throw new ServiceError('invalid_request', `limit: must be a whole number from 1 to ${MOST_LIMIT}`)
+  throw refusal(`limit: must be a whole number from 1 to ${MOST_LIMIT}`)
 }
 
 /** `wait=10s` in milliseconds, 60 s at most; 0 when it is not asked for. */
@@ -38,7 +38,7 @@ export function queryWait(context: Context): number {
   if (text === null) return 0
   // Up to three digits and an `s`.
   const seconds = /^(\d{1,3})s$/.exec(text)?.[1]
-  if (seconds === undefined) throw new ServiceError('invalid_request', 'wait: must be a time such as 10s')
+  if (seconds === undefined) throw refusal('wait: must be a time such as 10s')
   return Math.min(Number(seconds) * SECOND, MOST_WAIT)
 }
 
@@ -70,6 +70,14 @@ export async function readJsonBody(context: Context): Promise<unknown> {
   }
 }
 
+export async function readJsonObject(context: Context): Promise<Record<string, unknown>> {
+  const document = await readJsonBody(context)
+  if (typeof document !== 'object' || document === null || Array.isArray(document)) {
+    throw refusal('the body must be an object')
+  }
+  return { ...document }
+}
+
 /** How often something holds; null: for ever. A mistake goes to `problems`. */
 export function readTimes(value: unknown, problems: string[]): number | null {
   if (value === null) return null
@@ -91,6 +99,10 @@ function sendJson(context: Context, document: object): void {
   context.status = 200
   context.type = 'application/json; charset=utf-8'
   context.body = JSON.stringify(document)
+}
+
+export function refusal(problem: string): ServiceError {
+  return new ServiceError('invalid_request', problem)
 }
 
 export function notFound(what: string): ServiceError {

@@ -4,15 +4,16 @@
  * layer outside.
  */
 import type { Context, Middleware } from 'koa'
+import { DAY, SECOND, toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import type { AdjustableClock } from './adjustable-clock.ts'
-import { clockRoutes } from './clock-routes.ts'
-import { devPage, PAGE_POLICY } from './dev-page.ts'
-import { notFound, type DevHandler, type DevRoutes } from './dev-route.ts'
-import { hookRoutes } from './hook-routes.ts'
-import type { Inbox } from './inbox.ts'
-import { inboxRoutes } from './inbox-routes.ts'
 import type { CaptureReplies } from '../capture/replies.ts'
+import { readDuration } from '../config/settings/field-types.ts'
+import type { AdjustableClock } from './adjustable-clock.ts'
+import { devPage, PAGE_POLICY } from './dev-page.ts'
+import { notFound, readJsonObject, refusal, sendData, type DevHandler, type DevRoutes } from './dev-route.ts'
+import { hookRoutes } from './hook-routes.ts'
+import { inboxRoutes } from './inbox-routes.ts'
+import type { Inbox } from './inbox.ts'
 import { replyRoutes } from './reply-routes.ts'
 import type { WebhookInspector } from './webhook-inspector.ts'
 
@@ -31,8 +32,8 @@ const ROWS_OF_PAGE = 50
 const ANY_MAIL = { to: null, from: null, subject: null, label: null }
 
 export function createDevRoutes(options: DevRoutesOptions): Middleware {
-  const { baseUrl, inbox, inspector, clock, onClockChange, replies } = options
-  const own = new URL(baseUrl)
+  const { inbox, inspector, clock, onClockChange, replies } = options
+  const own = new URL(options.baseUrl)
   const routes = tableOf({
     'GET /dev': (context) => showPage(context, options),
     ...inboxRoutes(inbox),
@@ -48,8 +49,8 @@ export function createDevRoutes(options: DevRoutesOptions): Middleware {
     refuseStrangers(context, own)
     context.set('Cache-Control', 'no-store')
     const method = context.method === 'HEAD' ? 'GET' : context.method
-    const { handle, parameters } = findRoute(routes, method, path)
-    await handle(context, parameters)
+    const route = findRoute(routes, method, path)
+    await route.handle(context, route.path.exec(path)?.groups ?? {})
   }
 }
 
@@ -62,45 +63,25 @@ function refuseStrangers({ headers }: Context, own: URL): void {
 
 interface TableRow {
   method: string
-  pattern: string
+  path: RegExp
   handle: DevHandler
 }
 
 function tableOf(routes: DevRoutes): TableRow[] {
   return Object.entries(routes).map(([key, handle]) => {
     const [method = '', pattern = ''] = key.split(' ')
-    return { method, pattern, handle }
+    // A segment with a colon takes any text.
+    return { method, path: new RegExp(`^${pattern.replaceAll(/:(\w+)/g, '(?<$1>[^/]*)')}$`), handle }
   })
 }
 
-function findRoute(
-  routes: readonly TableRow[],
-  method: string,
-  path: string,
-): { handle: DevHandler; parameters: Record<string, string> } {
-  const candidates = routes.flatMap((route) => {
-    const parameters = match(route.pattern, path)
-    return parameters === undefined ? [] : [{ ...route, parameters }]
-  })
+function findRoute(routes: readonly TableRow[], method: string, path: string): TableRow {
+  const candidates = routes.filter((route) => route.path.test(path))
   const found = candidates.find((route) => route.method === method)
   if (found !== undefined) return found
   if (candidates.length === 0) throw notFound(`path ${path}`)
   const allow = candidates.map((route) => route.method).join(', ')
   throw new ServiceError('method_not_allowed', `allowed: ${allow}`, { headers: { Allow: allow } })
-}
-
-/** The values of the segments with a colon, or undefined when the path is another one. */
-function match(pattern: string, path: string): Record<string, string> | undefined {
-  const wanted = pattern.split('/')
-  const given = path.split('/')
-  if (wanted.length !== given.length) return undefined
-  const parameters: Record<string, string> = {}
-  for (const [index, segment] of wanted.entries()) {
-    const text = given[index] ?? ''
-    if (segment.startsWith(':')) parameters[segment.slice(1)] = text
-    else if (segment !== text) return undefined
-  }
-  return parameters
 }
 
 async function showPage(context: Context, options: DevRoutesOptions): Promise<void> {
@@ -117,4 +98,59 @@ async function showPage(context: Context, options: DevRoutesOptions): Promise<vo
     time: { now: clock.now(), speed: clock.speed(), ahead: clock.ahead() },
     rules: replies.rules(),
   })
+}
+
+const LONGEST_JUMP = 400 * DAY
+const FIELDS = ['speed', 'advance']
+
+/** `/dev/clock`: application time, which runs faster or jumps ahead. `onChange` is told after every change. */
+function clockRoutes(clock: AdjustableClock, onChange: () => void): DevRoutes {
+  const show = (context: Context): void => sendData(context, clockView(clock))
+  return {
+    'GET /dev/clock': (context) => show(context),
+    'POST /dev/clock': async (context) => {
+      const { speed, advance } = readChange(await readJsonObject(context))
+      // A speed that is refused leaves everything as it was.
+      if (speed !== null) clock.setSpeed(speed)
+      if (advance !== null) clock.advance(advance)
+      onChange()
+      show(context)
+    },
+  }
+}
+
+function clockView(clock: AdjustableClock): Record<string, unknown> {
+  const now = clock.now()
+  return {
+    time: toUnixSeconds(now),
+    iso: new Date(now).toISOString(),
+    speed: clock.speed(),
+    ahead_seconds: Math.floor(clock.ahead() / SECOND),
+  }
+}
+
+function readChange(given: Record<string, unknown>): { speed: number | null; advance: number | null } {
+  const unknown = Object.keys(given).find((name) => !FIELDS.includes(name))
+  if (unknown !== undefined) {
+    throw refusal(`the body no field ${JSON.stringify(unknown)} here; there are speed and advance`)
+  }
+  const speed = 'speed' in given ? readSpeed(given['speed']) : null
+  const advance = 'advance' in given ? readJump(given['advance']) : null
+  if (speed === null && advance === null) throw refusal('the body needs speed or advance')
+  return { speed, advance }
+}
+
+function readSpeed(value: unknown): number {
+  if (typeof value === 'number') return value
+  throw refusal('speed: must be a number')
+}
+
+function readJump(value: unknown): number {
+  // A duration with a minus in front.
+  if (typeof value === 'string' && /^-\d/.test(value)) {
+    throw new ServiceError('conflict', 'advance: time never goes backwards')
+  }
+  const reading = readDuration(value, { min: 0, max: LONGEST_JUMP })
+  if (reading.ok) return reading.value
+  throw refusal(`advance: ${reading.problem}`)
 }

@@ -3,16 +3,7 @@
  *
  * It waits in real time, whatever clock the schedules follow: somebody holds an HTTP request open meanwhile.
  */
-interface EntryWatch {
-  /** Something arrived: everybody who waits looks again. */
-  changed(): void
-  /** The first look that finds anything; an empty list when the time is over or the watch was closed. */
-  wait<Entry>(look: () => Entry[], mostMilliseconds: number): Promise<Entry[]>
-  /** Ends all waiting. */
-  close(): void
-}
-
-export function createEntryWatch(): EntryWatch {
+export function createEntryWatch() {
   const waiting = new Set<() => void>()
   let isClosed = false
   const lookAgain = (): void => {
@@ -20,9 +11,11 @@ export function createEntryWatch(): EntryWatch {
   }
 
   return {
+    /** Something arrived: everybody who waits looks again. */
     changed: lookAgain,
-    wait: (look, mostMilliseconds) =>
-      new Promise((resolve) => {
+    /** The first look that finds anything; an empty list when the time is over or the watch was closed. */
+    wait: <Entry>(look: () => Entry[], mostMilliseconds: number) =>
+      new Promise<Entry[]>((resolve) => {
         const first = look()
         if (first.length > 0 || mostMilliseconds === 0 || isClosed) return resolve(first)
         const end = (): void => {
@@ -36,6 +29,7 @@ export function createEntryWatch(): EntryWatch {
         const timer = setTimeout(end, mostMilliseconds)
         waiting.add(check)
       }),
+    /** Ends all waiting. */
     close() {
       isClosed = true
       lookAgain()

@@ -1,19 +1,17 @@
 /** `/dev/hooks/{name}`: the webhook inspector over HTTP (sandbox/README.md "Routes under /dev"). */
 import type { Context } from 'koa'
 import { toUnixSeconds } from '../base/clock.ts'
-import { ServiceError } from '../base/errors.ts'
 import {
   notFound,
   queryLimit,
   queryText,
   queryWait,
   readBody,
-  readJsonBody,
+  readJsonObject,
   readTimes,
-  sendData,
-  sendList,
-  type DevRoutes,
+  refusal,
 } from './dev-route.ts'
+import { sendData, sendList, type DevRoutes } from './dev-route.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
 import type { HookAnswer, HookDelivery, WebhookInspector } from './webhook-inspector.ts'
 
@@ -36,7 +34,7 @@ export function hookRoutes(inspector: WebhookInspector): DevRoutes {
       sendList(context, (await inspector.find(nameOf(parameters), kind, limit, wait)).map(deliveryView))
     },
     [`PUT ${path}`]: async (context, parameters) => {
-      const script = readScript(await readJsonBody(context))
+      const script = readScript(await readJsonObject(context))
       inspector.answerWith(nameOf(parameters), script.answer, script.times)
       sendData(context, script)
     },
@@ -62,29 +60,18 @@ async function give(context: Context, answer: HookAnswer, inspector: WebhookInsp
 }
 
 function deliveryView(delivery: HookDelivery): Record<string, unknown> {
-  return {
-    received_at: toUnixSeconds(delivery.receivedAt),
-    attempt: delivery.attempt,
-    signature: delivery.signature,
-    answer: delivery.answer,
-    event: delivery.event,
-    headers: delivery.headers,
-    body: delivery.body,
-  }
+  const { receivedAt, attempt, signature, answer, event, headers, body } = delivery
+  return { received_at: toUnixSeconds(receivedAt), attempt, signature, answer, event, headers, body }
 }
 
-function readScript(document: unknown): { answer: HookAnswer; times: number | null } {
-  if (typeof document !== 'object' || document === null) {
-    throw new ServiceError('invalid_request', 'the body must be an object')
-  }
-  const answer = 'answer' in document ? document.answer : undefined
-  const problems: string[] = []
-  if (!isAnswer(answer)) {
-    problems.push(`answer: must be a status from ${LOWEST_STATUS} to ${HIGHEST_STATUS}, "slow" or "close"`)
-  }
-  const times = readTimes(('times' in document ? document.times : null) ?? null, problems)
+function readScript(given: Record<string, unknown>): { answer: HookAnswer; times: number | null } {
+  const { answer, times: wanted = null } = given
+  const problems = isAnswer(answer)
+    ? []
+    : [`answer: must be a status from ${LOWEST_STATUS} to ${HIGHEST_STATUS}, "slow" or "close"`]
+  const times = readTimes(wanted, problems)
   if (isAnswer(answer) && problems.length === 0) return { answer, times }
-  throw new ServiceError('invalid_request', problems.join('; '))
+  throw refusal(problems.join('; '))
 }
 
 function isAnswer(value: unknown): value is HookAnswer {

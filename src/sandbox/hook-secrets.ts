@@ -8,16 +8,6 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 
 export const HOOKS_PATH = '/dev/hooks/'
 
-interface HookSecrets {
-  /** Every secret of an endpoint with this name, on whatever port it was registered. */
-  secretsFor(name: string): string[]
-  /** The endpoints with this name that were registered, on whatever port. */
-  endpointsOf(name: string): readonly NotedEndpoint[]
-  note(endpoint: NotedEndpoint): void
-  /** The endpoint has another URL now. */
-  move(id: string, url: string): void
-}
-
 interface NotedEndpoint {
   /** `wh_…`. */
   id: string
@@ -25,8 +15,9 @@ interface NotedEndpoint {
   secret: string
 }
 
-export function openHookSecrets(file: string): HookSecrets {
+export function openHookSecrets(file: string) {
   let noted = existsSync(file) ? readNoted(file) : []
+  /** Those with this name that were registered, on whatever port. */
   const endpointsOf = (name: string): NotedEndpoint[] => noted.filter(({ url }) => hookName(url) === name)
   const keep = (endpoints: NotedEndpoint[]): void => {
     noted = endpoints
@@ -34,10 +25,13 @@ export function openHookSecrets(file: string): HookSecrets {
     renameSync(`${file}.new`, file)
   }
   return {
-    secretsFor: (name) => endpointsOf(name).map(({ secret }) => secret),
+    /** Every secret of an endpoint with this name, on whatever port it was registered. */
+    secretsFor: (name: string): string[] => endpointsOf(name).map(({ secret }) => secret),
     endpointsOf,
-    note: (endpoint) => keep([...noted.filter(({ id }) => id !== endpoint.id), endpoint]),
-    move: (id, url) => keep(noted.map((endpoint) => (endpoint.id === id ? { ...endpoint, url } : endpoint))),
+    note: (endpoint: NotedEndpoint) => keep([...noted.filter(({ id }) => id !== endpoint.id), endpoint]),
+    /** The endpoint has another URL now. */
+    move: (id: string, url: string) =>
+      keep(noted.map((endpoint) => (endpoint.id === id ? { ...endpoint, url } : endpoint))),
   }
 }
 

@@ -8,7 +8,8 @@ import type { Context } from 'koa'
 import type { Attachment, Email } from 'postal-mime'
 import { toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import { notFound, queryLimit, queryText, queryWait, sendData, sendList, type DevRoutes } from './dev-route.ts'
+import { notFound, queryLimit, queryText, queryWait, sendData, sendList } from './dev-route.ts'
+import type { DevHandler, DevRoutes } from './dev-route.ts'
 import { parseMail, type Inbox, type InboxEntry } from './inbox.ts'
 
 /** No scripts, no forms, no origin: the message is shown, and nothing more. */
@@ -22,6 +23,14 @@ export function inboxRoutes(inbox: Inbox): DevRoutes {
     return entry
   }
 
+  const sendText =
+    (part: 'html' | 'text', type: string): DevHandler =>
+    async (context, parameters) => {
+      const content = (await readMail(entryOf(parameters)))[part]
+      if (content === undefined) throw notFound(`the message has no ${part} part`)
+      sendPart(context, `${type}; charset=utf-8`, content)
+    }
+
   return {
     'GET /dev/inbox': (context) => listEntries(context, inbox),
     'DELETE /dev/inbox': (context) => sendData(context, { deleted: inbox.clear() }),
@@ -30,16 +39,8 @@ export function inboxRoutes(inbox: Inbox): DevRoutes {
       sendData(context, detailView(entry, await readMail(entry)))
     },
     'GET /dev/inbox/:id/raw': (context, parameters) => sendPart(context, 'message/rfc822', entryOf(parameters).bytes),
-    'GET /dev/inbox/:id/html': async (context, parameters) => {
-      const { html } = await readMail(entryOf(parameters))
-      if (html === undefined) throw notFound('the message has no html part')
-      sendPart(context, 'text/html; charset=utf-8', html)
-    },
-    'GET /dev/inbox/:id/text': async (context, parameters) => {
-      const { text } = await readMail(entryOf(parameters))
-      if (text === undefined) throw notFound('the message has no text part')
-      sendPart(context, 'text/plain; charset=utf-8', text)
-    },
+    'GET /dev/inbox/:id/html': sendText('html', 'text/html'),
+    'GET /dev/inbox/:id/text': sendText('text', 'text/plain'),
     'GET /dev/inbox/:id/attachments/:number': async (context, parameters) => {
       const { attachments } = await readMail(entryOf(parameters))
       const attachment = attachments[Number(parameters['number']) - 1]

@@ -41,16 +41,7 @@ interface InboxFilter {
   label: string | null
 }
 
-export interface Inbox {
-  receive(mail: CapturedMail): Promise<void>
-  /** Newest first; with a wait it answers as soon as one matches. */
-  find(filter: InboxFilter, limit: number, waitMilliseconds: number): Promise<InboxEntry[]>
-  get(id: string): InboxEntry | undefined
-  /** Returns how many there were. */
-  clear(): number
-  /** Ends all waiting. */
-  close(): void
-}
+export type Inbox = ReturnType<typeof createInbox>
 
 interface InboxOptions {
   /** Captured messages kept. */
@@ -62,7 +53,7 @@ interface InboxOptions {
 const MOST_BYTES = 256 * 1024 * 1024
 const NO_HEADER: HeaderFacts = { from: null, to: [], subject: '', messageId: null }
 
-export function createInbox({ keep, verifyDkim, logger }: InboxOptions): Inbox {
+export function createInbox({ keep, verifyDkim, logger }: InboxOptions) {
   const watch = createEntryWatch()
   /** Oldest first. */
   let entries: InboxEntry[] = []
@@ -91,14 +82,15 @@ export function createInbox({ keep, verifyDkim, logger }: InboxOptions): Inbox {
   }
 
   return {
-    async receive(mail) {
+    async receive(mail: CapturedMail): Promise<void> {
       const [header, dkim] = await Promise.all([headerOf(mail.bytes), dkimOf(mail.bytes)])
       entries.push({ ...mail, id: randomUUID(), header, dkim })
       bytesHeld += mail.bytes.length
       dropOldest()
       watch.changed()
     },
-    find(filter, limit, waitMilliseconds) {
+    /** Newest first; with a wait it answers as soon as one matches. */
+    find(filter: InboxFilter, limit: number, waitMilliseconds: number): Promise<InboxEntry[]> {
       const look = (): InboxEntry[] =>
         entries
           .filter((entry) => matches(entry, filter))
@@ -106,13 +98,15 @@ export function createInbox({ keep, verifyDkim, logger }: InboxOptions): Inbox {
           .slice(0, limit)
       return watch.wait(look, waitMilliseconds)
     },
-    get: (id) => entries.find((entry) => entry.id === id),
-    clear() {
+    get: (id: string): InboxEntry | undefined => entries.find((entry) => entry.id === id),
+    /** Returns how many there were. */
+    clear(): number {
       const count = entries.length
       entries = []
       bytesHeld = 0
       return count
     },
+    /** Ends all waiting. */
     close: watch.close,
   }
 }

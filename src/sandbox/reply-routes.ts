@@ -3,9 +3,8 @@
  * removed. On a mistake nothing changes, and all mistakes of a rule are named.
  */
 import { MINUTE } from '../base/clock.ts'
-import { ServiceError } from '../base/errors.ts'
 import { durationText, readDuration } from '../config/settings/field-types.ts'
-import { readJsonBody, readTimes, sendData, sendList, type DevRoutes } from './dev-route.ts'
+import { readJsonBody, readTimes, refusal, sendData, sendList, type DevRoutes } from './dev-route.ts'
 import { STAGES, type CaptureReplies, type ReplyRule, type RuleReply, type Stage } from '../capture/replies.ts'
 
 const MOST_RULES = 100
@@ -39,13 +38,13 @@ function replyView(reply: RuleReply): unknown {
 
 function readRules(document: unknown): ReplyRule[] {
   if (!Array.isArray(document) || document.length > MOST_RULES) {
-    throw new ServiceError('invalid_request', `the body must be a list of at most ${MOST_RULES} rules`)
+    throw refusal(`the body must be a list of at most ${MOST_RULES} rules`)
   }
   return document.map((value: unknown, index) => {
     const problems: string[] = []
     const rule = readRule(value, problems)
     if (problems.length === 0) return rule
-    throw new ServiceError('invalid_request', problems.map((problem) => `[${index}].${problem}`).join('; '))
+    throw refusal(problems.map((problem) => `[${index}].${problem}`).join('; '))
   })
 }
 

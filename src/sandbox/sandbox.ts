@@ -6,14 +6,12 @@
  * `endWaits` comes before the HTTP server stops, because requests of `/dev` may be waiting for mail.
  */
 import { join } from 'node:path'
-import type { Middleware } from 'koa'
 import { ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import { GIVEN_EVENT_KINDS } from '../mail/event.ts'
-import type { Resolver } from '../network/resolver.ts'
 import type { AdjustableClock } from './adjustable-clock.ts'
 import { CAPTURE_HOST_NAME, createCaptureServer } from '../capture/capture-server.ts'
-import { CAPTURE_PORT } from './choose-port.ts'
+import { CAPTURE_PORT } from './sandbox-settings.ts'
 import { keepApiKey, readApiKey } from './data-folder.ts'
 import { createDevRoutes } from './dev-routes.ts'
 import { hookName, HOOKS_PATH, openHookSecrets } from './hook-secrets.ts'
@@ -40,21 +38,7 @@ interface SandboxOptions extends Omit<SandboxResolverOptions, 'captureHostName'>
   verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>
 }
 
-export interface Sandbox {
-  /** Starts the capture server; resolves with its port: 1026, or a free one. */
-  start(): Promise<number>
-  resolver: Resolver
-  /** Asked before the API. */
-  middleware: Middleware
-  /** Makes what a sandbox begins with, as far as it is not there yet. Throws when a step is refused. */
-  firstStart(features: SandboxFeatures): Promise<{ key: string }>
-  /** The same registration; the inspector learns the secrets of endpoints that point at it. */
-  notingSecrets<Request extends WebhookRequest, Answer extends WebhookAnswer>(
-    register: (request: Request) => Promise<Answer>,
-  ): (request: Request) => Promise<Answer>
-  endWaits(): void
-  stop(): Promise<void>
-}
+export type Sandbox = ReturnType<typeof createSandbox>
 
 /** Functions of the running server. */
 interface SandboxFeatures {
@@ -84,7 +68,7 @@ export const INSPECTOR_NAME = 'inspector'
 /** An IP of the shipped pools.yaml whose warmup has begun, so that it can be seen. */
 const WARMING_IP = '127.0.0.12'
 
-export function createSandbox(options: SandboxOptions): Sandbox {
+export function createSandbox(options: SandboxOptions) {
   const { baseUrl, dataFolder, keep, clock, inboundPort, onClockChange, verifyDkim } = options
   const logger = options.logger.child({ part: 'sandbox' })
   const secrets = openHookSecrets(join(dataFolder, 'hooks.json'))
@@ -109,24 +93,21 @@ export function createSandbox(options: SandboxOptions): Sandbox {
       secrets.move(known[0].id, url)
       return
     }
-    const {
-      endpoint: { id },
-      secret,
-    } = await features.registerWebhook({
-      url,
-      secret: null,
-      events: [...GIVEN_EVENT_KINDS],
-      description: 'Webhook inspector of the sandbox',
-    })
+    const description = 'Webhook inspector of the sandbox'
+    const asked = { url, secret: null, events: [...GIVEN_EVENT_KINDS], description }
+    const { endpoint, secret } = await features.registerWebhook(asked)
     if (secret === null) throw new Error('the webhook inspector got no secret')
-    secrets.note({ id, url, secret })
+    secrets.note({ id: endpoint.id, url, secret })
   }
 
   return {
+    /** Starts the capture server; resolves with its port: 1026, or a free one. */
     start: () => capture.start(CAPTURE_PORT),
     resolver: createSandboxResolver({ ...options, captureHostName: CAPTURE_HOST_NAME }),
+    /** Asked before the API. */
     middleware: createDevRoutes({ baseUrl, inbox, inspector, clock, replies, onClockChange }),
-    async firstStart(features) {
+    /** Makes what a sandbox begins with, as far as it is not there yet. Throws when a step is refused. */
+    async firstStart(features: SandboxFeatures): Promise<{ key: string }> {
       await features.addDomain(SANDBOX_DOMAIN)
       const { verified } = await features.verifyDomain(SANDBOX_DOMAIN)
       if (!verified) throw new Error(`the domain ${SANDBOX_DOMAIN} could not be verified`)
@@ -138,17 +119,19 @@ export function createSandbox(options: SandboxOptions): Sandbox {
       await features.startWarmup(WARMING_IP)
       return { key }
     },
-    notingSecrets: (register) => async (request) => {
-      const answer = await register(request)
-      const {
-        endpoint: { id },
-        secret: generated,
-      } = answer
-      const secret = request.secret ?? generated
-      if (secret !== null && hookName(request.url) !== undefined) secrets.note({ id, url: request.url, secret })
-      return answer
+    /** The same registration; the inspector learns the secrets of endpoints that point at it. */
+    notingSecrets<Request extends WebhookRequest, Answer extends WebhookAnswer>(
+      register: (request: Request) => Promise<Answer>,
+    ): (request: Request) => Promise<Answer> {
+      return async (request) => {
+        const answer = await register(request)
+        const { url } = request
+        const secret = request.secret ?? answer.secret
+        if (secret !== null && hookName(url) !== undefined) secrets.note({ id: answer.endpoint.id, url, secret })
+        return answer
+      }
     },
-    endWaits() {
+    endWaits(): void {
       inbox.close()
       inspector.close()
     },

@@ -32,20 +32,7 @@ export interface HookDelivery {
   answer: HookAnswer
 }
 
-export interface WebhookInspector {
-  /** Keeps the delivery and says how to answer it. Throws `conflict` for a name too many. */
-  receive(name: string, headers: IncomingHttpHeaders, body: Buffer): HookDelivery
-  /** Newest first; `kind` null: any event. */
-  find(name: string, kind: string | null, limit: number, waitMilliseconds: number): Promise<HookDelivery[]>
-  /** The latest deliveries of all names. */
-  latest(limit: number): HookDelivery[]
-  /** The next `times` deliveries get this answer; null: all from now on. */
-  answerWith(name: string, answer: HookAnswer, times: number | null): void
-  /** Resolves after 11 s, or when everything ends. */
-  dawdle(): Promise<void>
-  /** Ends all waiting. */
-  close(): void
-}
+export type WebhookInspector = ReturnType<typeof createWebhookInspector>
 
 interface Hook {
   /** Oldest first. */
@@ -66,7 +53,7 @@ export function createWebhookInspector(options: {
   clock: Clock
   /** Every secret under which this name may be signed. */
   secretsFor: (name: string) => string[]
-}): WebhookInspector {
+}) {
   const { clock, secretsFor } = options
   const hooks = new Map<string, Hook>()
   const watch = createEntryWatch()
@@ -86,7 +73,8 @@ export function createWebhookInspector(options: {
   }
 
   return {
-    receive(name, headers, bytes) {
+    /** Keeps the delivery and says how to answer it. Throws `conflict` for a name too many. */
+    receive(name: string, headers: IncomingHttpHeaders, bytes: Buffer): HookDelivery {
       const hook = hookFor(name)
       const secrets = secretsFor(name)
       const signature = verdictOn(headers['x-service-signature'], bytes, secrets)
@@ -95,12 +83,12 @@ export function createWebhookInspector(options: {
       const delivery: HookDelivery = {
         name,
         receivedAt: clock.now(),
+        attempt: attemptOf(headers['x-service-attempt']),
+        signature,
+        answer: nextAnswer(hook) ?? (isRefused ? UNAUTHORIZED : OK),
+        event: parsed(body),
         headers,
         body,
-        event: parsed(body),
-        signature,
-        attempt: attemptOf(headers['x-service-attempt']),
-        answer: nextAnswer(hook) ?? (isRefused ? UNAUTHORIZED : OK),
       }
       hook.deliveries.push(delivery)
       bytesHeld += body.length
@@ -108,20 +96,23 @@ export function createWebhookInspector(options: {
       watch.changed()
       return delivery
     },
-    find: (name, kind, limit, waitMilliseconds) =>
-      watch.wait(() => {
-        const deliveries = hooks.get(name)?.deliveries ?? []
-        return deliveries
-          .filter(({ event }) => kind === null || kindOf(event) === kind)
-          .toReversed()
-          .slice(0, limit)
-      }, waitMilliseconds),
-    latest: (limit) =>
+    /** Newest first; `kind` null: any event. */
+    find(name: string, kind: string | null, limit: number, waitMilliseconds: number): Promise<HookDelivery[]> {
+      const isMeant = ({ event }: HookDelivery): boolean => kind === null || kindOf(event) === kind
+      const look = (): HookDelivery[] =>
+        (hooks.get(name)?.deliveries ?? []).filter(isMeant).toReversed().slice(0, limit)
+      return watch.wait(look, waitMilliseconds)
+    },
+    /** The latest deliveries of all names. */
+    latest: (limit: number): HookDelivery[] =>
       [...hooks.values()]
         .flatMap(({ deliveries }) => deliveries.slice(-limit))
         .sort((left, right) => right.receivedAt - left.receivedAt)
         .slice(0, limit),
-    answerWith: (name, answer, times) => void (hookFor(name).script = { answer, times }),
+    /** The next `times` deliveries get this answer; null: all from now on. */
+    answerWith: (name: string, answer: HookAnswer, times: number | null) =>
+      void (hookFor(name).script = { answer, times }),
+    /** Resolves after 11 s, or when everything ends. */
     dawdle: async () => void (await watch.wait(() => [], SLOW_MILLISECONDS)),
     close: watch.close,
   }

@@ -3,15 +3,16 @@
  */
 import t from 'tap'
 import { runCommandLine } from '../../src/commands/command-line.ts'
-import { readEventStream, type StreamEvent } from '../../src/commands/mail/event-stream.ts'
+import { readEventStream, type StreamEvent } from '../../src/commands/mail/follow-stream.ts'
 import { countFlag, timeFlag } from '../../src/commands/shared/flag-values.ts'
-import { followMessage } from '../../src/commands/mail/follow-message.ts'
+import { followMessage } from '../../src/commands/mail/send.ts'
 import { followStream } from '../../src/commands/mail/follow-stream.ts'
 import { importPieces } from '../../src/commands/mail/import-csv.ts'
 import { explanationReport, messageReport } from '../../src/commands/mail/message-report.ts'
-import { tailMessages } from '../../src/commands/mail/message-tail.ts'
-import { preciseTime, sheetText } from '../../src/commands/shared/print.ts'
-import { deliveryRow, endpointReport } from '../../src/commands/mail/webhook-report.ts'
+import { tailMessages } from '../../src/commands/mail/message.ts'
+import { preciseTime, rowOf, sheetText } from '../../src/commands/shared/print.ts'
+import { endpointReport } from '../../src/commands/mail/webhook.ts'
+import { DELIVERY_COLUMNS } from '../../src/commands/mail/webhook-deliveries.ts'
 import type { Clock } from '../../src/base/clock.ts'
 import { EXIT, ProcessExit } from '../../src/base/errors.ts'
 import type { MessageState } from '../../src/mail/message.ts'
@@ -112,7 +113,6 @@ t.test('tail prints what is new or changed, oldest first, and begins with the la
   const controller = new AbortController()
   await tailMessages({
     clock: HASTY,
-    query: {},
     newest: async () => {
       if (pages.length === 1) controller.abort()
       return pages.shift() ?? []
@@ -245,8 +245,9 @@ t.test('an explanation, an endpoint and a delivery as text', async (t) => {
   t.match(endpoint, /^wh_1 {2}disabled \(failing\)\n[\s\S]*last success +never\n[\s\S]*failed in a row +3\n/)
   t.match(endpoint, /dead letters +5\n$/)
   t.same(
-    deliveryRow({
+    rowOf(DELIVERY_COLUMNS, {
       id: 'whd_1',
+      webhook_id: 'wh_1',
       event_id: 'evt_1',
       event: 'email.opened',
       message_id: null,
@@ -254,6 +255,7 @@ t.test('an explanation, an endpoint and a delivery as text', async (t) => {
       attempts: 6,
       created_at: 1_795_219_206,
       next_attempt_at: null,
+      ended_at: 1_795_219_300,
     }),
     [preciseTime(1_795_219_206), 'failed', 'email.opened', '6', '', '', 'whd_1'],
   )

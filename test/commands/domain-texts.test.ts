@@ -2,11 +2,11 @@
  * What `sternpost domain` prints, and how long it waits: the parts without a server.
  */
 import t from 'tap'
-import { dnsText } from '../../src/commands/sending/dns-formats.ts'
+import { dnsText } from '../../src/commands/sending/domain-report.ts'
 import { domainReport, openRecords } from '../../src/commands/sending/domain-report.ts'
 import { localTime, printable, tableText } from '../../src/commands/shared/print.ts'
-import { waitUntilVerified } from '../../src/commands/sending/wait-until-verified.ts'
-import type { DomainView } from '../../src/senders/domain-view.ts'
+import { waitUntilVerified } from '../../src/commands/sending/domain.ts'
+import type { DomainJson } from '../../src/api/domain.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { RSA_VALUE, sampleDomain, sampleRecord, verifiedDomain } from './domain-samples.ts'
 
@@ -118,14 +118,14 @@ t.test('a value cannot leave its quotes', async (t) => {
 })
 
 interface Waited {
-  result: DomainView
+  result: DomainJson
   checks: number
   /** When each further check was announced, since the start. */
   notes: number[]
 }
 
 /** The last state of `states` repeats. */
-async function wait(states: DomainView['status'][], mostMilliseconds: number): Promise<Waited> {
+async function wait(states: DomainJson['status'][], mostMilliseconds: number): Promise<Waited> {
   const clock = manualClock(0)
   const notes: number[] = []
   let checks = 0

@@ -3,7 +3,7 @@
  * with a real store, pools, warmup and shaping behind it. Standard output holds the result alone.
  */
 import t from 'tap'
-import { dayChart } from '../../src/commands/sending/day-chart.ts'
+import { dayChart } from '../../src/commands/sending/ip-report.ts'
 import { forecastReport, ipReport, type ShownIp } from '../../src/commands/sending/ip-report.ts'
 import { LANE, pathTo, refused } from '../egress/shaping-world.ts'
 import { keyNamed } from '../http/api-server.ts'

@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { shownLine } from '../../src/commands/server/log-lines.ts'
+import { shownLine } from '../../src/commands/server/logs.ts'
 import { commandServer, sternpost } from './command-server.ts'
 
 const ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'

@@ -1,8 +1,8 @@
 /**
  * Messages as the API shows them.
  */
-import type { ListedMessageJson } from '../../src/api/message.ts'
 import type { ShownMessage } from '../../src/commands/mail/message-report.ts'
+import type { ListedMessageJson } from '../../src/api/message.ts'
 
 export const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import { callServer } from '../../src/commands/shared/api-client.ts'
-import { showReplayProgress } from '../../src/commands/mail/replay-progress.ts'
+import { showReplayProgress } from '../../src/commands/mail/webhook-deliveries.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
@@ -52,6 +52,8 @@ t.test('a server that does not answer is given up after the time that the verb h
   })
   const { port } = server.address() as AddressInfo
   const address = { kind: 'remote' as const, url: new URL(`http://127.0.0.1:${port}/`), apiKey: 'x' }
-  const call = { method: 'POST' as const, path: '/webhooks', patience: 60 }
-  await t.rejects(callServer(address, call), { exitCode: 69, message: /no answer within 0\.06 s/ })
+  await t.rejects(callServer(address, 'POST /v1/webhooks', { patience: 60 }), {
+    exitCode: 69,
+    message: /no answer within 0\.06 s/,
+  })
 })

@@ -4,7 +4,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { csvPieces } from '../../src/commands/mail/csv-pieces.ts'
+import { csvPieces } from '../../src/commands/mail/import-csv.ts'
 import { keyNamed } from '../http/api-server.ts'
 import { commandServer, sternpost } from './command-server.ts'
 

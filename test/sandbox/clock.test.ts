@@ -10,7 +10,7 @@ import { createLogger } from '../../src/base/logger.ts'
 import { createPollLoop } from '../../src/base/poll-loop.ts'
 import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
 import { driveJobs, nextRun } from '../../src/sandbox/drive-jobs.ts'
-import { openKeptClock } from '../../src/sandbox/kept-clock.ts'
+import { openKeptClock } from '../../src/sandbox/adjustable-clock.ts'
 import { until } from '../support/until.ts'
 
 const logger = createLogger({ level: 'silent' })

@@ -17,7 +17,7 @@ import { bounceFor, createClassifier } from '../../src/mail/reply/classify-reply
 import { readSmtpReply } from '../../src/mail/reply/smtp-reply.ts'
 import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
 import { bannerLine, bannerText } from '../../src/sandbox/banner.ts'
-import { choosePort } from '../../src/sandbox/choose-port.ts'
+import { choosePort } from '../../src/sandbox/sandbox-settings.ts'
 import { prepareDataFolder, readApiKey } from '../../src/sandbox/data-folder.ts'
 import { openHookSecrets } from '../../src/sandbox/hook-secrets.ts'
 import { createSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts'

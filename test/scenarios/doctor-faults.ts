@@ -11,7 +11,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { z } from 'zod'
-import type { DoctorReport } from '../../src/commands/server/doctor-report.ts'
+import type { DoctorReport } from '../../src/commands/server/doctor.ts'
 import { reverseName } from '../../src/egress/ips/ip-facts.ts'
 import { sternpost } from '../commands/command-server.ts'
 import {

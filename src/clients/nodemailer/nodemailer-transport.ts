@@ -103,10 +103,7 @@ export function sternpostTransport(options: SternpostTransportOptions): Sternpos
     name: 'Sternpost',
     version: VERSION,
     send(mail, done) {
-      sendToEach(mail, poster).then(
-        (info) => done(null, info),
-        (thrown: Error) => done(thrown),
-      )
+      sendToEach(mail, poster).then((info) => done(null, info), done)
     },
     async verify(done) {
       const verified = verifyKey(poster)
@@ -126,27 +123,21 @@ interface PostResult {
   answer: Record<string, unknown>
 }
 
-/** Paths are below /v1. */
-interface Poster {
-  once(path: string, body: object, idempotencyKey: string): Promise<PostResult>
-  /** With further tries; fails with SternpostError. */
-  untilAnswered(path: string, body: object, idempotencyKey: string): Promise<Record<string, unknown>>
-}
+type Poster = ReturnType<typeof createPoster>
 
-function createPoster(options: SternpostTransportOptions): Poster {
+/** Paths are below /v1. */
+function createPoster(options: SternpostTransportOptions) {
   const { apiKey, retries = RETRIES, longestWait = LONGEST_WAIT } = options
   // The version segment that a base address may end in.
   const base = options.url.replace(/\/*(?:\/v1)?\/*$/, '')
+
+  const headers = { Authorization: `Bearer ${apiKey}`, 'Content-Type': 'application/json' }
 
   async function once(path: string, body: object, idempotencyKey: string): Promise<PostResult> {
     try {
       const response = await fetch(`${base}/v1${path}`, {
         method: 'POST',
-        headers: {
-          Authorization: `Bearer ${apiKey}`,
-          'Content-Type': 'application/json',
-          'Idempotency-Key': idempotencyKey,
-        },
+        headers: { ...headers, 'Idempotency-Key': idempotencyKey },
         body: JSON.stringify(body),
         signal: AbortSignal.timeout(ANSWER_WITHIN),
       })
@@ -159,6 +150,7 @@ function createPoster(options: SternpostTransportOptions): Poster {
     }
   }
 
+  /** With further tries; fails with SternpostError. */
   async function untilAnswered(path: string, body: object, idempotencyKey: string): Promise<Record<string, unknown>> {
     for (let tried = 0; ; tried++) {
       const { error, retryAfter, answer } = await once(path, body, idempotencyKey)

@@ -8,12 +8,13 @@ import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { Command } from 'commander'
 import { errorText, EXIT } from '../../base/errors.ts'
 import { readShippedBounceRules } from '../../config/read-parts.ts'
-import { createClassifier, type ClassifyReply } from '../../mail/reply/classify-reply.ts'
+import { createClassifier } from '../../mail/reply/classify-reply.ts'
 import { judgeReported, type ReportJudgement } from '../../mail/report/judge-report.ts'
 import { readReport } from '../../mail/report/read-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
-import { printable } from '../shared/print.ts'
-import { SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { linesText, printable } from '../shared/print.ts'
+import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { addLocalVerb } from '../shared/verb.ts'
 
 interface BounceReadFlags {
   json?: boolean
@@ -23,32 +24,30 @@ interface BounceReadFlags {
 const MOST_BYTES = 1_048_576
 
 export function addBounceCommands(program: Command): void {
-  program
-    .command('bounce')
-    .description('mail that came back')
-    .command('read <file...>')
-    .description('say what a bounce, complaint or automatic answer means')
+  const bounce = program.command('bounce').description('mail that came back')
+  addLocalVerb(bounce, 'read <file...>', 'say what a bounce, complaint or automatic answer means', 'returned.eml')
     .option('--json', 'print one JSON object per file, each on a line')
-    .addHelpText('after', '\nExample:\n  sternpost bounce read returned.eml')
     .action(readFiles)
 }
 
 function readFiles(files: string[], flags: BounceReadFlags): void {
   const classify = createClassifier(readShippedBounceRules(SHIPPED_FOLDER))
   for (const file of files) {
-    const bytes = readStart(file)
-    if (bytes === undefined) process.exitCode = EXIT.disk
-    else print(file, bytes, { classify, isJson: flags.json === true })
-  }
-}
-
-/** Undefined, and a line on standard error, for what cannot be read. */
-function readStart(file: string): Buffer | undefined {
-  try {
-    return readFileStart(file)
-  } catch (thrown) {
-    process.stderr.write(`sternpost: ${printable(file)}: ${printable(errorText(thrown))}\n`)
-    return undefined
+    let bytes: Buffer
+    try {
+      bytes = readFileStart(file)
+    } catch (thrown) {
+      process.stderr.write(`sternpost: ${printable(file)}: ${printable(errorText(thrown))}\n`)
+      process.exitCode = EXIT.disk
+      continue
+    }
+    const reading = readReport(bytes)
+    const recipients = reading.recipients.map((recipient) => ({
+      ...recipient,
+      // Of a complaint there is nothing to judge: it always suppresses.
+      judgement: reading.feedbackType === null ? judgeReported(recipient, classify, null) : undefined,
+    }))
+    process.stdout.write((flags.json === true ? jsonLine : text)(file, reading, recipients))
   }
 }
 
@@ -69,26 +68,8 @@ function readFileStart(file: string): Buffer {
   }
 }
 
-function print(file: string, bytes: Buffer, { classify, isJson }: { classify: ClassifyReply; isJson: boolean }): void {
-  const reading = readReport(bytes)
-  const recipients = reading.recipients.map((recipient) => ({
-    ...recipient,
-    judgement: judgementOf(reading, recipient, classify),
-  }))
-  process.stdout.write(isJson ? jsonLine(file, reading, recipients) : text(file, reading, recipients))
-}
-
 interface JudgedRecipient extends ReportedRecipient {
   judgement: ReportJudgement | undefined
-}
-
-/** Of a complaint there is nothing to judge: it always suppresses. */
-function judgementOf(
-  { feedbackType }: ReportReading,
-  recipient: ReportedRecipient,
-  classify: ClassifyReply,
-): ReportJudgement | undefined {
-  return feedbackType === null ? judgeReported(recipient, classify, null) : undefined
 }
 
 function jsonLine(file: string, reading: ReportReading, recipients: readonly JudgedRecipient[]): string {
@@ -114,16 +95,14 @@ function text(file: string, reading: ReportReading, recipients: readonly JudgedR
   const lines = recipients.flatMap((recipient) => describe(recipient, reading))
   const nobody = recipients.length === 0 && ['bounce', 'complaint'].includes(reading.kind)
   if (nobody) lines.push('  names no recipient: only the address it came to can tell')
-  return [`${file}: ${reading.kind}${feedback}`, ...lines].map((line) => `${printable(line)}\n`).join('')
+  return linesText([`${file}: ${reading.kind}${feedback}`, ...lines])
 }
 
 function describe(recipient: JudgedRecipient, { kind }: ReportReading): string[] {
   const { address, action, status, diagnostic, judgement } = recipient
   if (judgement === undefined) return [`  ${address}${kind === 'complaint' ? ': suppressed' : `: ${action}`}`]
   const { bounceType, category, suppress } = judgement
-  const consequence = { always: 'suppressed', second: 'suppressed by a second such answer', never: 'not suppressed' }[
-    suppress
-  ]
-  const facts = `${action}, ${status ?? 'no status'}, ${bounceType} (${category}), ${consequence}`
+  const fate = { always: 'suppressed', second: 'suppressed by a second such answer', never: 'not suppressed' }[suppress]
+  const facts = `${action}, ${status ?? 'no status'}, ${bounceType} (${category}), ${fate}`
   return [`  ${address}: ${facts}`, ...(diagnostic === '' ? [] : [`    ${diagnostic}`])]
 }

@@ -2,43 +2,35 @@
  * `sternpost listen`: brings events to a developer's machine without a public address (commands/README.md "sternpost
  * listen").
  *
- * Reads the event stream of the server and posts each event, in the exact wire format and signed with a secret it
- * prints, one after the other. A broken connection is made again and goes on behind the last event that was posted.
- * Nothing is tried twice, and nothing of it counts on the server. Ends with 0 when interrupted; with what the server
- * answers when the first connection fails, or when it refuses a later one.
+ * Reads the event stream of the server and posts each event, one after the other, signed with a secret it prints. Ends
+ * with 0 when interrupted; with what the server answers when the first connection fails, or when it refuses a later one.
  */
 import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
 import { SECOND, systemClock } from '../../base/clock.ts'
-import { createGuardedRequest } from '../../network/guarded-request.ts'
-import { streamFromServer, withQuery } from '../shared/api-client.ts'
-import type { StreamEvent } from './event-stream.ts'
-import { misuse } from '../shared/flag-values.ts'
-import { followStream } from './follow-stream.ts'
-import { createForwarder, type ForwardedEvent } from './forward-event.ts'
+import { newIdentifier } from '../../base/identifier.ts'
+import { packageVersion } from '../../base/package-version.ts'
+import { createGuardedRequest, type GuardedRequest } from '../../network/guarded-request.ts'
+import { deliveryHeaders } from '../../webhooks/post-event.ts'
+import { withQuery } from '../shared/api-client.ts'
+import { streamFromServer } from '../shared/exchange.ts'
+import { collect, misuse } from '../shared/flag-values.ts'
 import { printable, printNote, printResult } from '../shared/print.ts'
-import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { collect } from '../shared/shared-options.ts'
-import { untilInterrupted } from '../shared/until-interrupted.ts'
-import { addVerb, type VerbFlags } from '../shared/verb.ts'
+import { serverAddress } from '../shared/server-address.ts'
+import { untilInterrupted } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
+import { followStream, type StreamEvent } from './follow-stream.ts'
 
-interface ListenFlags extends VerbFlags {
-  forwardTo: string
-  events?: string
-  header?: string[]
-  secret?: string
-}
+type ListenFlags = VerbFlags & Given<'events' | 'secret'> & { forwardTo: string; header?: string[] }
 
 const REPLAY_KEY = 'r'
 /** As the server generates one: 43 characters of base64url. */
 const SECRET_BYTES = 32
 
 export function addListenCommand(program: Command): void {
-  addVerb(program, {
-    words: 'listen',
-    description: 'forward events to a URL on this machine, until interrupted; the key r posts the last one again',
-    example: 'sternpost listen --forward-to http://localhost:3000/hooks --events email.bounced,email.complained',
-  })
+  const forwarded = 'forward events to a URL on this machine, until interrupted; the key r posts the last one again'
+  const example = '--forward-to http://localhost:3000/hooks --events email.bounced,email.complained'
+  addVerb(program, 'listen', forwarded, example)
     .requiredOption('--forward-to <url>', 'where to post events, http or https')
     .option('--events <kinds>', 'kinds, with commas between them (default: the five standard kinds)')
     .option('--header <name:value>', 'header to send along; repeat for several', collect)
@@ -53,26 +45,26 @@ async function listen(flags: ListenFlags): Promise<void> {
   const guardedRequest = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: true })
   const problem = await guardedRequest.check(forwardTo)
   if (problem !== undefined) throw misuse(`--forward-to: ${problem}`)
-  const forward = createForwarder({ url: forwardTo, secret, headers, post: guardedRequest.post, now: Date.now })
+  const target = { url: forwardTo, secret, headers, post: guardedRequest.post }
   const signal = untilInterrupted()
   let last: StreamEvent | null = null
   const forwardAndPrint = async (event: StreamEvent): Promise<void> => {
     last = event
-    const forwarded = await forward(event)
+    const forwarded = await forward(event, target)
     printResult(flags, forwarded, () => lineOf(forwarded))
   }
   const stopKeys = onKey(REPLAY_KEY, () => void (last !== null && forwardAndPrint(last)))
+  const path = withQuery('/v1/webhooks/stream', { events: flags.events })
+  const begun = `Forwarding to ${printable(forwardTo)}, signed with ${printable(secret)}\n`
   try {
     await followStream({
       clock: systemClock,
       signal,
-      open: (lastId) => openStream(server, { kinds: flags.events, lastId, signal }),
-      onOpen: () =>
-        printResult(
-          flags,
-          { forward_to: forwardTo, secret },
-          () => `Forwarding to ${printable(forwardTo)}, signed with ${printable(secret)}\n`,
-        ),
+      open(lastId) {
+        const place: Record<string, string> = lastId === '' ? {} : { 'Last-Event-ID': lastId }
+        return streamFromServer(server, { path, headers: { Accept: 'text/event-stream', ...place }, signal })
+      },
+      onOpen: () => printResult(flags, { forward_to: forwardTo, secret }, () => begun),
       onEvent: forwardAndPrint,
       onBroken: (reason, wait) =>
         printNote(flags, `The stream ended: ${printable(reason)}; again in ${wait / SECOND} s`),
@@ -81,18 +73,6 @@ async function listen(flags: ListenFlags): Promise<void> {
     stopKeys()
     await guardedRequest.close()
   }
-}
-
-interface StreamPlace {
-  kinds: string | undefined
-  lastId: string
-  signal: AbortSignal
-}
-
-function openStream(server: ServerAddress, { kinds, lastId, signal }: StreamPlace): Promise<AsyncIterable<Uint8Array>> {
-  const headers: Record<string, string> = { Accept: 'text/event-stream' }
-  if (lastId !== '') headers['Last-Event-ID'] = lastId
-  return streamFromServer(server, { path: withQuery('/v1/webhooks/stream', { events: kinds }), headers, signal })
 }
 
 function readHeader(text: string): [string, string] {
@@ -129,5 +109,58 @@ function onKey(key: string, action: () => void): () => void {
     stdin.off('data', listen)
     stdin.setRawMode(false)
     stdin.pause()
+  }
+}
+
+interface ForwardTarget {
+  url: string
+  secret: string
+  /** Sent along; none of them replaces one of ours. */
+  headers: Record<string, string>
+  post: GuardedRequest['post']
+}
+
+type ForwardedEvent = Awaited<ReturnType<typeof forward>>
+
+/** http/README.md "Events". */
+const ANSWER_TIMEOUT = 10 * SECOND
+
+/**
+ * Posts an event of the stream as the server would post it to an endpoint (webhooks/README.md "Signature"). Never
+ * throws: what goes wrong is in the result.
+ */
+async function forward({ id, kind, data: body }: StreamEvent, target: ForwardTarget) {
+  const { url, secret, headers, post } = target
+  const at = Date.now()
+  const delivery = { body, eventId: id, id: newIdentifier('whd', at), attempts: 0 }
+  const ours = deliveryHeaders(delivery, { secret, nextSecret: null }, at)
+  const result = await post({
+    url,
+    body,
+    timeoutMilliseconds: ANSWER_TIMEOUT,
+    headers: { ...headers, ...ours, 'User-Agent': `Sternpost/${packageVersion()}` },
+  })
+  const isAnswered = result.kind === 'answered'
+  return {
+    event: kind,
+    message_id: messageIdIn(body),
+    event_id: id,
+    /** null: no answer. */
+    status: isAnswered ? result.status : null,
+    duration_ms: Math.max(0, Date.now() - at),
+    error: isAnswered ? null : result.reason,
+  }
+}
+
+/** null: it is about something else, or the body is no JSON. */
+function messageIdIn(body: string): string | null {
+  try {
+    const value: unknown = JSON.parse(body)
+    const data: unknown = typeof value === 'object' && value !== null && 'data' in value ? value.data : null
+    if (typeof data === 'object' && data !== null && 'message_id' in data) return String(data.message_id)
+    return null
+  } catch {
+    // It is posted all the same: the receiver may know better.
+    return null
   }
 }

@@ -1,29 +1,25 @@
 /** Messages as text: one with its attempts and its timeline, rows of a list, and why one waits. Pure. */
-import type {
-  AttemptJson,
-  EventJson,
-  ExplanationJson,
-  ListedMessageJson,
-  MessageJson,
-  TranscriptJson,
-} from '../../api/message.ts'
-import { localTime, preciseTime, printable, sheetText } from '../shared/print.ts'
+import type * as wire from '../../api/message.ts'
+import { linesText, localTime, preciseTime, sheetText, type Columns } from '../shared/print.ts'
 
-export const MESSAGE_HEADS = ['CREATED', 'STATE', 'RECIPIENT', 'FROM', 'SUBJECT', 'ID']
-
-export function messageRow(message: ListedMessageJson): string[] {
-  const { created_at: createdAt, state, recipient, from, subject, message_id: id } = message
-  return [localTime(createdAt), state, recipient, from, subject, id]
+export const MESSAGE_COLUMNS: Columns<wire.ListedMessageJson> = {
+  CREATED: (message) => localTime(message.created_at),
+  STATE: ({ state }) => state,
+  RECIPIENT: ({ recipient }) => recipient,
+  FROM: ({ from }) => from,
+  SUBJECT: ({ subject }) => subject,
+  ID: (message) => message.message_id,
 }
 
-export interface ShownMessage extends MessageJson {
-  events: EventJson[]
+export interface ShownMessage extends wire.MessageJson {
+  events: wire.EventJson[]
   /** Left out: not asked for. */
-  transcript?: TranscriptJson[]
+  transcript?: wire.TranscriptJson[]
 }
 
 export function messageReport(message: ShownMessage): string {
   const { bounce, next_attempt_at: nextAt, complained_at: complainedAt } = message
+  const tags = Object.entries(message.tags).map(([key, value]) => `${key}:${value}`)
   const head = sheetText(`${message.message_id}  ${message.state}`, [
     ['to', message.recipient],
     ['from', message.from],
@@ -31,12 +27,7 @@ export function messageReport(message: ShownMessage): string {
     ['batch', message.batch_id],
     ['provider', message.isp],
     ['sent from', [message.ip, `pool ${message.ip_pool}`].filter((text) => text !== null).join(', ')],
-    [
-      'tags',
-      Object.entries(message.tags)
-        .map(([key, value]) => `${key}:${value}`)
-        .join(', '),
-    ],
+    ['tags', tags.join(', ')],
     ['accepted', preciseTime(message.created_at)],
     ['planned for', message.send_at === null ? null : preciseTime(message.send_at)],
     ['next attempt', nextAt === null ? null : `${preciseTime(nextAt)}, until ${localTime(message.expires_at)}`],
@@ -56,14 +47,14 @@ export function messageReport(message: ShownMessage): string {
 }
 
 /** `when  kind  what is special`. */
-export function eventLine({ timestamp, event, data }: EventJson): string {
+export function eventLine({ timestamp, event, data }: wire.EventJson): string {
   const facts = Object.entries(data)
     .filter(([name]) => name !== 'message_id' && name !== 'recipient')
     .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
   return [preciseTime(timestamp), event, ...facts].join('  ')
 }
 
-export function explanationReport(explanation: ExplanationJson): string {
+export function explanationReport(explanation: wire.ExplanationJson): string {
   const { waiting_for: waitingFor, next_attempt_at: nextAt, similar } = explanation
   const head = sheetText(`${explanation.message_id}  ${explanation.state}`, [
     ['why', explanation.summary],
@@ -81,7 +72,7 @@ export function explanationReport(explanation: ExplanationJson): string {
   return [head, ...section('checks', checks)].join('')
 }
 
-function similarText({ isp, last_hour: { attempts, deferred } }: NonNullable<ExplanationJson['similar']>): string {
+function similarText({ isp, last_hour: { attempts, deferred } }: NonNullable<wire.ExplanationJson['similar']>): string {
   return `${isp}, last hour: ${attempts} attempts, ${deferred} of them deferred`
 }
 
@@ -90,20 +81,19 @@ function countText(people: number, machines: number): string | null {
   return machines === 0 ? String(people) : `${people}, and ${machines} by machines`
 }
 
-function attemptLines({ n, at, ip, mx, tls, result, reply, duration_ms: duration }: AttemptJson): string[] {
+function attemptLines({ n, at, ip, mx, tls, result, reply, duration_ms: duration }: wire.AttemptJson): string[] {
   // Without a host there was no connection.
   const road = [ip, mx, mx === null ? null : (tls ?? 'no TLS')].filter((text) => text !== null).join(', ')
   const line = `${n}  ${preciseTime(at)}  ${result}  ${duration} ms  ${road}`.trimEnd()
   return reply === '' ? [line] : [line, `   ${reply}`]
 }
 
-function dialogueLines({ dialogue }: TranscriptJson): string[] {
-  if (dialogue === null) return ['not kept, or no longer']
-  return dialogue.trimEnd().split(/\r?\n/)
+function dialogueLines({ dialogue }: wire.TranscriptJson): string[] {
+  return dialogue === null ? ['not kept, or no longer'] : dialogue.trimEnd().split(/\r?\n/)
 }
 
 /** Nothing for an empty one. */
 function section(title: string, lines: readonly string[]): string[] {
   if (lines.length === 0) return []
-  return ['', `  ${title}`, ...lines.map((line) => `    ${line}`)].map((line) => `${printable(line)}\n`)
+  return [linesText(['', `  ${title}`, ...lines.map((line) => `    ${line}`)])]
 }

@@ -4,134 +4,96 @@
  *
  * Every action on many messages first says how many there are; without --yes it changes nothing and ends with 64.
  */
-import type { ExplanationJson } from '../../api/message.ts'
-import type { QueueActionBody, QueueActionResultJson, QueueGroupJson } from '../../api/queue.ts'
 import { Option, type Command } from 'commander'
-import { callServer, withQuery } from '../shared/api-client.ts'
+import { explanationSchema } from '../../api/message.ts'
+import {
+  queueActionResultSchema,
+  queueGroupSchema,
+  type QueueActionBody,
+  type QueueGroupJson,
+} from '../../api/queue.ts'
+import { SECOND } from '../../base/clock.ts'
+import { ask, askRows, callServer, readAnswer, withQuery } from '../shared/api-client.ts'
+import { misuse } from '../shared/flag-values.ts'
+import { countOf, localTime, printList, printResult, type Columns } from '../shared/print.ts'
+import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { explanationReport } from './message-report.ts'
 import { pathOf } from './message.ts'
-import { isTerminal, localTime, printNote, printResult, tableText } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
-import { SECOND } from '../../base/clock.ts'
-import { misuse } from '../shared/flag-values.ts'
 
-type Action = QueueActionBody['action']
-
-interface ActionWords {
-  description: string
-  example: string
-  /** `12 messages would be …`, `12 messages …`. */
-  done: string
-}
-
-const ACTIONS: Record<Exclude<Action, 'move'>, ActionWords> = {
-  retry: {
-    description: 'try deferred messages now',
-    example: 'sternpost queue retry --provider gmail --yes',
-    done: 'tried now',
-  },
+/** `done`: `12 messages would be …`, `12 messages …`. */
+const ACTIONS = {
+  retry: { done: 'tried now', description: 'try deferred messages now', example: '--provider gmail --yes' },
   hold: {
-    description: 'keep messages from being sent until they are released; their lifetime goes on',
-    example: 'sternpost queue hold --domain acme.com --yes',
     done: 'held',
+    description: 'keep messages from being sent until they are released; their lifetime goes on',
+    example: '--domain acme.com --yes',
   },
-  release: {
-    description: 'let messages go that are held',
-    example: 'sternpost queue release --domain acme.com --yes',
-    done: 'released',
-  },
+  release: { done: 'released', description: 'let messages go that are held', example: '--domain acme.com --yes' },
   drop: {
-    description: 'cancel messages that wait; each is told as email.canceled',
-    example: 'sternpost queue drop --recipient-domain example.net --yes',
     done: 'canceled',
+    description: 'cancel messages that wait; each is told as email.canceled',
+    example: '--recipient-domain example.net --yes',
   },
 }
 
 export function addQueueCommands(program: Command): void {
   const queue = program.command('queue').description('mail that waits')
-  withQueueFilter(
-    addVerb(queue, {
-      words: 'list',
-      description: 'list what waits, in groups, largest first',
-      example: 'sternpost queue list --by domain --provider gmail',
-    }),
-  )
+  const listed = 'list what waits, in groups, largest first'
+  withQueueFilter(addVerb(queue, 'list', listed, '--by domain --provider gmail'))
     .addOption(
       new Option('--by <group>', 'what makes a group')
         .choices(['provider', 'domain', 'ip', 'pool'])
         .default('provider'),
     )
     .action(list)
-  addVerb(queue, {
-    words: 'explain <id>',
-    description: 'say why a message is where it is',
-    example: 'sternpost queue explain msg_01kapg6t3vq8x2m5r7w9y4c6de',
-  }).action(explain)
+  addVerb(queue, 'explain <id>', 'say why a message is where it is', 'msg_01kapg6t3vq8x2m5r7w9y4c6de').action(explain)
   for (const action of ['retry', 'hold', 'release', 'drop'] as const) {
-    const { description, example } = ACTIONS[action]
-    withQueueFilter(addVerb(queue, { words: action, description, example }))
+    const { description, example, done } = ACTIONS[action]
+    withQueueFilter(addVerb(queue, action, description, example))
       .option('--yes', 'do it')
-      .action((flags: ConsentFlags & QueueFilterFlags) => act(flags, { action, done: ACTIONS[action].done }))
+      .action((flags: ActionFlags) => act(flags, { action, done }))
   }
-  withQueueFilter(
-    addVerb(queue, {
-      words: 'move',
-      description: 'move messages to another pool',
-      example: 'sternpost queue move --pool bulk --to default --yes',
-    }),
-  )
+  withQueueFilter(addVerb(queue, 'move', 'move messages to another pool', '--pool bulk --to default --yes'))
     .requiredOption('--to <pool>', 'pool of pools.yaml that they leave from then')
     .option('--yes', 'do it')
-    .action((flags: ConsentFlags & QueueFilterFlags & { to: string }) =>
+    .action((flags: ActionFlags & { to: string }) =>
       act(flags, { action: 'move', done: `moved to ${flags.to}`, pool: flags.to }),
     )
 }
 
 const HEADS = { provider: 'PROVIDER', domain: 'RECIPIENT DOMAIN', ip: 'LAST IP', pool: 'POOL' }
 
-async function list(flags: VerbFlags & QueueFilterFlags & { by: keyof typeof HEADS }): Promise<void> {
+async function list(flags: VerbFlags & FilterFlags & { by: keyof typeof HEADS }): Promise<void> {
   const { held, accepted_before: before, ...filter } = queueFilter(flags)
-  const path = withQuery('/v1/admin/queue', {
-    by: flags.by,
-    ...filter,
-    held: held === true ? 'true' : undefined,
-    accepted_before: before === undefined ? undefined : String(before),
-  })
-  const answer = await callServer(serverAddress(flags), { method: 'GET', path })
-  const entries: unknown[] = Array.isArray(answer) ? answer : []
-  const groups = entries.map((entry) => readAnswer<QueueGroupJson>(entry, 'name', 'waiting', 'due', 'held'))
-  const heads = [HEADS[flags.by], 'WAITING', 'DUE', 'HELD', 'OLDEST ACCEPTED']
-  printResult(flags, groups, () => tableText(heads, groups.map(groupRow), isTerminal()))
-  if (groups.length === 0) printNote(flags, 'Nothing waits there.')
-}
-
-function groupRow({ name, waiting, due, held, oldest_accepted_at: oldestAt }: QueueGroupJson): string[] {
-  return [name ?? 'not known yet', String(waiting), String(due), String(held), localTime(oldestAt)]
+  const query = { ...filter, held: held?.toString(), accepted_before: before?.toString() }
+  const groups = await askRows(flags, queueGroupSchema, withQuery('/v1/admin/queue', { by: flags.by, ...query }))
+  const columns: Columns<QueueGroupJson> = {
+    [HEADS[flags.by]]: ({ name }) => name ?? 'not known yet',
+    WAITING: ({ waiting }) => waiting,
+    DUE: ({ due }) => due,
+    HELD: (group) => group.held,
+    'OLDEST ACCEPTED': (group) => localTime(group.oldest_accepted_at),
+  }
+  printList(flags, columns, groups, 'Nothing waits there.')
 }
 
 async function explain(id: string, flags: VerbFlags): Promise<void> {
   const whenMissing = '`sternpost message list` shows which there are'
-  const call = { method: 'GET' as const, path: `${pathOf(id)}/explain`, whenMissing }
-  const answer = await callServer(serverAddress(flags), call)
-  const explanation = readAnswer<ExplanationJson>(answer, 'message_id', 'summary', 'checks', 'advice')
+  const answer = await callServer(flags, `GET ${pathOf(id)}/explain`, { whenMissing })
+  const explanation = readAnswer(explanationSchema, answer)
   printResult(flags, explanation, () => explanationReport(explanation))
 }
 
+type ActionFlags = ConsentFlags & FilterFlags
+
 async function act(
-  flags: ConsentFlags & QueueFilterFlags,
-  { action, done, pool }: { action: Action; done: string; pool?: string },
+  flags: ActionFlags,
+  { action, done, pool }: { action: QueueActionBody['action']; done: string; pool?: string },
 ): Promise<void> {
   const filter = queueFilter(flags)
   const body = { action, to_pool: pool, filter, dry_run: flags.yes !== true }
-  const call = { method: 'POST' as const, path: '/v1/admin/queue/actions', body }
-  const result = readAnswer<QueueActionResultJson>(
-    await callServer(serverAddress(flags), call),
-    'action',
-    'messages',
-    'dry_run',
-  )
-  const count = `${result.messages} message${result.messages === 1 ? '' : 's'}`
+  const result = await ask(flags, queueActionResultSchema, 'POST /v1/admin/queue/actions', body)
+  const count = countOf(result.messages, 'message')
   if (result.dry_run && result.messages > 0) {
     const target = pool === undefined ? '' : ` --to ${pool}`
     const command = `sternpost queue ${action}${filterWords(filter)}${target}`
@@ -141,32 +103,12 @@ async function act(
   printResult(flags, result, () => `${count} ${done}\n`)
 }
 
-interface QueueFilterFlags {
-  pool?: string
-  provider?: string
-  route?: string
-  recipientDomain?: string
-  domain?: string
-  ip?: string
+/** Which waiting messages a verb means: its flags, as the server takes them, and as they are typed. */
+type FilterFlags = Given<'pool' | 'provider' | 'route' | 'recipientDomain' | 'domain' | 'ip' | 'acceptedBefore'> & {
   held?: boolean
-  acceptedBefore?: string
   all?: boolean
 }
 
-/** What is left out does not restrict. */
-interface QueueFilterBody {
-  pool?: string | undefined
-  provider?: string | undefined
-  route?: string | undefined
-  recipient_domain?: string | undefined
-  domain?: string | undefined
-  ip?: string | undefined
-  held?: boolean | undefined
-  /** Unix seconds. */
-  accepted_before?: number | undefined
-}
-
-/** Which waiting messages a verb means: its flags, as the server takes them, and as they are typed. */
 function withQueueFilter(verb: Command): Command {
   return verb
     .option('--pool <name>', 'in this pool')
@@ -180,7 +122,10 @@ function withQueueFilter(verb: Command): Command {
     .option('--all', 'all of them; the same as no filter')
 }
 
-function queueFilter(flags: QueueFilterFlags): QueueFilterBody {
+type QueueFilter = ReturnType<typeof queueFilter>
+
+/** What is undefined does not restrict. */
+function queueFilter(flags: FilterFlags) {
   const { pool, provider, route, recipientDomain, domain, ip, held, acceptedBefore } = flags
   const filter = {
     pool,
@@ -205,24 +150,10 @@ function secondsOf(text: string): number {
 }
 
 /** As they would be typed, each with a space before it. */
-function filterWords({
-  pool,
-  provider,
-  route,
-  recipient_domain: to,
-  domain,
-  ip,
-  held,
-  accepted_before: time,
-}: QueueFilterBody): string {
-  const words = [
-    ['--pool', pool],
-    ['--provider', provider],
-    ['--route', route],
-    ['--recipient-domain', to],
-    ['--domain', domain],
-    ['--ip', ip],
-  ].flatMap(([flag, value]) => (value === undefined ? [] : [` ${flag} ${value}`]))
+function filterWords({ held, accepted_before: time, ...restrictions }: QueueFilter): string {
+  const words = Object.entries(restrictions)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => ` --${name.replace('_', '-')} ${value}`)
   const before = time === undefined ? '' : ` --accepted-before ${new Date(time * SECOND).toISOString()}`
   return [...words, held === true ? ' --held' : '', before].join('')
 }

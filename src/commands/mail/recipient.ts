@@ -1,38 +1,27 @@
 /** `sternpost recipient`: what is stored about an address, and its erasure (messages/README.md "Privacy"). */
-import type { ErasedRecipientJson, RecipientDataJson } from '../../api/server.ts'
 import type { Command } from 'commander'
-import { callServer, withQuery } from '../shared/api-client.ts'
+import { erasedRecipientSchema, recipientDataSchema, type RecipientDataJson } from '../../api/server.ts'
+import { ask, withQuery, type ApiPath } from '../shared/api-client.ts'
 import { printNote, printResult, sheetText } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 
 export function addRecipientCommands(program: Command): void {
   const recipient = program.command('recipient').description('what is stored about one address')
-  addVerb(recipient, {
-    words: 'export <address>',
-    description: 'print everything that is stored about an address, as JSON',
-    example: 'sternpost recipient export ada@example.com > ada.json',
-  }).action(exportAll)
-  addVerb(recipient, {
-    words: 'erase <address>',
-    description: 'replace an address wherever it is stored; nothing is sent to it any more',
-    example: 'sternpost recipient erase ada@example.com --yes',
-  })
-    .option('--yes', 'do it')
-    .action(erase)
+  const exported = 'print everything that is stored about an address, as JSON'
+  addVerb(recipient, 'export <address>', exported, 'ada@example.com > ada.json').action(exportAll)
+  const erased = 'replace an address wherever it is stored; nothing is sent to it any more'
+  addVerb(recipient, 'erase <address>', erased, 'ada@example.com --yes').option('--yes', 'do it').action(erase)
 }
 
-const pathOf = (address: string): string => `/v1/admin/recipients/${encodeURIComponent(address)}`
+const pathOf = (address: string): ApiPath => `/v1/admin/recipients/${encodeURIComponent(address)}`
 
-async function readAll(address: string, flags: VerbFlags): Promise<{ messages: object[]; suppressions: object[] }> {
+async function readAll(address: string, flags: VerbFlags): Promise<Omit<RecipientDataJson, 'next_cursor'>> {
   const server = serverAddress(flags)
-  const messages: object[] = []
-  const suppressions: object[] = []
+  const [messages, suppressions]: [RecipientDataJson['messages'], RecipientDataJson['suppressions']] = [[], []]
   let after: string | undefined
   do {
-    const path = withQuery(pathOf(address), { after })
-    const answer = await callServer(server, { method: 'GET', path })
-    const page = readAnswer<RecipientDataJson>(answer, 'messages', 'suppressions')
+    const page = await ask(server, recipientDataSchema, `GET ${withQuery(pathOf(address), { after })}`)
     messages.push(...page.messages)
     suppressions.push(...page.suppressions)
     after = page.next_cursor ?? undefined
@@ -55,13 +44,7 @@ async function erase(address: string, flags: ConsentFlags): Promise<void> {
     isConfirmed(flags, { document, text, command: `sternpost recipient erase ${address}` })
     return
   }
-  const call = { method: 'POST' as const, path: `${pathOf(address)}/erase`, body: {} }
-  const erased = readAnswer<ErasedRecipientJson>(
-    await callServer(serverAddress(flags), call),
-    'messages',
-    'canceled',
-    'sending',
-  )
+  const erased = await ask(flags, erasedRecipientSchema, `POST ${pathOf(address)}/erase`)
   printResult(flags, erased, () =>
     sheetText(`${address}  erased`, [
       ['messages', `${erased.messages}, ${erased.canceled} of them canceled`],

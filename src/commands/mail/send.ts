@@ -4,51 +4,31 @@
  * Ends with 0 when it was accepted; with --wait only when it was delivered: 1 when it ended otherwise, 75 when the time
  * was over first.
  */
-import type { EventJson, MessageJson } from '../../api/message.ts'
-import { readFileSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
 import type { Command } from 'commander'
-import { SECOND, systemClock } from '../../base/clock.ts'
-import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
-import { callServer, wholeAnswer } from '../shared/api-client.ts'
-import { durationFlag, misuse } from '../shared/flag-values.ts'
-import { followMessage } from './follow-message.ts'
-import { eventLine } from './message-report.ts'
-import { pathOf, timelineOf } from './message.ts'
+import { sendResultSchema, type SendBody } from '../../api/email.ts'
+import { messageSchema, type EventJson, type MessageStateJson } from '../../api/message.ts'
+import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
+import { EXIT } from '../../base/errors.ts'
+import { ask, readAnswer, wholeAnswer } from '../shared/api-client.ts'
+import { collect, durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { collect } from '../shared/shared-options.ts'
-import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
+import { eventLine } from './message-report.ts'
+import { pathOf, timelineOf } from './message.ts'
 
-interface SendFlags extends VerbFlags {
-  to: string
-  from: string
-  subject: string
-  text?: string
-  htmlFile?: string
-  attach?: string[]
-  pool?: string
-  wait?: string
-}
-
-interface Sent {
-  message_id: string
-  timestamp: number
-  status?: string
-  reason?: string
-}
+type SendFlags = VerbFlags &
+  Given<'text' | 'htmlFile' | 'pool' | 'wait'> & { to: string; from: string; subject: string; attach?: string[] }
 
 /** http/README.md "Attachments": more would be refused by the server, after all of it was sent there. */
-const MOST_ATTACHMENT_BYTES = 10 * 1024 * 1024
+const MOST_MEBIBYTES = 10
 const LOOK_EVERY = SECOND / 2
 const DEFAULT_TEXT = 'A test message, sent with `sternpost send`.'
 
 export function addSendCommand(program: Command): void {
-  addVerb(program, {
-    words: 'send',
-    description: 'send one message',
-    example: 'sternpost send --to ada@example.net --from orders@acme.com --subject Hello --text Hi --wait 30s',
-  })
+  const example = '--to ada@example.net --from orders@acme.com --subject Hello --text Hi --wait 30s'
+  addVerb(program, 'send', 'send one message', example)
     .requiredOption('--to <address>', 'the recipient')
     .requiredOption('--from <address>', 'the sender: an address of a verified domain')
     .option('--subject <subject>', 'the subject', 'Test message')
@@ -64,74 +44,89 @@ async function send(flags: SendFlags): Promise<void> {
   const mostMilliseconds = flags.wait === undefined ? null : durationFlag('--wait', flags.wait)
   const body = messageOf(flags)
   const server = serverAddress(flags)
-  const { success: _, ...answer } = await wholeAnswer(server, { method: 'POST', path: '/v1/email/send', body })
-  const sent = readAnswer<Sent>(answer, 'message_id', 'timestamp')
+  const answer = await wholeAnswer(server, 'POST /v1/email/send', { body })
+  const { success: _, ...sent } = readAnswer(sendResultSchema, answer)
+  const id = sent.message_id
   if (mostMilliseconds === null) {
-    printResult(flags, sent, () => `${sent.message_id}${sent.status === undefined ? '' : `  ${sent.status}`}\n`)
-    printNote(flags, `Follow it with: sternpost message show ${sent.message_id}`)
-    return
+    printResult(flags, sent, () => `${id}${sent.status === undefined ? '' : `  ${sent.status}`}\n`)
+    return printNote(flags, `Follow it with: sternpost message show ${id}`)
   }
-  await follow(server, flags, { sent, mostMilliseconds })
-}
-
-interface Followed {
-  sent: Sent
-  mostMilliseconds: number
-}
-
-async function follow(server: ServerAddress, flags: SendFlags, { sent, mostMilliseconds }: Followed): Promise<void> {
-  const { message_id: id } = sent
   // Should the lookup fail, the id is not lost.
   if (flags.json === true) printNote(flags, id)
   else process.stdout.write(`${id}\n`)
+  const { state, events } = await follow(server, id, { mostMilliseconds, isQuiet: flags.json === true })
+  printResult(flags, { ...sent, state, events }, () => `${state}\n`)
+  const isOpen = OPEN_STATES.includes(state)
+  process.exitCode = state === 'delivered' ? EXIT.done : isOpen ? EXIT.tryAgain : EXIT.failed
+}
+
+async function follow(
+  server: ServerAddress,
+  id: string,
+  { mostMilliseconds, isQuiet }: { mostMilliseconds: number; isQuiet: boolean },
+): Promise<{ state: MessageStateJson; events: EventJson[] }> {
   const events: EventJson[] = []
   const state = await followMessage({
     clock: systemClock,
     mostMilliseconds,
     lookEveryMilliseconds: LOOK_EVERY,
-    stateOf: async () => (await messageOfId(server, id)).state,
+    stateOf: async () => (await ask(server, messageSchema, `GET ${pathOf(id)}`)).state,
     timelineOf: () => timelineOf(server, id),
     onEvent: (event) => {
       events.push(event)
-      if (flags.json !== true) process.stdout.write(`${printable(eventLine(event))}\n`)
+      if (!isQuiet) process.stdout.write(`${printable(eventLine(event))}\n`)
     },
   })
-  printResult(flags, { ...sent, state, events }, () => `${state}\n`)
-  process.exitCode = exitCodeOf(state)
+  return { state, events }
 }
 
-function exitCodeOf(state: MessageJson['state']): number {
-  if (state === 'delivered') return EXIT.done
-  return ['bounced', 'expired', 'canceled', 'suppressed'].includes(state) ? EXIT.failed : EXIT.tryAgain
+interface FollowOptions {
+  clock: Clock
+  mostMilliseconds: number
+  lookEveryMilliseconds: number
+  stateOf: () => Promise<MessageStateJson>
+  /** Oldest first. */
+  timelineOf: () => Promise<EventJson[]>
+  /** Called once for each. */
+  onEvent: (event: EventJson) => void
 }
 
-async function messageOfId(server: ServerAddress, id: string): Promise<MessageJson> {
-  return readAnswer<MessageJson>(await callServer(server, { method: 'GET', path: pathOf(id) }), 'message_id', 'state')
+/** States in which a message still waits for something (http/README.md "States of a message"). */
+const OPEN_STATES: readonly MessageStateJson[] = ['scheduled', 'queued', 'sending', 'deferred']
+
+/** The events of a message as they come, until it is final or the time is over. Gives the last state that was seen. */
+export async function followMessage(options: FollowOptions): Promise<MessageStateJson> {
+  const { clock, stateOf, timelineOf, onEvent } = options
+  const end = clock.now() + options.mostMilliseconds
+  const told = new Set<string>()
+  for (;;) {
+    // The state first: an event that comes after it is told in the next turn, and none is missed at the end.
+    const state = await stateOf()
+    for (const event of await timelineOf()) {
+      if (!told.has(event.id)) onEvent(event)
+      told.add(event.id)
+    }
+    const left = end - clock.now()
+    if (!OPEN_STATES.includes(state) || left <= 0) return state
+    await new Promise<void>((resolve) => clock.after(Math.min(options.lookEveryMilliseconds, left), resolve))
+  }
 }
 
-function messageOf({ to, from, subject, text, htmlFile, attach = [], pool }: SendFlags): object {
-  const html = htmlFile === undefined ? undefined : readGiven('--html-file', htmlFile).toString('utf8')
+function messageOf({ to, from, subject, text, htmlFile, attach = [], pool }: SendFlags): SendBody {
+  const html = htmlFile === undefined ? undefined : givenFile('--html-file', htmlFile).toString('utf8')
+  const attachments = attach.map((file) => ({
+    name: basename(file),
+    content: givenFile('--attach', file).toString('base64'),
+  }))
   return {
     to,
     from,
     subject,
     html,
     text: text ?? (html === undefined ? DEFAULT_TEXT : undefined),
-    attachments: attach.length === 0 ? undefined : attach.map(attachmentOf),
+    attachments: attachments.length === 0 ? undefined : attachments,
     ip_pool: pool,
   }
 }
 
-function attachmentOf(file: string): { name: string; content: string } {
-  return { name: basename(file), content: readGiven('--attach', file).toString('base64') }
-}
-
-function readGiven(flag: string, file: string): Buffer {
-  try {
-    const { size } = statSync(file)
-    if (size <= MOST_ATTACHMENT_BYTES) return readFileSync(file)
-  } catch (cause) {
-    throw new ProcessExit(EXIT.disk, `sternpost: ${flag}: ${errorText(cause)}`, { cause })
-  }
-  throw misuse(`${flag}: ${file} has more than 10 MiB, the most that can be sent`)
-}
+const givenFile = (flag: string, file: string): Buffer => fileFlag(flag, file, MOST_MEBIBYTES)

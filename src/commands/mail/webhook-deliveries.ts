@@ -5,33 +5,29 @@
  * The API knows deliveries by their endpoint: where none is named, all endpoints are asked.
  */
 import { Option, type Command } from 'commander'
-import { HOUR, systemClock } from '../../base/clock.ts'
+import * as wire from '../../api/webhook.ts'
+import { HOUR, SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { callServer, listFromServer, pagesFromServer, type Query } from '../shared/api-client.ts'
-import { countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
-import { isTerminal, printNote, printResult, tableText } from '../shared/print.ts'
-import { progressLine } from '../shared/progress-line.ts'
-import { showReplayProgress } from './replay-progress.ts'
+import {
+  ask,
+  askAll,
+  askPages,
+  callServer,
+  readAnswer,
+  unlessExit,
+  type Query,
+  type ApiPath,
+} from '../shared/api-client.ts'
+import { collect, countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
+import { countOf, preciseTime, printResult, type Columns } from '../shared/print.ts'
+import { progressLine } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { collect } from '../shared/shared-options.ts'
-import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
-import { DELIVERY_HEADS, deliveryRow, type DeliveryView } from './webhook-report.ts'
+import { pause } from '../shared/verb.ts'
+import { addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 
-interface DeliveriesFlags extends VerbFlags {
-  status?: string
-  event?: string
-  message?: string
-  endpoint?: string
-  limit: string
-}
+type DeliveriesFlags = LimitFlags & Given<'status' | 'event' | 'message' | 'endpoint'>
 
-interface ReplayFlags extends VerbFlags {
-  endpoint?: string
-  since?: string
-  until?: string
-  status: string
-  event?: string[]
-}
+type ReplayFlags = VerbFlags & Given<'endpoint' | 'since' | 'until'> & { status: string; event?: string[] }
 
 const STATUSES = ['pending', 'succeeded', 'failed', 'skipped']
 /** All of 100,000 among a million took 13 s on a busy machine: there may be many millions, and slower ones. */
@@ -39,25 +35,17 @@ const REPLAY_PATIENCE = HOUR
 const REPLAYED_STATUSES = ['failed', 'skipped', 'all']
 
 export function addDeliveryCommands(webhook: Command): void {
-  addVerb(webhook, {
-    words: 'deliveries',
-    description: 'list events on their way to endpoints, newest first; failed ones are dead letters',
-    example: 'sternpost webhook deliveries --status failed',
-  })
+  const listed = 'list events on their way to endpoints, newest first; failed ones are dead letters'
+  addVerb(webhook, 'deliveries', listed, '--status failed')
     .addOption(new Option('--status <status>', 'in this state').choices(STATUSES))
     .option('--event <kind>', 'of this kind')
     .option('--message <id>', 'about this message')
     .option('--endpoint <id>', 'to this endpoint (default: to all)')
-    .option('--limit <count>', 'at most so many', '50')
+    .option(...LIMIT_FLAG)
     .action(deliveries)
-  addVerb(webhook, {
-    words: 'replay [id]',
-    description: 'send one delivery again, or those of an endpoint since a time',
-    example: [
-      'sternpost webhook replay whd_01kapg6t3vq8x2m5r7w9y4c6dn',
-      'sternpost webhook replay --endpoint wh_01kapg6t3vq8x2m5r7w9y4c6dm --since 2h',
-    ].join('\n'),
-  })
+  const replayed = 'send one delivery again, or those of an endpoint since a time'
+  const examples = 'whd_01kapg6t3vq8x2m5r7w9y4c6dn\n--endpoint wh_01kapg6t3vq8x2m5r7w9y4c6dm --since 2h'
+  addVerb(webhook, 'replay [id]', replayed, examples)
     .option('--endpoint <id>', 'the endpoint')
     .option('--since <time>', 'events since then: 2h, 2026-11-21, 2026-11-21T12:00')
     .option('--until <time>', 'events until then')
@@ -66,33 +54,40 @@ export function addDeliveryCommands(webhook: Command): void {
     .action(replay)
 }
 
+export function pathOf(endpoint: string): ApiPath {
+  return `/v1/webhooks/${encodeURIComponent(endpoint)}`
+}
+
+export const DELIVERY_COLUMNS: Columns<wire.WebhookDeliveryJson> = {
+  CREATED: (delivery) => preciseTime(delivery.created_at),
+  STATUS: ({ status }) => status,
+  EVENT: ({ event }) => event,
+  ATTEMPTS: ({ attempts }) => attempts,
+  NEXT: ({ next_attempt_at: nextAt }) => (nextAt === null ? null : preciseTime(nextAt)),
+  MESSAGE: (delivery) => delivery.message_id,
+  ID: ({ id }) => id,
+}
+
 async function deliveries(flags: DeliveriesFlags): Promise<void> {
+  const words = { whenNone: 'No such delivery.', whenMore: ': raise --limit.' }
+  await printFirst(flags, DELIVERY_COLUMNS, newestOfAll(flags), words)
+}
+
+/** One page with as many of each endpoint as may be shown, and one more. */
+async function* newestOfAll(flags: DeliveriesFlags): AsyncGenerator<wire.WebhookDeliveryJson[]> {
   const server = serverAddress(flags)
-  const most = countFlag('--limit', flags.limit)
-  const query = { status: flags.status, event: flags.event, message_id: flags.message }
+  const most = countFlag('--limit', flags.limit) + 1
+  const query: Query = { status: flags.status, event: flags.event, message_id: flags.message }
   const endpoints = flags.endpoint === undefined ? await endpointIds(server) : [flags.endpoint]
-  const found: DeliveryView[] = []
-  for (const endpoint of endpoints) found.push(...(await newestOf(server, { endpoint, query, most: most + 1 })))
-  found.sort((left, right) => right.created_at - left.created_at)
-  const shown = found.slice(0, most)
-  printResult(flags, shown, () => tableText(DELIVERY_HEADS, shown.map(deliveryRow), isTerminal()))
-  if (found.length === 0) printNote(flags, 'No such delivery.')
-  if (found.length > most) printNote(flags, `There are more than these ${most}: raise --limit.`)
-}
-
-interface Wanted {
-  endpoint: string
-  query: Query
-  most: number
-}
-
-async function newestOf(server: ServerAddress, { endpoint, query, most }: Wanted): Promise<DeliveryView[]> {
-  const found: DeliveryView[] = []
-  for await (const page of pagesFromServer(server, `${pathOf(endpoint)}/deliveries`, query)) {
-    found.push(...page.map((entry) => readAnswer<DeliveryView>(entry, 'id', 'event', 'status', 'created_at')))
-    if (found.length >= most) break
+  const found: wire.WebhookDeliveryJson[] = []
+  for (const endpoint of endpoints) {
+    const before = found.length
+    for await (const page of askPages(server, wire.webhookDeliverySchema, `${pathOf(endpoint)}/deliveries`, query)) {
+      found.push(...page)
+      if (found.length - before >= most) break
+    }
   }
-  return found
+  yield found.sort((left, right) => right.created_at - left.created_at)
 }
 
 async function replay(id: string | undefined, flags: ReplayFlags): Promise<void> {
@@ -100,9 +95,7 @@ async function replay(id: string | undefined, flags: ReplayFlags): Promise<void>
   if (id === undefined) return replaySince(server, flags)
   if (flags.since !== undefined) throw misuse('give the id of one delivery, or --endpoint with --since')
   const endpoint = flags.endpoint ?? (await endpointOf(server, id))
-  const path = `${deliveryPath(endpoint, id)}/replay`
-  const answer = await callServer(server, { method: 'POST', path, body: {} })
-  const queued = readAnswer<{ id: string }>(answer, 'id')
+  const queued = await ask(server, wire.webhookDeliverySchema, `POST ${deliveryPath(endpoint, id)}/replay`)
   printResult(flags, queued, () => `${queued.id} is the new delivery in place of ${id}\n`)
 }
 
@@ -117,69 +110,62 @@ async function replaySince(server: ServerAddress, flags: ReplayFlags): Promise<v
     status,
     events,
   }
-  const answer = await withProgress({ server, endpoint, flags }, () =>
-    callServer(server, { method: 'POST', path: `${pathOf(endpoint)}/replay`, body, patience: REPLAY_PATIENCE }),
-  )
-  const replayed = readAnswer<{ queued: number }>(answer, 'queued')
-  printResult(flags, replayed, () => `${replayed.queued} ${replayed.queued === 1 ? 'delivery' : 'deliveries'} queued\n`)
-}
-
-interface ReplayWork {
-  server: ServerAddress
-  endpoint: string
-  flags: ReplayFlags
-}
-
-/** The server goes through all that ended since, which may be millions, and answers at the end. */
-async function withProgress<Answer>(
-  { server, endpoint, flags }: ReplayWork,
-  work: () => Promise<Answer>,
-): Promise<Answer> {
   const line = progressLine(flags)
   const ended = new AbortController()
-  const pending = async (): Promise<number> => {
-    const answer = await callServer(server, { method: 'GET', path: pathOf(endpoint) })
-    return readAnswer<{ pending: number }>(answer, 'pending').pending
-  }
+  const pending = async (): Promise<number> =>
+    (await ask(server, wire.webhookEndpointSchema, `GET ${pathOf(endpoint)}`)).pending
   if (line.isShown) void showReplayProgress({ clock: systemClock, pending, show: line.show, signal: ended.signal })
-  try {
-    return await work()
-  } finally {
+  const call = callServer(server, `POST ${pathOf(endpoint)}/replay`, { body, patience: REPLAY_PATIENCE })
+  const answer = await call.finally(() => {
     ended.abort()
     line.end()
+  })
+  const replayed = readAnswer(wire.replayedSchema, answer)
+  printResult(flags, replayed, () => `${countOf(replayed.queued, 'delivery', 'deliveries')} queued\n`)
+}
+
+interface ReplayProgressOptions {
+  clock: Clock
+  /** Deliveries that wait for the endpoint now. */
+  pending: () => Promise<number>
+  show: (text: string) => void
+  signal: AbortSignal
+}
+
+const LOOK_EVERY = 2 * SECOND
+
+/**
+ * The server goes through all that ended since, which may be millions, and answers at the end: meanwhile the number
+ * that waits for the endpoint is asked for every two seconds. Resolves when the signal says so. Never rejects: a
+ * question that fails is asked again.
+ */
+export async function showReplayProgress({ clock, pending, show, signal }: ReplayProgressOptions): Promise<void> {
+  const startedAt = clock.now()
+  for (;;) {
+    await pause(clock, LOOK_EVERY, signal)
+    if (signal.aborted) return
+    const count = await pending().catch(() => null)
+    // The result is printed meanwhile.
+    if (signal.aborted) return
+    const waiting = count === null ? '' : `, ${count} deliveries wait for the endpoint`
+    show(`replaying for ${Math.round((clock.now() - startedAt) / SECOND)} s${waiting}`)
   }
 }
 
 /** Whose delivery it is. */
 async function endpointOf(server: ServerAddress, id: string): Promise<string> {
   for (const endpoint of await endpointIds(server)) {
-    if (await isThere(server, deliveryPath(endpoint, id))) return endpoint
+    const found = await unlessExit(EXIT.failed, () => callServer(server, `GET ${deliveryPath(endpoint, id)}`))
+    if (found !== null) return endpoint
   }
-  throw new ProcessExit(
-    EXIT.failed,
-    `sternpost: no endpoint has the delivery ${id}. List: sternpost webhook deliveries`,
-  )
-}
-
-async function isThere(server: ServerAddress, path: string): Promise<boolean> {
-  try {
-    await callServer(server, { method: 'GET', path })
-    return true
-  } catch (thrown) {
-    if (thrown instanceof ProcessExit && thrown.exitCode === EXIT.failed) return false
-    throw thrown
-  }
+  const text = `sternpost: no endpoint has the delivery ${id}. List: sternpost webhook deliveries`
+  throw new ProcessExit(EXIT.failed, text)
 }
 
 async function endpointIds(server: ServerAddress): Promise<string[]> {
-  const endpoints = await listFromServer(server, '/v1/webhooks')
-  return endpoints.map((endpoint) => readAnswer<{ id: string }>(endpoint, 'id').id)
+  return (await askAll(server, wire.webhookEndpointSchema, '/v1/webhooks')).map(({ id }) => id)
 }
 
-function deliveryPath(endpoint: string, id: string): string {
+function deliveryPath(endpoint: string, id: string): ApiPath {
   return `${pathOf(endpoint)}/deliveries/${encodeURIComponent(id)}`
-}
-
-function pathOf(endpoint: string): string {
-  return `/v1/webhooks/${encodeURIComponent(endpoint)}`
 }

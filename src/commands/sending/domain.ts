@@ -4,42 +4,25 @@
  * `check` ends with 0 when the domain is verified, with 1 when it is not, with 75 when `--wait` was not long enough.
  * `remove` shows how much mail waits and does nothing without --yes (64).
  */
-import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
-import { systemClock } from '../../base/clock.ts'
-import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
-import type { DomainView } from '../../senders/domain-view.ts'
-import { callServer, listFromServer, textFromServer, type ApiCall } from '../shared/api-client.ts'
-import { DNS_FORMATS, dnsText, recordsToPublish, type DnsFormat } from './dns-formats.ts'
-import { DOMAIN_HEADS, domainReport, domainRow, openRecords } from './domain-report.ts'
-import { durationFlag } from '../shared/flag-values.ts'
-import { isTerminal, printNote, printResult, tableText } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
-import { waitUntilVerified } from './wait-until-verified.ts'
+import { domainSchema, removedDomainSchema, type DomainJson } from '../../api/domain.ts'
+import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
+import { EXIT } from '../../base/errors.ts'
+import { ask, askAll, textFromServer, type ApiPath } from '../shared/api-client.ts'
+import { durationFlag, fileFlag } from '../shared/flag-values.ts'
+import { isTerminal, printList, printNote, printResult } from '../shared/print.ts'
+import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
+import { DNS_FORMATS, dnsText, recordsToPublish, type DnsFormat } from './domain-report.ts'
+import { DOMAIN_COLUMNS, domainReport, openRecords } from './domain-report.ts'
 
-interface AddFlags extends VerbFlags {
-  returnPath?: string
-  trackingDomain?: string
-  selector?: string
-  keyFile?: string
-  pool?: string
-  allowSubdomains?: boolean
-}
-
-interface RemoveFlags extends ConsentFlags {
-  purge?: boolean
-}
+type AddFlags = VerbFlags &
+  Given<'returnPath' | 'trackingDomain' | 'selector' | 'keyFile' | 'pool'> & { allowSubdomains?: boolean }
 
 const STATUSES = ['all', 'pending', 'verified', 'degraded', 'failed', 'suspended']
 
 export function addDomainCommands(program: Command): void {
   const domain = program.command('domain').description('sending domains')
-  addVerb(domain, {
-    words: 'add <name>',
-    description: 'add a sending domain; prints the DNS records to publish',
-    example: 'sternpost domain add acme.com',
-  })
+  addVerb(domain, 'add <name>', 'add a sending domain; prints the DNS records to publish', 'acme.com')
     .option('--return-path <label>', 'label of the return path (default: bounces)')
     .option('--tracking-domain <label>', 'label of tracked links (default: t)')
     .option('--selector <label>', 'DKIM selector (default: a random one)')
@@ -47,47 +30,25 @@ export function addDomainCommands(program: Command): void {
     .option('--pool <name>', 'pool of pools.yaml that its mail leaves from')
     .option('--allow-subdomains', 'names below it may be sent from too')
     .action(add)
-  addVerb(domain, {
-    words: 'list',
-    description: 'list the sending domains',
-    example: 'sternpost domain list --status degraded',
-  })
+  addVerb(domain, 'list', 'list the sending domains', '--status degraded')
     .addOption(new Option('--status <status>', 'those in this state').choices(STATUSES).default('all'))
     .action(list)
-  addVerb(domain, {
-    words: 'show <name>',
-    description: 'show a domain as the last check found it',
-    example: 'sternpost domain show acme.com',
-  }).action(show)
-  addVerb(domain, {
-    words: 'check <name>',
-    description: 'ask the DNS now; 0 when the domain is verified',
-    example: 'sternpost domain check acme.com --wait 10m',
-  })
+  addVerb(domain, 'show <name>', 'show a domain as the last check found it', 'acme.com').action(show)
+  addVerb(domain, 'check <name>', 'ask the DNS now; 0 when the domain is verified', 'acme.com --wait 10m')
     .option('--wait <duration>', 'check again until it is verified, at most this long, e.g. 10m')
     .action(check)
-  addVerb(domain, {
-    words: 'dns <name>',
-    description: 'print the DNS records to publish',
-    example: 'sternpost domain dns acme.com --format zone >> acme.com.zone',
-  })
+  addVerb(domain, 'dns <name>', 'print the DNS records to publish', 'acme.com --format zone >> acme.com.zone')
     .addOption(new Option('--format <format>', 'how').choices(DNS_FORMATS).default('table'))
     .action(dns)
-  addVerb(domain, {
-    words: 'remove <name>',
-    description: 'remove a domain; waiting mail is still delivered',
-    example: 'sternpost domain remove acme.com --yes',
-  })
+  addVerb(domain, 'remove <name>', 'remove a domain; waiting mail is still delivered', 'acme.com --yes')
     .option('--purge', 'cancel the waiting mail')
     .option('--yes', 'do it')
     .action(remove)
   const dkim = domain.command('dkim').description('DKIM keys of a domain')
-  addVerb(dkim, {
-    words: 'rotate <name>',
-    description: 'begin to replace the DKIM key',
-    example: 'sternpost domain dkim rotate acme.com',
-  }).action(rotate)
+  addVerb(dkim, 'rotate <name>', 'begin to replace the DKIM key', 'acme.com').action(rotate)
 }
+
+const pathOf = (name: string): ApiPath => `/v1/domains/${encodeURIComponent(name)}`
 
 async function add(name: string, flags: AddFlags): Promise<void> {
   const body = {
@@ -95,63 +56,77 @@ async function add(name: string, flags: AddFlags): Promise<void> {
     return_path: flags.returnPath,
     tracking_domain: flags.trackingDomain,
     dkim_selector: flags.selector,
-    dkim_private_key: flags.keyFile === undefined ? undefined : readKeyFile(flags.keyFile),
+    dkim_private_key: flags.keyFile === undefined ? undefined : fileFlag('--key-file', flags.keyFile).toString('utf8'),
     ip_pool: flags.pool,
     allow_subdomains: flags.allowSubdomains,
   }
-  const domain = readDomain(await call(flags, { method: 'POST', path: '/v1/domains', body }))
+  const domain = await ask(flags, domainSchema, 'POST /v1/domains', body)
   printResult(flags, domain, () => dnsText(domain, 'table', isTerminal()))
-  if (domain.status === 'verified') {
-    printNote(flags, `${domain.domain} is there already, and verified.`)
-    return
-  }
+  if (domain.status === 'verified') return printNote(flags, `${domain.domain} is there already, and verified.`)
   printNote(flags, `${domain.domain} is ${domain.status}. Publish these records, then:`)
   printNote(flags, `  sternpost domain check ${domain.domain} --wait 10m`)
 }
 
 async function list(flags: VerbFlags & { status: string }): Promise<void> {
-  const entries = await listFromServer(serverAddress(flags), '/v1/domains', { status: flags.status })
-  const domains = entries.map(readDomain)
-  printResult(flags, domains, () => tableText(DOMAIN_HEADS, domains.map(domainRow), isTerminal()))
-  if (domains.length === 0) printNote(flags, 'No such domain. Add one: sternpost domain add acme.com')
+  const domains = await askAll(flags, domainSchema, '/v1/domains', { status: flags.status })
+  printList(flags, DOMAIN_COLUMNS, domains, 'No such domain. Add one: sternpost domain add acme.com')
 }
 
 async function show(name: string, flags: VerbFlags): Promise<void> {
-  const domain = readDomain(await call(flags, { method: 'GET', path: pathOf(name) }))
+  const domain = await ask(flags, domainSchema, `GET ${pathOf(name)}`)
   printResult(flags, domain, () => domainReport(domain))
 }
 
 async function check(name: string, flags: VerbFlags & { wait?: string }): Promise<void> {
-  const mostMilliseconds = flags.wait === undefined ? 0 : durationFlag('--wait', flags.wait)
   const domain = await waitUntilVerified({
     clock: systemClock,
-    mostMilliseconds,
-    verify: async () => readDomain(await call(flags, { method: 'POST', path: `${pathOf(name)}/verify`, body: {} })),
+    mostMilliseconds: flags.wait === undefined ? 0 : durationFlag('--wait', flags.wait),
+    verify: () => ask(flags, domainSchema, `POST ${pathOf(name)}/verify`),
     onCheck: (seen) => printNote(flags, `${seen.domain} is ${seen.status}: ${openRecords(seen)}`),
   })
   printResult(flags, domain, () => domainReport(domain))
-  process.exitCode = checkExitCode(domain, flags.wait !== undefined)
+  const isOpen = flags.wait !== undefined && domain.status !== 'suspended'
+  process.exitCode = domain.status === 'verified' ? EXIT.done : isOpen ? EXIT.tryAgain : EXIT.failed
 }
 
-function checkExitCode({ status }: DomainView, hasWaited: boolean): number {
-  if (status === 'verified') return EXIT.done
-  return hasWaited && status !== 'suspended' ? EXIT.tryAgain : EXIT.failed
+interface WaitOptions {
+  clock: Clock
+  mostMilliseconds: number
+  verify: () => Promise<DomainJson>
+  /** Called after each check that was not the last one. */
+  onCheck: (domain: DomainJson) => void
+}
+
+/** Above the 10 s within which the server repeats its last answer (http/README.md "Domains"). */
+const CHECK_EVERY = 15 * SECOND
+
+/** Until the time is over; ends at once for a suspended domain, which no check changes. */
+export async function waitUntilVerified(options: WaitOptions): Promise<DomainJson> {
+  const { clock, mostMilliseconds, verify, onCheck } = options
+  const end = clock.now() + mostMilliseconds
+  for (;;) {
+    const domain = await verify()
+    const left = end - clock.now()
+    if (domain.status === 'verified' || domain.status === 'suspended' || left <= 0) return domain
+    onCheck(domain)
+    await new Promise<void>((resolve) => clock.after(Math.min(CHECK_EVERY, left), resolve))
+  }
 }
 
 async function dns(name: string, flags: VerbFlags & { format: DnsFormat }): Promise<void> {
   const format = flags.json === true ? 'json' : flags.format
   if (format === 'zone') {
-    process.stdout.write(await textFromServer(serverAddress(flags), `${pathOf(name)}/zonefile`))
+    process.stdout.write(await textFromServer(flags, `${pathOf(name)}/zonefile`))
     return
   }
-  const domain = readDomain(await call(flags, { method: 'GET', path: pathOf(name) }))
+  const domain = await ask(flags, domainSchema, `GET ${pathOf(name)}`)
   printResult(flags, recordsToPublish(domain), () => dnsText(domain, format, isTerminal()))
 }
 
-async function remove(name: string, flags: RemoveFlags): Promise<void> {
+async function remove(name: string, flags: ConsentFlags & { purge?: boolean }): Promise<void> {
   const purge = flags.purge === true
-  const path = `${pathOf(name)}?purge=${purge}&dry_run=${flags.yes !== true}`
-  const removed = readRemoved(await call(flags, { method: 'DELETE', path }))
+  const query = `purge=${purge}&dry_run=${flags.yes !== true}`
+  const removed = await ask(flags, removedDomainSchema, `DELETE ${pathOf(name)}?${query}`)
   const fate = purge ? 'canceled' : 'delivered with its keys'
   const would = {
     document: removed,
@@ -164,37 +139,8 @@ async function remove(name: string, flags: RemoveFlags): Promise<void> {
 }
 
 async function rotate(name: string, flags: VerbFlags): Promise<void> {
-  const domain = readDomain(await call(flags, { method: 'POST', path: `${pathOf(name)}/dkim/rotate`, body: {} }))
+  const domain = await ask(flags, domainSchema, `POST ${pathOf(name)}/dkim/rotate`)
   const records = domain.records.filter(({ role }) => role === 'next')
   printResult(flags, domain, () => dnsText({ ...domain, records }, 'table', isTerminal()))
   printNote(flags, 'Publish this beside the old key, which signs until two checks, 10 min apart, have seen it.')
-}
-
-function call(flags: VerbFlags, apiCall: ApiCall): Promise<unknown> {
-  return callServer(serverAddress(flags), apiCall)
-}
-
-function pathOf(name: string): string {
-  return `/v1/domains/${encodeURIComponent(name)}`
-}
-
-function readKeyFile(file: string): string {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch (cause) {
-    throw new ProcessExit(EXIT.disk, `sternpost: --key-file: ${errorText(cause)}`, { cause })
-  }
-}
-
-function readDomain(answer: unknown): DomainView {
-  return readAnswer<DomainView>(answer, 'domain', 'status', 'records')
-}
-
-interface RemovedDomain {
-  domain: string
-  queued_messages: number
-}
-
-function readRemoved(answer: unknown): RemovedDomain {
-  return readAnswer<RemovedDomain>(answer, 'domain', 'queued_messages')
 }

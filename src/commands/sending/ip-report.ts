@@ -1,8 +1,7 @@
 /** Dedicated IPs as text: rows of a list, one with its warmup and its daily volume, and a forecast. Pure. */
-import type { IpJson, IpNoteJson, SendDayJson, WarmupForecastJson, WarmupJson } from '../../api/ip.ts'
+import type { IpJson, IpNoteJson, IpWarmupJson, SendDayJson, WarmupForecastJson, WarmupJson } from '../../api/ip.ts'
 import { utcDay } from '../../base/utc-day.ts'
-import { dayChart } from './day-chart.ts'
-import { localTime, preciseTime, printable, sheetText, tableText } from '../shared/print.ts'
+import { columnsText, linesText, localTime, preciseTime, sheetText, type Columns } from '../shared/print.ts'
 
 export interface ShownIp extends IpJson {
   /** null: the key may not know. */
@@ -10,23 +9,15 @@ export interface ShownIp extends IpJson {
   history: IpNoteJson[] | null
 }
 
-export const IP_HEADS = ['IP', 'POOL', 'STATUS', 'STAGE', 'TODAY', 'LIMIT', 'PTR', 'HOSTNAME']
-
-export function ipRow({ ip, pool, status, warmup, ptr, hostname }: IpJson): string[] {
-  return [
-    ip,
-    pool,
-    status,
-    warmup === null ? '' : `${warmup.stage}/${warmup.stages}`,
-    warmup === null || warmup.daily_limit === null ? '' : String(warmup.sent_today),
-    limitText(warmup?.daily_limit),
-    ptr.status,
-    hostname,
-  ]
-}
-
-function limitText(limit: number | null | undefined): string {
-  return limit === null || limit === undefined ? '' : String(limit)
+export const IP_COLUMNS: Columns<IpJson> = {
+  IP: ({ ip }) => ip,
+  POOL: ({ pool }) => pool,
+  STATUS: ({ status }) => status,
+  STAGE: ({ warmup }) => (warmup === null ? null : `${warmup.stage}/${warmup.stages}`),
+  TODAY: ({ warmup }) => (warmup === null || warmup.daily_limit === null ? null : warmup.sent_today),
+  LIMIT: ({ warmup }) => warmup?.daily_limit ?? null,
+  PTR: ({ ptr }) => ptr.status,
+  HOSTNAME: ({ hostname }) => hostname,
 }
 
 interface Screen {
@@ -62,31 +53,26 @@ function untilText({ ip, status, until }: IpJson): string {
   return `somebody ends it: sternpost ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`
 }
 
-export function warmupReport(ip: string, status: string, warmup: WarmupJson | null): string {
+export function warmupReport({ ip, status, warmup }: IpWarmupJson): string {
   return sheetText(`${ip}  ${status}`, warmup === null ? [] : warmupLines(warmup))
 }
 
 function warmupLines(warmup: WarmupJson): [string, string | null][] {
   const { curve, stage, stages, percent, daily_limit: limit, sent_today: sent, remaining_today: left } = warmup
-  const isLimited = limit !== null
   const day = `day ${warmup.day} since ${localTime(warmup.started_at)}`
+  const shares = Object.entries(warmup.providers).map(
+    ([isp, { daily_limit: most, sent_today: count }]) => `${isp} ${count}${most === null ? '' : ` of ${most}`}`,
+  )
   return [
     ['warmup', `${curve}, stage ${stage} of ${stages} (${percent} %), ${day}`],
     // What is granted is counted, and one without a limit is granted nothing.
-    ['today', isLimited ? `${sent} of ${limit}, ${left ?? 0} left until ${localTime(warmup.resets_at)}` : null],
-    ['hourly limit', isLimited ? limitText(warmup.hourly_limit) : null],
+    ['today', limit === null ? null : `${sent} of ${limit}, ${left ?? 0} left until ${localTime(warmup.resets_at)}`],
+    ['hourly limit', limit === null ? null : String(warmup.hourly_limit ?? '')],
     ['target', `${warmup.target_daily_volume} a day`],
     ['done', warmup.estimated_completion === null ? null : `about ${localTime(warmup.estimated_completion)}`],
     ['held', warmup.hold_reason],
     ['paused until', warmup.paused_until === null ? null : preciseTime(warmup.paused_until)],
-    [
-      'providers',
-      Object.entries(warmup.providers)
-        .map(
-          ([isp, { daily_limit: most, sent_today: count }]) => `${isp} ${count}${most === null ? '' : ` of ${most}`}`,
-        )
-        .join(', '),
-    ],
+    ['providers', shares.join(', ')],
   ]
 }
 
@@ -94,8 +80,13 @@ function warmupLines(warmup: WarmupJson): [string, string | null][] {
 function daysSection(days: readonly SendDayJson[] | null, { isTerminal, width, now }: Screen): string[] {
   if (days === null) return []
   if (isTerminal) return ['\n', ...dayChart(days, utcDay(now), width).map((line) => `${line}\n`)]
-  const rows = days.map(({ date, planned, sent }) => [date, limitText(planned), limitText(sent)])
-  return ['\n', tableText([], rows, false)]
+  return ['\n', columnsText(DAY_COLUMNS, days, false)]
+}
+
+const DAY_COLUMNS: Columns<SendDayJson> = {
+  DAY: ({ date }) => date,
+  PLANNED: ({ planned }) => planned,
+  SENT: ({ sent }) => sent,
 }
 
 function historySection(notes: readonly IpNoteJson[] | null): string[] {
@@ -104,10 +95,16 @@ function historySection(notes: readonly IpNoteJson[] | null): string[] {
     const stages = from === to ? '' : `  stage ${from ?? 'none'} -> ${to ?? 'none'}`
     return `${preciseTime(at)}  ${action} by ${actor}${stages}${reason === null ? '' : `  ${reason}`}`
   })
-  return ['\n', ...lines.map((line) => `${printable(line)}\n`)]
+  return ['\n', linesText(lines)]
 }
 
-const FORECAST_HEADS = ['DAY', 'STAGE', 'LIMIT', 'PLANNED', 'HELD BY']
+const FORECAST_COLUMNS: Columns<WarmupForecastJson['days'][number]> = {
+  DAY: ({ date }) => date,
+  STAGE: ({ stage }) => stage,
+  LIMIT: (day) => day.daily_limit,
+  PLANNED: ({ planned }) => planned,
+  'HELD BY': ({ limit }) => limit,
+}
 
 export function forecastReport(forecast: WarmupForecastJson, isTerminal: boolean): string {
   const { ip, recipients, backlog, start_at: startAt, finish_at: finishAt, days } = forecast
@@ -120,14 +117,7 @@ export function forecastReport(forecast: WarmupForecastJson, isTerminal: boolean
     ['starts within max_defer', fits(forecast.fits_max_defer)],
     ['starts within its lifetime', fits(forecast.fits_lifetime)],
   ])
-  const rows = days.map(({ date, stage, daily_limit: limit, planned, limit: bound }) => [
-    date,
-    limitText(stage),
-    limitText(limit),
-    String(planned),
-    bound ?? '',
-  ])
-  return `${head}\n${tableText(FORECAST_HEADS, rows, isTerminal)}`
+  return `${head}\n${columnsText(FORECAST_COLUMNS, days, isTerminal)}`
 }
 
 const HOUR_SECONDS = 3_600
@@ -136,4 +126,48 @@ const DAY_HOURS = 24
 function hoursText(seconds: number): string {
   const hours = Math.ceil(seconds / HOUR_SECONDS)
   return hours < DAY_HOURS * 2 ? `${hours} h` : `${(hours / DAY_HOURS).toFixed(1)} days`
+}
+
+const SENT = '█'
+const LEFT = '░'
+/** Below this a bar says nothing. */
+const LEAST_BAR = 10
+const TODAY = 'today'
+const GAP = '  '
+
+/**
+ * The daily volume of an IP as a chart of bars: what it sent against what its warmup allows. `width`: columns of the
+ * terminal. One line for each day.
+ *
+ *   2026-11-20   98 of   100  ███████████████████
+ *   2026-11-21  112 of   200  █████████████████████░░░░░░░░░░░░░░░░░  today
+ *   2026-11-22        to 350  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
+ */
+export function dayChart(days: readonly SendDayJson[], today: string, width: number): string[] {
+  const labels = labelsOf(days)
+  const labelWidth = Math.max(0, ...labels.map(({ length }) => length))
+  const room = Math.max(LEAST_BAR, width - labelWidth - GAP.length * 2 - TODAY.length)
+  const most = Math.max(1, ...days.map(({ planned, sent }) => Math.max(planned ?? 0, sent ?? 0)))
+  return days.map((day, index) => {
+    const bar = barOf(day, room / most)
+    const mark = day.date === today ? `${GAP}${TODAY}` : ''
+    return `${labels[index] ?? ''}${GAP}${bar}${mark}`.trimEnd()
+  })
+}
+
+function labelsOf(days: readonly SendDayJson[]): string[] {
+  const numbers = days.flatMap(({ planned, sent }) => [planned ?? 0, sent ?? 0]).map((number) => String(number).length)
+  const width = Math.max(1, ...numbers)
+  const shown = (number: number | null): string => String(number ?? '').padStart(width)
+  return days.map(({ date, planned, sent }) => {
+    const word = planned === null ? '' : sent === null ? 'to' : 'of'
+    return `${date}${GAP}${shown(sent)} ${word.padEnd(2)} ${shown(planned)}`
+  })
+}
+
+/** What was sent, then what was left of the plan. A little is not nothing. */
+function barOf({ planned, sent }: SendDayJson, columnsPerMessage: number): string {
+  const columns = (count: number): number => (count === 0 ? 0 : Math.max(1, Math.round(count * columnsPerMessage)))
+  const full = columns(sent ?? 0)
+  return SENT.repeat(full) + LEFT.repeat(Math.max(0, columns(planned ?? 0) - full))
 }

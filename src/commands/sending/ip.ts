@@ -1,117 +1,129 @@
 /**
- * `sternpost ip`: dedicated IPs, their warmup and their daily volume (http/README.md "IPs", commands/README.md "The
- * command line").
+ * `sternpost ip`: dedicated IPs, their daily volume, their warmup, and the forecast of a campaign (http/README.md "IPs",
+ * "Warmup" and "Forecast", commands/README.md "The command line").
  */
-import type { IpJson, IpNoteJson, SendDayJson } from '../../api/ip.ts'
 import type { Command } from 'commander'
-import { callServer, ifPermitted, listFromServer, withQuery, type ApiCall } from '../shared/api-client.ts'
-import { addForecastVerb, addWarmupVerbs } from './ip-warmup.ts'
-import { IP_HEADS, ipReport, ipRow, type ShownIp } from './ip-report.ts'
-import { isTerminal, printNote, printResult, tableText, terminalWidth } from '../shared/print.ts'
-import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
+import { forecastSchema, ipNoteSchema, ipSchema, ipWarmupSchema, sendDaySchema } from '../../api/ip.ts'
+import { ask, askAll, askRows, ifPermitted, withQuery, type ApiPath } from '../shared/api-client.ts'
+import { countFlag, timeFlag } from '../shared/flag-values.ts'
+import { isTerminal, printList, printResult, terminalWidth } from '../shared/print.ts'
+import { serverAddress } from '../shared/server-address.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
+import { forecastReport, IP_COLUMNS, ipReport, warmupReport, type ShownIp } from './ip-report.ts'
 
-const EXAMPLE_IP = '203.0.113.10'
+type StartFlags = VerbFlags & Given<'curve' | 'stage' | 'target'> & { force?: boolean }
+
+type ForecastFlags = VerbFlags & Given<'isp' | 'start'> & { recipients: string }
+
+const IP = '203.0.113.10'
+const BLOCK = 'mail to this provider alone: the name of its block, see sternpost provider list'
+const REASON = ['--reason <text>', 'for those who look at it later, at most 200 characters'] as const
 /** Of the audit. */
 const SHOWN_NOTES = '10'
-const PROVIDER_HELP = 'mail to this provider alone: the name of its block, see sternpost provider list'
 
 export function addIpCommands(program: Command): void {
   const ip = program.command('ip').description('dedicated IPs and their warmup')
-  addVerb(ip, { words: 'list', description: 'list the IPs of all pools', example: 'sternpost ip list' }).action(list)
-  addVerb(ip, {
-    words: 'show <ip>',
-    description: 'show an IP with its warmup, and a chart of what it may send and sent by UTC day',
-    example: `sternpost ip show ${EXAMPLE_IP}`,
-  }).action(show)
-  addVerb(ip, {
-    words: 'suspend <ip>',
-    description: 'let nothing leave from an IP, or from it to one provider, until it is resumed',
-    example: [
-      `sternpost ip suspend ${EXAMPLE_IP} --reason 'on a blocklist'`,
-      `sternpost ip suspend ${EXAMPLE_IP} --provider outlook --reason 'delisting asked for'`,
-    ].join('\n'),
-  })
-    .option('--provider <id>', PROVIDER_HELP)
-    .option('--reason <text>', 'for those who look at it later, at most 200 characters')
-    .action(suspend)
-  addVerb(ip, {
-    words: 'resume <ip>',
-    description: 'end the suspension of an IP, and lift what holds its paths back',
-    example: [`sternpost ip resume ${EXAMPLE_IP}`, `sternpost ip resume ${EXAMPLE_IP} --provider outlook`].join('\n'),
-  })
-    .option('--provider <id>', PROVIDER_HELP)
-    .action(resume)
-  const warmup = ip.command('warmup').description('the warmup of an IP')
-  addWarmupVerbs(warmup)
-  addForecastVerb(warmup)
+  addVerb(ip, 'list', 'list the IPs of all pools').action(list)
+  const shown = 'show an IP with its warmup, and a chart of what it may send and sent by UTC day'
+  addVerb(ip, 'show <ip>', shown, IP).action(show)
+  const suspended = 'let nothing leave from an IP, or from it to one provider, until it is resumed'
+  const suspends = `${IP} --reason 'on a blocklist'\n${IP} --provider outlook --reason 'delisting asked for'`
+  addVerb(ip, 'suspend <ip>', suspended, suspends)
+    .option('--provider <id>', BLOCK)
+    .option(...REASON)
+    .action((address: string, flags: HaltFlags) => halt(address, 'suspend', flags))
+  const resumed = 'end the suspension of an IP, and lift what holds its paths back'
+  addVerb(ip, 'resume <ip>', resumed, `${IP}\n${IP} --provider outlook`)
+    .option('--provider <id>', BLOCK)
+    .action((address: string, flags: HaltFlags) => halt(address, 'resume', flags))
+  addWarmupVerbs(ip.command('warmup').description('the warmup of an IP'))
+}
+
+function addWarmupVerbs(warmup: Command): void {
+  const startVerb = addVerb(warmup, 'start <ip>', 'start the warmup of a cold IP', `${IP} --curve conservative`)
+  withStartFlags(startVerb).action((ip: string, flags: StartFlags) => start(ip, flags, false))
+  const paused = 'stop first attempts from an IP; retries of mail that was tried from it go on'
+  addVerb(warmup, 'pause <ip>', paused, `${IP} --reason 'complaints'`)
+    .option(...REASON)
+    .action((ip: string, flags: HaltFlags) => move(ip, '/pause', { reason: flags.reason }, flags))
+  const resume = addVerb(warmup, 'resume <ip>', 'go on with a paused warmup', IP)
+  resume.action((ip: string, flags: VerbFlags) => move(ip, '/resume', {}, flags))
+  const complete = addVerb(warmup, 'complete <ip>', 'make an IP warmed now: nothing limits it any more', IP)
+  complete.action((ip: string, flags: VerbFlags) => move(ip, '/complete', {}, flags))
+  const restarted = 'begin a warmup again, whatever the IP is now'
+  const restartVerb = addVerb(warmup, 'restart <ip>', restarted, `${IP} --stage 5`)
+  withStartFlags(restartVerb).action((ip: string, flags: StartFlags) => start(ip, flags, true))
+  const foretold = 'say when a campaign would have left an IP, if every day of the warmup is a good one'
+  addVerb(warmup, 'forecast <ip>', foretold, `${IP} --recipients 5000`)
+    .requiredOption('--recipients <count>', 'messages of the campaign')
+    .option('--isp <name>', 'all to this mailbox provider (default: as the last 30 days were mixed)')
+    .option('--start <time>', 'when it begins, e.g. 2026-11-21T12:00 (default: now)')
+    .action(forecast)
+}
+
+function withStartFlags(verb: Command): Command {
+  return verb
+    .option('--curve <name>', 'curve of warmup.yaml (default: that of pools.yaml, else of warmup.yaml)')
+    .option('--stage <number>', 'stage to begin at (default: 1)')
+    .option('--target <count>', 'daily volume at which the warmup is over (default: that of the curve)')
+    .option('--force', 'also when its reverse name is wrong or this machine can not bind it')
 }
 
 async function list(flags: VerbFlags): Promise<void> {
-  const entries = await listFromServer(serverAddress(flags), '/v1/ips')
-  const ips = entries.map(readIp)
-  printResult(flags, ips, () => tableText(IP_HEADS, ips.map(ipRow), isTerminal()))
-  if (ips.length === 0) printNote(flags, 'No IP yet: add one to a pool of pools.yaml, then: sternpost reload')
+  const ips = await askAll(flags, ipSchema, '/v1/ips')
+  printList(flags, IP_COLUMNS, ips, 'No IP yet: add one to a pool of pools.yaml, then: sternpost reload')
 }
 
-async function show(ip: string, flags: VerbFlags): Promise<void> {
+async function show(address: string, flags: VerbFlags): Promise<void> {
   const server = serverAddress(flags)
-  const found = readIp(await callServer(server, { method: 'GET', path: pathOf(ip) }))
+  const found = await ask(server, ipSchema, `GET /v1/ips/${encodeURIComponent(address)}`)
+  const path = `/v1/admin/ips/${found.ip}` as const
+  const audit = withQuery(`${path}/audit`, { limit: SHOWN_NOTES })
   const shown: ShownIp = {
     ...found,
-    days: await ifPermitted(() => daysOf(server, found.ip)),
-    history: await ifPermitted(() => historyOf(server, found.ip)),
+    days: await ifPermitted(() => askRows(server, sendDaySchema, `${path}/days`)),
+    history: await ifPermitted(() => askRows(server, ipNoteSchema, audit)),
   }
   const screen = { isTerminal: isTerminal(), width: terminalWidth(), now: Date.now() }
   printResult(flags, shown, () => ipReport(shown, screen))
 }
 
-async function daysOf(server: ServerAddress, ip: string): Promise<SendDayJson[]> {
-  const answer = await callServer(server, { method: 'GET', path: `/v1/admin/ips/${ip}/days` })
-  return entriesOf(answer).map((day) => readAnswer<SendDayJson>(day, 'date', 'planned', 'sent'))
-}
+type HaltFlags = VerbFlags & Given<'provider' | 'reason'>
 
-async function historyOf(server: ServerAddress, ip: string): Promise<IpNoteJson[]> {
-  const path = withQuery(`/v1/admin/ips/${ip}/audit`, { limit: SHOWN_NOTES })
-  const answer = await callServer(server, { method: 'GET', path })
-  return entriesOf(answer).map((note) => readAnswer<IpNoteJson>(note, 'at', 'actor', 'action'))
-}
-
-function entriesOf(answer: unknown): unknown[] {
-  return Array.isArray(answer) ? answer : []
-}
-
-interface MoveFlags extends VerbFlags {
-  provider?: string
-}
-
-async function suspend(ip: string, flags: MoveFlags & { reason?: string }): Promise<void> {
+async function halt(address: string, action: 'suspend' | 'resume', flags: HaltFlags): Promise<void> {
   const { provider, reason } = flags
-  const body = { reason, provider }
-  const moved = await move(flags, { method: 'POST', path: `/v1/admin${ipPath(ip)}/suspend`, body })
-  const what = provider === undefined ? moved.status : `${moved.status}, its mail to ${provider} is suspended`
-  printResult(flags, moved, () => `${moved.ip} is ${what}\n`)
+  const path = `/v1/admin/ips/${encodeURIComponent(address)}/${action}` as const
+  const moved = await ask(flags, ipSchema, `POST ${path}`, { reason, provider })
+  const done = action === 'suspend' ? 'suspended' : 'resumed'
+  const ofProvider = provider === undefined ? '' : `, its mail to ${provider} is ${done}`
+  printResult(flags, moved, () => `${moved.ip} is ${moved.status}${ofProvider}\n`)
 }
 
-async function resume(ip: string, flags: MoveFlags): Promise<void> {
-  const { provider } = flags
-  const moved = await move(flags, { method: 'POST', path: `/v1/admin${ipPath(ip)}/resume`, body: { provider } })
-  const what = provider === undefined ? moved.status : `${moved.status}, its mail to ${provider} is resumed`
-  printResult(flags, moved, () => `${moved.ip} is ${what}\n`)
+async function start(ip: string, flags: StartFlags, restart: boolean): Promise<void> {
+  const { curve, stage, target, force } = flags
+  const body = {
+    curve,
+    restart,
+    stage: stage === undefined ? undefined : countFlag('--stage', stage),
+    target_daily_volume: target === undefined ? undefined : countFlag('--target', target),
+    force: force === true,
+  }
+  await move(ip, '', body, flags)
 }
 
-async function move(flags: VerbFlags, call: ApiCall): Promise<IpJson> {
-  return readIp(await callServer(serverAddress(flags), call))
+const pathOf = (ip: string): ApiPath => `/v1/ips/${encodeURIComponent(ip)}/warmup`
+
+async function move(ip: string, action: '' | `/${string}`, body: object, flags: VerbFlags): Promise<void> {
+  const moved = await ask(flags, ipWarmupSchema, `POST ${pathOf(ip)}${action}`, body)
+  printResult(flags, moved, () => warmupReport(moved))
 }
 
-function readIp(answer: unknown): IpJson {
-  return readAnswer<IpJson>(answer, 'ip', 'pool', 'status', 'ptr', 'blocklists', 'warmup')
-}
-
-function pathOf(ip: string): string {
-  return `/v1${ipPath(ip)}`
-}
-
-function ipPath(ip: string): string {
-  return `/ips/${encodeURIComponent(ip)}`
+async function forecast(ip: string, flags: ForecastFlags): Promise<void> {
+  const query = {
+    recipients: String(countFlag('--recipients', flags.recipients)),
+    isp: flags.isp,
+    start_at: flags.start === undefined ? undefined : timeFlag('--start', flags.start),
+  }
+  const view = await ask(flags, forecastSchema, `GET ${withQuery(`${pathOf(ip)}/forecast`, query)}`)
+  printResult(flags, view, () => forecastReport(view, isTerminal()))
 }

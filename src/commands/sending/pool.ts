@@ -2,73 +2,64 @@
  * `sternpost pool`: the pools as the running server has them, with the state of their IPs (config/README.md
  * "pools.yaml").
  */
-import type { PoolJson } from '../../api/queue.ts'
 import type { Command } from 'commander'
+import { poolSchema, type PoolJson } from '../../api/queue.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { callServer } from '../shared/api-client.ts'
-import { isTerminal, preciseTime, printResult, sheetText, tableText } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
+import { askRows } from '../shared/api-client.ts'
+import { columnsText, preciseTime, printResult, sheetText, type Columns } from '../shared/print.ts'
+import { addVerb, type VerbFlags } from '../shared/verb.ts'
 
 export function addPoolCommands(program: Command): void {
   const pool = program.command('pool').description('pools of IPs')
-  addVerb(pool, { words: 'list', description: 'list the pools', example: 'sternpost pool list' }).action(list)
-  addVerb(pool, {
-    words: 'show <name>',
-    description: 'show a pool with its IPs',
-    example: 'sternpost pool show default',
-  }).action(show)
+  addVerb(pool, 'list', 'list the pools').action(list)
+  addVerb(pool, 'show <name>', 'show a pool with its IPs', 'default').action(show)
 }
 
-const POOL_HEADS = ['POOL', 'IPS', 'SENDING', 'WAITING', 'OVERFLOW', 'DESCRIPTION']
-const IP_HEADS = ['IP', 'STATUS', 'SENDS', 'WEIGHT', 'HOSTNAME', 'REASON', 'UNTIL']
+const POOL_COLUMNS: Columns<PoolJson> = {
+  POOL: (pool) => (pool.default ? `${pool.name} (default)` : pool.name),
+  IPS: ({ ips }) => ips.length,
+  SENDING: ({ ips }) => ips.filter(({ sends }) => sends !== 'nothing').length,
+  WAITING: ({ waiting }) => waiting,
+  OVERFLOW: overflowText,
+  DESCRIPTION: ({ description }) => description,
+}
+const IP_COLUMNS: Columns<PoolJson['ips'][number]> = {
+  IP: ({ ip }) => ip,
+  STATUS: ({ status }) => status,
+  SENDS: ({ sends }) => sends,
+  WEIGHT: ({ weight }) => weight,
+  HOSTNAME: ({ hostname }) => hostname,
+  REASON: ({ reason }) => reason,
+  UNTIL: ({ until }) => (until === null ? null : preciseTime(until)),
+}
 
 async function list(flags: VerbFlags): Promise<void> {
-  const pools = await poolsOf(flags)
-  printResult(flags, pools, () => tableText(POOL_HEADS, pools.map(poolRow), isTerminal()))
+  const pools = await askRows(flags, poolSchema, '/v1/admin/pools')
+  printResult(flags, pools, () => columnsText(POOL_COLUMNS, pools))
 }
 
 async function show(name: string, flags: VerbFlags): Promise<void> {
-  const pools = await poolsOf(flags)
+  const pools = await askRows(flags, poolSchema, '/v1/admin/pools')
   const pool = pools.find((each) => each.name === name)
   if (pool === undefined) {
     const names = pools.map((each) => each.name).join(', ')
     throw new ProcessExit(EXIT.failed, `sternpost: there is no pool "${name}"; there are ${names}.`)
   }
-  printResult(flags, pool, () => poolReport(pool))
-}
-
-async function poolsOf(flags: VerbFlags): Promise<PoolJson[]> {
-  const answer = await callServer(serverAddress(flags), { method: 'GET', path: '/v1/admin/pools' })
-  const entries: unknown[] = Array.isArray(answer) ? answer : []
-  return entries.map((entry) => readAnswer<PoolJson>(entry, 'name', 'ips', 'overflow'))
-}
-
-function poolRow(pool: PoolJson): string[] {
-  const { name, ips, waiting, description } = pool
-  const sending = ips.filter(({ sends }) => sends !== 'nothing').length
-  const mark = pool.default ? `${name} (default)` : name
-  return [mark, String(ips.length), String(sending), String(waiting), overflowText(pool), description]
+  printResult(flags, pool, () => `${poolText(pool)}\n${columnsText(IP_COLUMNS, pool.ips)}`)
 }
 
 function overflowText({ overflow, overflow_pool: target }: PoolJson): string {
   return target === null ? overflow : `${overflow} to ${target}`
 }
 
-function poolReport(pool: PoolJson): string {
-  const { name, connections_max: connections, ips } = pool
-  const head = sheetText(`${name}${pool.default ? '  default' : ''}`, [
+function poolText(pool: PoolJson): string {
+  return sheetText(`${pool.name}${pool.default ? '  default' : ''}`, [
     ['description', pool.description],
     ['overflow', overflowText(pool)],
     ['max_defer', pool.max_defer],
     ['warmup', pool.require_warmup ? 'required' : 'not required: cold IPs send without a cap'],
-    ['connections', connections === null ? null : `at most ${connections}`],
+    ['connections', pool.connections_max === null ? null : `at most ${pool.connections_max}`],
     ['rate', pool.rate],
     ['waiting', `${pool.waiting} first attempts`],
   ])
-  return `${head}\n${tableText(IP_HEADS, ips.map(ipRow), isTerminal())}`
-}
-
-function ipRow({ ip, status, sends, weight, hostname, reason, until }: PoolJson['ips'][number]): string[] {
-  return [ip, status, sends, String(weight), hostname, reason ?? '', until === null ? '' : preciseTime(until)]
 }

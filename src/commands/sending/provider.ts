@@ -3,92 +3,47 @@
  * them a recipient domain falls into, as the running server finds it (egress/README.md "Providers").
  */
 import type { Command } from 'commander'
+import { domainRouteSchema, type DomainRouteJson, type ProviderLimitsJson } from '../../api/queue.ts'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { durationText, rateText } from '../../config/settings/field-types.ts'
 import { loadRules, type LoadedRules } from '../../config/read-parts.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
 import { ANY_PROVIDER, type Provider, type ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
-import { callServer } from '../shared/api-client.ts'
-import { misuse } from '../shared/flag-values.ts'
-import {
-  isTerminal,
-  printNote,
-  printResult,
-  printable,
-  sheetText,
-  tableText,
-  type OutputFlags,
-} from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
-import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
+import { ask } from '../shared/api-client.ts'
+import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { linesText, printList, printNote, printResult, printable, sheetText, type Columns } from '../shared/print.ts'
+import type { OutputFlags } from '../shared/print.ts'
+import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 
-interface Limits {
-  connections: number
-  messages_per_connection: number
-  rate: string
-  connection_rate: string
-  tls: string
-  idle: string
-  failures: number
-  scope: string
-}
-
-interface ProviderView extends Limits {
-  id: string
-  isp: string
-  mx_suffixes: string[]
-  domains: string[]
-  /** Reply rules of its own, in the order in which they are tried. */
-  rules: { id: string; file: string; line: number; do: string; for: string; match: string }[]
-}
-
-interface DomainRoute {
-  domain: string
-  problem: string | null
-  provider: string | null
-  isp: string | null
-  route: string | null
-  limits: Limits | null
-  hosts: { name: string; addresses: string[]; tls: { policy: string; demand: string; text: string } }[]
-}
-
+type ProviderView = ReturnType<typeof viewOf>
 type FileFlags = OutputFlags & { config?: string }
 
 export function addProviderCommands(program: Command): void {
   const provider = program.command('provider').description('mailbox providers: limits and rules')
-  addFileVerb(
-    provider,
-    'list',
-    'list the providers of providers.yaml, in the order in which they are tried',
-    '',
-  ).action(list)
-  addFileVerb(provider, 'show <id>', 'show a provider with its limits and reply rules', ' google').action(show)
-  addVerb(provider, {
-    words: 'explain <domain>',
-    description: 'say which provider a recipient domain falls into, its hosts, limits and TLS',
-    example: 'sternpost provider explain gmail.com',
-  }).action(explain)
+  const listed = 'list the providers of providers.yaml, in the order in which they are tried'
+  withFileFlags(addLocalVerb(provider, 'list', listed)).action(list)
+  const shown = 'show a provider with its limits and reply rules'
+  withFileFlags(addLocalVerb(provider, 'show <id>', shown, 'google')).action(show)
+  const explained = 'say which provider a recipient domain falls into, its hosts, limits and TLS'
+  addVerb(provider, 'explain <domain>', explained, 'gmail.com').action(explain)
 }
 
-/** Needs no server. */
-function addFileVerb(parent: Command, words: string, description: string, exampleArgument: string): Command {
-  return parent
-    .command(words)
-    .description(description)
-    .option('--config <dir>', 'folder of the configuration files (default: the installed ones, else the shipped ones)')
-    .option('--json', 'print one JSON document')
-    .option('--quiet', 'print the result alone')
-    .addHelpText('after', `\nExample:\n  sternpost provider ${words.split(' ')[0]}${exampleArgument}`)
+const COLUMNS: Columns<ProviderView> = {
+  PROVIDER: ({ id }) => id,
+  ISP: ({ isp }) => isp,
+  CONNECTIONS: ({ connections }) => connections,
+  'PER CONNECTION': (view) => view.messages_per_connection,
+  RATE: ({ rate }) => rate,
+  TLS: ({ tls }) => tls,
+  SCOPE: ({ scope }) => scope,
+  RULES: ({ rules }) => rules.length,
+  'MX SUFFIXES': (view) => view.mx_suffixes.join(' '),
 }
-
-const HEADS = ['PROVIDER', 'ISP', 'CONNECTIONS', 'PER CONNECTION', 'RATE', 'TLS', 'SCOPE', 'RULES', 'MX SUFFIXES']
 
 function list(flags: FileFlags): void {
   const rules = readRules(flags)
   const views = Object.entries(rules.providers.providers).map(([id, provider]) => viewOf(id, provider, rules))
-  printResult(flags, views, () => tableText(HEADS, views.map(rowOf), isTerminal()))
-  if (views.length === 0) printNote(flags, 'providers.yaml has no providers: the default limits hold for everybody.')
+  printList(flags, COLUMNS, views, 'providers.yaml has no providers: the default limits hold for everybody.')
 }
 
 function show(id: string, flags: FileFlags): void {
@@ -106,9 +61,8 @@ function show(id: string, flags: FileFlags): void {
 }
 
 async function explain(domain: string, flags: VerbFlags): Promise<void> {
-  const path = `/v1/admin/domains/${encodeURIComponent(domain)}/route`
-  const answer = await callServer(serverAddress(flags), { method: 'GET', path })
-  const route = readAnswer<DomainRoute>(answer, 'domain', 'problem', 'provider', 'hosts')
+  const path = `/v1/admin/domains/${encodeURIComponent(domain)}/route` as const
+  const route = await ask(flags, domainRouteSchema, `GET ${path}`)
   printResult(flags, route, () => routeReport(route))
 }
 
@@ -118,7 +72,7 @@ function readRules(flags: FileFlags): LoadedRules {
   return rules
 }
 
-function viewOf(id: string, provider: Provider, rules: LoadedRules): ProviderView {
+function viewOf(id: string, provider: Provider, rules: LoadedRules) {
   const { isp, mx_suffixes, domains, rate, connection_rate, idle, ...limits } = provider
   const own = rules.providers.replies.filter((rule) => rule.provider === id)
   return {
@@ -130,20 +84,15 @@ function viewOf(id: string, provider: Provider, rules: LoadedRules): ProviderVie
     rate: rateText(rate),
     connection_rate: rateText(connection_rate),
     idle: durationText(idle),
+    // In the order in which they are tried.
     rules: own.map((rule) => ruleView(rule, rules)),
   }
 }
 
-function ruleView(rule: ReplyRuleSettings, rules: LoadedRules): ProviderView['rules'][number] {
+function ruleView(rule: ReplyRuleSettings, rules: LoadedRules) {
   const { id, match } = rule
   const { file = '', line = 0 } = rules.replyRulePosition(id) ?? {}
   return { id, file, line, do: rule.do, for: durationText(rule.for), match }
-}
-
-function rowOf(view: ProviderView): string[] {
-  const { id, isp, connections, messages_per_connection: messages, rate, tls, scope, rules, mx_suffixes } = view
-  const suffixes = mx_suffixes.join(' ')
-  return [id, isp, String(connections), String(messages), rate, tls, scope, String(rules.length), suffixes]
 }
 
 function providerReport(view: ProviderView): string {
@@ -160,7 +109,7 @@ function providerReport(view: ProviderView): string {
   return [head, '\nreply rules\n', ...rules, general].join('')
 }
 
-function limitLines(limits: Limits): [string, string][] {
+function limitLines(limits: ProviderLimitsJson): [string, string][] {
   const { connections, messages_per_connection: messages, rate, connection_rate: connectionRate, scope } = limits
   return [
     ['connections', `${connections} from each IP, new ones at ${connectionRate}, idle for ${limits.idle}`],
@@ -171,21 +120,14 @@ function limitLines(limits: Limits): [string, string][] {
   ]
 }
 
-function routeReport({ domain, problem, provider, isp, route, limits, hosts }: DomainRoute): string {
-  const lines: [string, string | null][] =
-    problem === null
-      ? [
-          ['provider', provider ?? 'none of providers.yaml: the default limits hold'],
-          ['isp', isp],
-          ['route', route],
-          ...(limits === null ? [] : limitLines(limits)),
-        ]
-      : [['problem', problem]]
+function routeReport({ domain, problem, provider, isp, route, limits, hosts }: DomainRouteJson): string {
+  const known: [string, string | null][] = [
+    ['provider', provider ?? 'none of providers.yaml: the default limits hold'],
+    ['isp', isp],
+    ['route', route],
+    ...(limits === null ? [] : limitLines(limits)),
+  ]
   const places = hosts.map(({ name, addresses, tls }) => `  ${name}  ${addresses.join(' ')}\n    ${tls.text}`)
-  const list = places.length === 0 ? [] : ['\nmail hosts, best first\n', ...places.flatMap(linesOf)]
-  return [sheetText(domain, lines), ...list].join('')
-}
-
-function linesOf(text: string): string[] {
-  return text.split('\n').map((line) => `${printable(line)}\n`)
+  const list = places.length === 0 ? '' : `\nmail hosts, best first\n${linesText(places.join('\n').split('\n'))}`
+  return sheetText(domain, problem === null ? known : [['problem', problem]]) + list
 }

@@ -12,29 +12,18 @@ import { checkForwardNames, checkPtr } from '../../health/checks/check-ip-names.
 import { checkOwnNames } from '../../health/checks/check-ip-names.ts'
 import { runChecks } from '../../health/checks/check.ts'
 import { worldOf } from './doctor-world.ts'
-import { misuse } from '../shared/flag-values.ts'
-import { configurationFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { configurationFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { addLocalVerb, CONFIG_FLAG, type Given } from '../shared/verb.ts'
 
-interface CheckFlags {
-  config?: string
-  dns?: boolean
-  offline?: boolean
-  json?: boolean
-}
+type CheckFlags = Given<'config'> & Partial<Record<'dns' | 'offline' | 'json', boolean>>
 
-/** `around`: words in front of the verb, with a space behind them. */
-export function addCheckCommand(program: Command, around = ''): void {
-  program
-    .command('check')
-    .description('validate the configuration files')
-    .option('--config <dir>', 'folder of the configuration files')
+/** As `sternpost check` and as `sternpost config check`. */
+export function addCheckCommand(parent: Command): void {
+  addLocalVerb(parent, 'check', 'validate the configuration files', '--config /etc/sternpost\n--dns')
+    .option(...CONFIG_FLAG)
     .option('--dns', 'also ask the DNS about each IP: reverse name (PTR), EHLO name, SPF')
     .option('--offline', 'leave out what needs this machine, such as addresses that must be bindable')
     .option('--json', 'print one JSON document')
-    .addHelpText(
-      'after',
-      `\nExample:\n  sternpost ${around}check --config /etc/sternpost\n  sternpost ${around}check --dns`,
-    )
     .action(check)
 }
 

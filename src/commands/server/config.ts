@@ -1,110 +1,168 @@
 /**
- * `sternpost config`: `diff` compares the files with the running server (`reload.ts`), `show` and `docs` explain them
- * (`config-keys.ts`), `check` validates them (`check.ts`).
+ * `sternpost config` and `sternpost reload`. `show` prints every value of the files in a folder, with --origin where it
+ * comes from; `docs` says what a key is for, its type and its default: both need no server. `reload` and `diff`: the
+ * running server takes its files over, or says what would change (config/README.md "Reload").
  *
- * `test-reply` needs no server: it says what the rules make of an SMTP reply (egress/README.md "Reply rules",
- * mail/README.md "Three decisions"): which rule of providers.yaml shapes the path, which of bounces.yaml gives the
- * category, where both stand, and the three decisions that follow.
+ * Secrets are never in a file, only the place where they are; that is shown. Throws ProcessExit 64 for a key that there
+ * is none of, ConfigurationError for files that cannot be read; files with an error change nothing.
  */
-import { Option, type Command } from 'commander'
-import { explainMistakes } from '../../config/source/explain-mistake.ts'
-import { loadRules, type LoadedRules } from '../../config/read-parts.ts'
+import type { Command } from 'commander'
+import { ipSchema } from '../../api/ip.ts'
+import { reloadResultSchema, type ReloadResultJson } from '../../api/server.ts'
+import { ConfigurationError, EXIT } from '../../base/errors.ts'
+import { followsReload } from '../../config/configuration-diff.ts'
+import { shippedDocs, typeText } from '../../config/json-schemas.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
-import { REPLY_STAGES } from '../../config/settings/provider-settings.ts'
-import type { Position } from '../../config/source/source-tree.ts'
-import { createClassifier } from '../../mail/reply/classify-reply.ts'
-import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
+import { explainMistakes } from '../../config/source/explain-mistake.ts'
+import { FILE_NAMES, type FileName } from '../../config/source/finding.ts'
+import { readFolder } from '../../config/source/read-folder.ts'
+import { shownSettings, type SettingDoc } from '../../config/source/setting-docs.ts'
+import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
+import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { columnsText, linesText, preciseTime, printable, printNote, printResult, sheetText } from '../shared/print.ts'
+import type { Columns, OutputFlags } from '../shared/print.ts'
+import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 import { addCheckCommand } from './check.ts'
-import { addKeyVerbs } from './config-keys.ts'
-import { misuse } from '../shared/flag-values.ts'
-import { printNote, printResult, type OutputFlags } from '../shared/print.ts'
-import {
-  decisionsFor,
-  matchReplyRule,
-  replyReport,
-  type ReplyStage,
-  type ReplyView,
-  type RulePlace,
-} from './reply-decisions.ts'
-import { addDiffVerb } from './reload.ts'
-import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { addTestReplyVerb } from './test-reply.ts'
 
-interface TestReplyFlags extends OutputFlags {
-  config?: string
-  provider?: string
-  stage: ReplyStage
+type ShowFlags = OutputFlags & { config?: string; origin?: boolean }
+
+interface FoundValue {
+  /** As --json prints it. `origin`: `/etc/sternpost/sternpost.yaml:12`, or `default`. */
+  document: { file: FileName; key: string; value: unknown; origin: string }
+  text: string
 }
-
-const EXAMPLE = `Example:
-  sternpost config test-reply --provider google --stage dot '421-4.7.28 an unusual rate of unsolicited mail'`
 
 export function addConfigCommands(program: Command): void {
   const config = program.command('config').description('the configuration files')
-  addDiffVerb(config)
-  addKeyVerbs(config)
-  addCheckCommand(config, 'config ')
-  config
-    .command('test-reply <text>')
-    .description('say which reply and bounce rule a text matches, and what follows')
-    .option('--provider <id>', 'provider of providers.yaml that it came from (default: none of them)')
-    .addOption(
-      new Option('--stage <stage>', 'where in the dialogue; dsn: a report by mail')
-        .choices([...REPLY_STAGES, 'dsn'])
-        .default('rcpt'),
-    )
-    .option('--config <dir>', 'folder of the configuration files (default: the installed ones, else the shipped ones)')
+  addVerb(config, 'diff', 'compare the files with what the server runs with').action(diff)
+  const shown = 'print the values of the configuration files, or those below a key'
+  const show = addLocalVerb(config, 'show [key]', shown, 'delivery --origin\npools')
+  withFileFlags(show.option('--origin', 'say where each value comes from')).action(showValues)
+  const explained = 'say what a key is for, its type and its default'
+  addLocalVerb(config, 'docs <key>', explained, 'delivery.retry\nwarmup.defaults.smoothing')
     .option('--json', 'print one JSON document')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', `\n${EXAMPLE}`)
-    .action(testReply)
+    .action(docs)
+  addCheckCommand(config)
+  addTestReplyVerb(config)
 }
 
-function testReply(text: string, flags: TestReplyFlags): void {
-  const { provider = null, stage } = flags
-  // Typed on a command line, a line end is often the two characters \n.
-  const reply = readSmtpReply(text.replaceAll(/\\r?\\n/g, '\n'))
-  if (reply === undefined) throw misuse(`"${text}" is no SMTP reply; write for example '550 5.1.1 No such user'`)
-  const rules = loadRules(installedOrShippedFolder(flags.config), SHIPPED_FOLDER)
-  requireProvider(rules, provider)
-  if (rules.warnings.length > 0) printNote(flags, explainMistakes(rules.warnings))
-  const view = judge(rules, { reply, provider, stage })
-  printResult(flags, view, () => replyReport(view))
+function showValues(key: string | undefined, flags: ShowFlags): void {
+  const { trees, mistakes } = readFolder(installedOrShippedFolder(flags.config), SHIPPED_FOLDER)
+  if (mistakes.some(({ severity }) => severity === 'error')) throw new ConfigurationError(mistakes)
+  const all = FILE_NAMES.flatMap((file) => {
+    const tree = trees[file]
+    // The shipped pools are an example, not a default; of the rules every one is written.
+    const known = file === 'pools' ? [] : shippedDocs(SHIPPED_FOLDER, file)
+    const settings = tree === undefined ? [] : shownSettings(tree, known)
+    return settings.map(({ path, value, text, origin }): FoundValue => {
+      const place = origin === null ? 'default' : `${origin.file}:${origin.line}`
+      return { document: { file, key: path, value, origin: place }, text }
+    })
+  })
+  const found = key === undefined ? all : all.filter((value) => isBelow(fullKey(value), key))
+  if (found.length === 0) throw unknownKey(key ?? '', all.map(fullKey))
+  const { FROM: _, ...withoutOrigin } = VALUE_COLUMNS
+  const columns = flags.origin === true ? VALUE_COLUMNS : withoutOrigin
+  const documents = found.map(({ document }) => document)
+  printResult(flags, documents, () => columnsText(columns, found))
 }
 
-interface GivenReply {
-  reply: SmtpReply
-  provider: string | null
-  stage: ReplyStage
+const VALUE_COLUMNS: Columns<FoundValue> = {
+  KEY: fullKey,
+  VALUE: ({ text }) => text,
+  FROM: ({ document }) => document.origin,
 }
 
-function judge(rules: LoadedRules, given: GivenReply): ReplyView {
-  const { reply, provider, stage } = given
-  const found = createClassifier(rules.bounces.rules)(reply, stage, provider)
-  const shaping = matchReplyRule(rules.providers.replies, given)
-  return {
-    code: reply.code,
-    enhanced_code: reply.enhancedCode,
-    provider,
-    stage,
-    reply_rule:
-      shaping === null
-        ? null
-        : { ...placeOf(shaping.id, rules.replyRulePosition), do: shaping.do, block: shaping.block },
-    bounce_rule: found.rule === null ? null : placeOf(found.rule, rules.bounceRulePosition),
-    category: found.category,
-    ...decisionsFor(found, reply, stage),
+function fullKey({ document: { file, key } }: FoundValue): string {
+  return nameOf(file, key)
+}
+
+/** As keys are named everywhere: those of sternpost.yaml alone, the others behind the name of their file. */
+function nameOf(file: FileName, key: string): string {
+  return file === 'sternpost' || key.startsWith(`${file}.`) ? key : `${file}.${key}`
+}
+
+function isBelow(key: string, asked: string): boolean {
+  return key === asked || key.startsWith(`${asked}.`) || key.startsWith(`${asked}[`)
+}
+
+function docs(key: string, flags: OutputFlags): void {
+  const all = FILE_NAMES.flatMap((file) => shippedDocs(SHIPPED_FOLDER, file))
+  const nameOfDoc = ({ file, path }: SettingDoc): string => nameOf(file, path)
+  const found = all.find((doc) => nameOfDoc(doc) === key)
+  if (found === undefined) throw unknownKey(key, all.map(nameOfDoc))
+  const { file, path, text, shipped } = found
+  const type = typeText(file, path)
+  const isFollowed = followsReload(file, path)
+  const document = {
+    file,
+    key: path,
+    text,
+    type,
+    default: shipped === null ? null : found.value,
+    takes_effect: isFollowed ? 'reload' : 'restart',
+  }
+  printResult(flags, document, () =>
+    sheetText(key, [
+      ['what', text],
+      ['type', type],
+      ['default', shipped],
+      ['file', `${file}.yaml`],
+      ['changes', `take effect at ${isFollowed ? 'sternpost reload' : 'the next start'}`],
+    ]),
+  )
+  const inner = all.filter((doc) => isBelow(nameOfDoc(doc), key) && doc !== found)
+  if (inner.length > 0) printNote(flags, `Keys below it: ${inner.map((doc) => printable(nameOfDoc(doc))).join(', ')}`)
+}
+
+function unknownKey(key: string, known: readonly string[]): Error {
+  const meant = nearestName(key, known)
+  const sections = [...new Set(known.map((name) => name.split('.')[0] ?? name))]
+  const fix = meant === null ? `there are ${sections.join(', ')}` : `did you mean ${meant}?`
+  return misuse(`no key "${key}"; ${fix}`)
+}
+
+export function addReloadCommand(program: Command): void {
+  const taken = 'let the running server take over its configuration files: all of them, or nothing'
+  addVerb(program, 'reload', taken, '--dry-run').option('--dry-run', 'only say what would change').action(reload)
+}
+
+async function reload(flags: VerbFlags & { dryRun?: boolean }): Promise<void> {
+  const answer = await askFor(flags, flags.dryRun === true)
+  if (answer === null) return
+  const { applied, revision, duration_ms: duration, lines } = answer
+  const head = applied ? `reloaded, revision ${revision} (${duration} ms)` : `revision ${revision} stays: a dry run`
+  const body = lines.length === 0 ? ['nothing has changed'] : lines
+  printResult(flags, answer, () => linesText([head, ...body.map((line) => `  ${line}`)]))
+}
+
+/** States that hold until somebody or the clock ends them, whatever the files say. */
+const HALTED = ['paused', 'suspended']
+
+async function diff(flags: VerbFlags): Promise<void> {
+  const answer = await askFor(flags, true)
+  if (answer === null) return
+  printResult(flags, answer, () => linesText(answer.lines))
+  if (answer.lines.length === 0) printNote(flags, 'The files say what the server runs with.')
+  const ips = await ifPermitted(() => askAll(flags, ipSchema, '/v1/ips'))
+  for (const { ip, status, changed_by: person, changed_at: changedAt } of ips ?? []) {
+    if (!HALTED.includes(status)) continue
+    printNote(flags, `Not in the files: ${ip} is ${status} by ${person} since ${preciseTime(changedAt)}`)
   }
 }
 
-function placeOf(id: string, positionOf: (id: string) => Position | undefined): RulePlace {
-  const { file = '', line = 0 } = positionOf(id) ?? {}
-  return { id, file, line }
-}
-
-function requireProvider({ providers }: LoadedRules, provider: string | null): void {
-  const known = Object.keys(providers.providers)
-  if (provider === null || known.includes(provider)) return
-  const meant = nearestName(provider, known)
-  const fix = meant === null ? `known are ${known.join(', ')}` : `write ${meant}`
-  throw misuse(`--provider: providers.yaml has no provider "${provider}"; ${fix}`)
+/** null: with --json, files with errors were told already. */
+async function askFor(flags: VerbFlags, isDryRun: boolean): Promise<ReloadResultJson | null> {
+  const answer = await ask(flags, reloadResultSchema, 'POST /v1/admin/reload', { dry_run: isDryRun })
+  const { mistakes } = answer
+  if (!mistakes.some(({ severity }) => severity === 'error')) {
+    if (mistakes.length > 0) printNote(flags, explainMistakes(mistakes))
+    return answer
+  }
+  if (flags.json !== true) throw new ConfigurationError(mistakes)
+  printResult(flags, answer, () => '')
+  process.exitCode = EXIT.configuration
+  return null
 }

@@ -11,8 +11,8 @@ import { filesFindings } from '../../health/checks/check-files.ts'
 import type { HealthFinding } from '../../health/checks/finding.ts'
 import type { CheckWorld } from '../../health/checks/world.ts'
 import { createDnsResolver } from '../../network/dns-resolver.ts'
-import { misuse } from '../shared/flag-values.ts'
-import { configurationFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { configurationFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import type { Given } from '../shared/verb.ts'
 
 export interface LocalWorld {
   /** null: the files are not valid. */
@@ -21,11 +21,7 @@ export interface LocalWorld {
   findings: HealthFinding[]
 }
 
-interface LocalFlags {
-  config?: string
-  ip?: string
-  domain?: string
-}
+type LocalFlags = Given<'config' | 'ip' | 'domain'>
 
 export function localWorld(flags: LocalFlags): LocalWorld {
   const folder = configurationFolder(flags.config)

@@ -2,40 +2,45 @@
  * `sternpost doctor`: runs the checks and says what was seen, why it matters and what to do (health/README.md
  * "Checks").
  *
- * The running server is asked for what only it knows; what only means something from outside is looked at here. Without
- * a server all that can be seen without one is looked at, and the rest is skipped. Ends with 0 when all is well, 1 with
- * warnings alone, 2 with a failure; with --strict a warning is a failure.
+ * The running server is asked for what only it knows; what only means something from outside is looked at here, and all
+ * that can be where no server answers. Ends with 0, 1 with warnings alone, 2 with a failure; --strict: or a warning.
  */
 import type { Command } from 'commander'
+import { domainSchema } from '../../api/domain.ts'
+import { checksSchema, type ChecksJson } from '../../api/health.ts'
+import { SECOND } from '../../base/clock.ts'
 import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
-import { feedbackLoops } from '../../health/feedback-loops.ts'
-import type { HealthFinding, Result } from '../../health/checks/finding.ts'
 import { CHECK_IDS } from '../../health/checks/check-table.ts'
-import { chooseChecks } from '../../health/health-keeper.ts'
-import { port25Ticket } from '../../health/port25-ticket.ts'
+import type { HealthFinding, Result } from '../../health/checks/finding.ts'
 import { runChecks } from '../../health/checks/check.ts'
 import type { CheckWorld } from '../../health/checks/world.ts'
-import { callServer, listFromServer } from '../shared/api-client.ts'
-import { doctorText, type DoctorFinding, type DoctorReport } from './doctor-report.ts'
-import { localWorld, type LocalWorld } from './doctor-world.ts'
+import { feedbackLoops } from '../../health/feedback-loops.ts'
+import { chooseChecks } from '../../health/health-keeper.ts'
+import { port25Ticket } from '../../health/port25-ticket.ts'
+import { ask, askAll, unlessExit } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
-import { isTerminal, printNote, printResult } from '../shared/print.ts'
+import { countOf, isTerminal, printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
+import { localWorld, type LocalWorld } from './doctor-world.ts'
 
-interface DoctorFlags extends VerbFlags {
-  ip?: string
-  domain?: string
-  strict?: boolean
-  ticket?: string
+type DoctorFlags = VerbFlags & Given<'ip' | 'domain' | 'ticket'> & { strict?: boolean }
+
+type DoctorFinding = ChecksJson['checks'][number]
+
+export interface DoctorReport {
+  /** running: it answered. absent: nothing that only it knows is in here. */
+  server: 'running' | 'absent'
+  duration_ms: number
+  summary: Record<Result, number>
+  checks: DoctorFinding[]
+  /** Of `--ticket` and of `doctor feedback`; else null. */
+  text: string | null
 }
 
 export function addDoctorCommand(program: Command): void {
-  addVerb(program, {
-    words: 'doctor [checks...]',
-    description: `look for what is wrong, and say what to do (checks: ${CHECK_IDS.join(', ')})`,
-    example: 'sternpost doctor\nsternpost doctor port25 ptr --ip 203.0.113.10\nsternpost doctor --ticket port25',
-  })
+  const description = `look for what is wrong, and say what to do (checks: ${CHECK_IDS.join(', ')})`
+  addVerb(program, 'doctor [checks...]', description, '\nport25 ptr --ip 203.0.113.10\n--ticket port25')
     .option('--ip <ip>', 'only this egress IP')
     .option('--domain <name>', 'only this sending domain')
     .option('--strict', 'a warning counts as a failure')
@@ -46,21 +51,23 @@ export function addDoctorCommand(program: Command): void {
 const DOCTOR_FAILED = 2
 const FEEDBACK = 'feedback'
 const PORT25 = 'port25'
+const ABSENT =
+  'No server answers here: only what can be seen without it was looked at. ' +
+  'Start it: systemctl start sternpost (installed), or sternpost serve'
 
 async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
-  if (flags.ticket !== undefined && flags.ticket !== PORT25) {
-    throw misuse(`--ticket: there is a text for ${PORT25} alone`)
-  }
+  const isTicket = flags.ticket !== undefined
+  if (isTicket && flags.ticket !== PORT25) throw misuse(`--ticket: there is a text for ${PORT25} alone`)
   const address = addressOf(flags)
   const isElsewhere = address !== null && address.kind !== 'socket'
-  if (flags.ticket !== undefined && isElsewhere) throw misuse('--ticket: run it on the server itself')
-  const asked = flags.ticket === undefined ? ids : [PORT25]
+  if (isTicket && isElsewhere) throw misuse('--ticket: run it on the server itself')
+  const asked = isTicket ? [PORT25] : ids
   const chosen = chosenChecks(asked)
   const startedAt = performance.now()
   // The files and the network of this machine say nothing of another one.
   const local = isElsewhere ? null : localWorld(flags)
   const inServer = await askServer(address, flags, asked)
-  const here = local === null ? [] : await runHere({ local, chosen, isServerThere: inServer !== null })
+  const here = local === null ? [] : await runHere(local, chosen, inServer !== null)
   const order = new Map(CHECK_IDS.map((id, index) => [id, index]))
   const place = ({ check }: HealthFinding): number => order.get(check) ?? order.get('domain') ?? 0
   const checks = [...(inServer ?? []), ...here].toSorted((left, right) => place(left) - place(right))
@@ -71,27 +78,13 @@ async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
     checks,
     text: await textOf(flags, { asked, checks, address, world: local?.world ?? null }),
   }
-  const isNamed = ids.length > 0
-  printResult(flags, report, () =>
-    report.text !== null && flags.ticket !== undefined
-      ? report.text
-      : doctorText(report, { hasColours: hasColours(), showsAll: isNamed }),
-  )
-  if (inServer === null) {
-    printNote(
-      flags,
-      'No server answers here: only what can be seen without it was looked at. ' +
-        'Start it: systemctl start sternpost (installed), or sternpost serve',
-    )
-  }
-  if (flags.ticket !== undefined && checks.every(({ check, result }) => check !== PORT25 || result !== 'fail')) {
+  const screen = { hasColours: isTerminal() && process.env['NO_COLOR'] === undefined, showsAll: ids.length > 0 }
+  printResult(flags, report, () => (report.text !== null && isTicket ? report.text : doctorText(report, screen)))
+  if (inServer === null) printNote(flags, ABSENT)
+  if (!isTicket) process.exitCode = exitCodeOf(report.summary, flags.strict === true)
+  else if (checks.every(({ check, result }) => check !== PORT25 || result !== 'fail')) {
     printNote(flags, 'Port 25 is not seen to be blocked now: look before you send this.')
   }
-  if (flags.ticket === undefined) process.exitCode = exitCodeOf(report.summary, flags.strict === true)
-}
-
-function hasColours(): boolean {
-  return isTerminal() && process.env['NO_COLOR'] === undefined
 }
 
 function chosenChecks(asked: readonly string[]): ReturnType<typeof chooseChecks> {
@@ -110,14 +103,9 @@ async function askServer(
 ): Promise<DoctorFinding[] | null> {
   if (address === null) return null
   const body = { ...(checks.length === 0 ? {} : { checks }), ip: flags.ip, domain: flags.domain }
-  try {
-    const answer = await callServer(address, { method: 'POST', path: '/v1/admin/checks', body })
-    return readAnswer<{ checks: DoctorFinding[] }>(answer, 'checks').checks
-  } catch (thrown) {
-    const isNobodyThere = thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable
-    if (isNobodyThere && address.kind === 'socket') return null
-    throw thrown
-  }
+  const run = (): Promise<ChecksJson> => ask(address, checksSchema, 'POST /v1/admin/checks', body)
+  const answer = address.kind === 'socket' ? await unlessExit(EXIT.unreachable, run) : await run()
+  return answer?.checks ?? null
 }
 
 /** null: the files do not say where it is; the check `config` says what is wrong with them. */
@@ -130,22 +118,16 @@ function addressOf(flags: DoctorFlags): ServerAddress | null {
   }
 }
 
-interface HereParts {
-  local: LocalWorld
-  chosen: ReturnType<typeof chooseChecks>
-  isServerThere: boolean
-}
-
-async function runHere({ local, chosen, isServerThere }: HereParts): Promise<DoctorFinding[]> {
+async function runHere(
+  local: LocalWorld,
+  chosen: ReturnType<typeof chooseChecks>,
+  isServerThere: boolean,
+): Promise<DoctorFinding[]> {
   const wanted = chosen.filter(({ place }) => place === 'outside' || !isServerThere)
-  const { world } = local
   // The server reads the same files, and has said what is wrong with them.
-  if (world === null) return isServerThere ? [] : local.findings.map(withoutTime)
-  return (await runChecks(wanted, world)).map(withoutTime)
-}
-
-function withoutTime(finding: HealthFinding): DoctorFinding {
-  return { ...finding, last_ok_at: null }
+  const toldOfFiles = isServerThere ? [] : local.findings
+  const findings = local.world === null ? toldOfFiles : await runChecks(wanted, local.world)
+  return findings.map((finding) => ({ ...finding, last_ok_at: null }))
 }
 
 function summaryOf(checks: readonly HealthFinding[]): Record<Result, number> {
@@ -183,16 +165,66 @@ async function textOf(flags: DoctorFlags, { asked, checks, address, world }: Tex
 
 /** Empty without a server. */
 async function sendingDomains(address: ServerAddress): Promise<string[]> {
-  try {
-    const found = await listFromServer(address, '/v1/domains', { status: 'verified' })
-    return found.map((each) => readAnswer<{ domain: string }>(each, 'domain').domain)
-  } catch (thrown) {
-    if (thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable) return []
-    throw thrown
-  }
+  const query = { status: 'verified' }
+  const found = await unlessExit(EXIT.unreachable, () => askAll(address, domainSchema, '/v1/domains', query))
+  return (found ?? []).map(({ domain }) => domain)
 }
 
 function exitCodeOf({ fail, warn }: Record<Result, number>, isStrict: boolean): number {
   if (fail > 0 || (isStrict && warn > 0)) return DOCTOR_FAILED
   return warn > 0 ? EXIT.failed : EXIT.done
+}
+
+const MARKS: Readonly<Record<Result, string>> = { ok: '✔', warn: '⚠', fail: '✖', skip: '-' }
+const ORDER: readonly Result[] = ['fail', 'warn', 'skip', 'ok']
+/** ANSI: red, yellow, grey, green. */
+const COLOURS: Readonly<Record<Result, string>> = { fail: '31', warn: '33', skip: '90', ok: '32' }
+/** Mark, and the spaces around the name of the check. */
+const INDENT = 4
+
+interface DoctorScreen {
+  hasColours: boolean
+  /** Also what is well. */
+  showsAll: boolean
+}
+
+/** For people: what is wrong, with its fix, and a count of the rest. */
+function doctorText(report: DoctorReport, screen: DoctorScreen): string {
+  const { checks, summary, duration_ms: duration, text } = report
+  const shown = ORDER.flatMap((result) => checks.filter((finding) => finding.result === result)).filter(
+    ({ result }) => screen.showsAll || result === 'fail' || result === 'warn',
+  )
+  const width = Math.max(0, ...shown.map(({ check }) => check.length))
+  const skipped = summary.skip === 0 ? '' : `, ${summary.skip} skipped`
+  const counts = `${summary.ok} ok, ${countOf(summary.warn, 'warning')}, ${countOf(summary.fail, 'failure')}${skipped}`
+  return [
+    ...groupsOf(shown).flatMap((group) => linesOf(group, width, screen)),
+    `${counts} (${(duration / SECOND).toFixed(1)} s)`,
+    ...(text === null ? [] : ['', text.trimEnd()]),
+    '',
+  ].join('\n')
+}
+
+/** What follows each other with the same fix is shown with it once. */
+function groupsOf(findings: readonly HealthFinding[]): HealthFinding[][] {
+  const groups: HealthFinding[][] = []
+  for (const finding of findings) {
+    const last = groups.at(-1)?.[0]
+    const isSame = last?.check === finding.check && last.result === finding.result && last.fix === finding.fix
+    if (isSame) groups.at(-1)?.push(finding)
+    else groups.push([finding])
+  }
+  return groups
+}
+
+function linesOf(group: readonly HealthFinding[], width: number, { hasColours }: DoctorScreen): string[] {
+  const heads = group.map(({ result, check, subject, seen }) => {
+    const mark = hasColours ? `\u001b[${COLOURS[result]}m${MARKS[result]}\u001b[0m` : MARKS[result]
+    return `${mark} ${check.padEnd(width)}  ${printable(subject === null ? seen : `${subject}  ${seen}`)}`
+  })
+  const advice = group.slice(0, 1).flatMap(({ result, why, fix }) => {
+    if (result === 'ok' || result === 'skip') return []
+    return fix === null ? [why] : [why, `Fix: ${fix}`]
+  })
+  return [...heads, ...advice.map((line) => `${' '.repeat(width + INDENT)}${printable(line)}`)]
 }

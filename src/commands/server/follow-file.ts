@@ -10,7 +10,7 @@
 import { open, stat, type FileHandle } from 'node:fs/promises'
 import type { Clock } from '../../base/clock.ts'
 import { errorCode } from '../../base/errors.ts'
-import { pause } from '../shared/until-interrupted.ts'
+import { pause } from '../shared/verb.ts'
 
 /** In milliseconds. */
 const LOOK_EVERY = 250

@@ -9,27 +9,22 @@ import { createReadStream, existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { Option, type Command } from 'commander'
+import { raisedLogLevelSchema } from '../../api/server.ts'
 import { MINUTE, SECOND, systemClock } from '../../base/clock.ts'
 import { errorCode, EXIT, ProcessExit } from '../../base/errors.ts'
 import { identifierToBytes } from '../../base/identifier.ts'
-import { callServer } from '../shared/api-client.ts'
+import { ask } from '../shared/api-client.ts'
 import { durationFlag, misuse, timeFlag } from '../shared/flag-values.ts'
+import { localTime, printNote, printPiece, printable } from '../shared/print.ts'
+import { untilInterrupted } from '../shared/verb.ts'
+import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { followFile } from './follow-file.ts'
-import { LOG_LEVELS, shownLine, type LogFilter, type ShownLevel } from './log-lines.ts'
-import { localTime, printNote, printPiece } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import { untilInterrupted } from '../shared/until-interrupted.ts'
-import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
-interface LogsFlags extends VerbFlags {
-  follow?: boolean
-  message?: string
-  level?: ShownLevel
-  for?: string
-  since?: string
-  file?: string
-  unit: string
-}
+const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
+type ShownLevel = (typeof LOG_LEVELS)[number]
+
+type LogsFlags = VerbFlags &
+  Given<'message' | 'for' | 'since' | 'file'> & { follow?: boolean; level?: ShownLevel; unit: string }
 
 const STANDARD_INPUT = '-'
 const SYSTEMD = '/run/systemd/system'
@@ -37,18 +32,13 @@ const SYSTEMD = '/run/systemd/system'
 const TIME_BYTES = 6
 /** syslog priorities, as journalctl filters by them. */
 const PRIORITIES: Readonly<Record<ShownLevel, string>> = { debug: 'debug', info: 'info', warn: 'warning', error: 'err' }
+const EXAMPLES = `--follow --level warn
+--message msg_01kapg6t3vq8x2m5r7w9y4c6de
+--level debug --for 10m --follow
+--file /var/log/sternpost.log`
 
 export function addLogsCommand(program: Command): void {
-  addVerb(program, {
-    words: 'logs',
-    description: 'print the log of the server, from the journal or a file',
-    example: [
-      'sternpost logs --follow --level warn',
-      'sternpost logs --message msg_01kapg6t3vq8x2m5r7w9y4c6de',
-      'sternpost logs --level debug --for 10m --follow',
-      'sternpost logs --file /var/log/sternpost.log',
-    ].join('\n'),
-  })
+  addVerb(program, 'logs', 'print the log of the server, from the journal or a file', EXAMPLES)
     .option('--follow', 'go on with what is written from now on, until interrupted')
     .option('--message <id>', 'lines about this message (or batch, request, delivery, event, IP …)')
     .addOption(new Option('--level <level>', 'lines of this level and above (default: info)').choices(LOG_LEVELS))
@@ -79,18 +69,15 @@ async function raiseLevel(flags: LogsFlags): Promise<void> {
   if (flags.level === undefined) throw misuse('--for needs a level: add --level debug')
   const seconds = Math.ceil(durationFlag('--for', flags.for) / SECOND)
   const body = { level: flags.level, for_seconds: seconds }
-  const answer = await callServer(serverAddress(flags), { method: 'POST', path: '/v1/admin/log-level', body })
-  const { level, until } = readAnswer<{ level: string; until: number }>(answer, 'level', 'until')
+  const { level, until } = await ask(flags, raisedLogLevelSchema, 'POST /v1/admin/log-level', body)
   printNote(flags, `The server logs at level ${level} until ${localTime(until)}.`)
 }
 
 async function* journalLines(flags: LogsFlags, filter: LogFilter, signal: AbortSignal): AsyncGenerator<string> {
   if (!existsSync(SYSTEMD)) {
     const fix = 'name the file that the server writes to with --file, or pipe it: … | sternpost logs --file -'
-    throw new ProcessExit(
-      EXIT.unreachable,
-      `sternpost: systemd does not run here, so there is no journal. Fix: ${fix}.`,
-    )
+    const text = `sternpost: systemd does not run here, so there is no journal. Fix: ${fix}.`
+    throw new ProcessExit(EXIT.unreachable, text)
   }
   const words = ['--unit', flags.unit, '--output', 'cat', '--no-pager', '--priority', PRIORITIES[filter.level]]
   const since = sinceOf(flags)
@@ -123,8 +110,7 @@ function journalProblem(cause: Error): Error {
 function sinceOf({ since, message }: LogsFlags): string | null {
   if (since !== undefined) return timeFlag('--since', since)
   const made = message === undefined ? undefined : identifierToBytes('msg', message)
-  if (made === undefined) return null
-  return String(Math.floor((made.readUIntBE(0, TIME_BYTES) - MINUTE) / SECOND))
+  return made === undefined ? null : String(Math.floor((made.readUIntBE(0, TIME_BYTES) - MINUTE) / SECOND))
 }
 
 function fileLines(path: string, { follow }: LogsFlags, signal: AbortSignal): AsyncIterable<string> {
@@ -134,4 +120,64 @@ function fileLines(path: string, { follow }: LogsFlags, signal: AbortSignal): As
 
 function linesOf(input: Readable): AsyncIterable<string> {
   return createInterface({ input, crlfDelay: Infinity })
+}
+
+/** `level`: at least this. `identifier`: one of the fields is it, or holds it; null: every line. */
+interface LogFilter {
+  level: ShownLevel
+  identifier: string | null
+}
+
+/**
+ * The text of a line to print (base/README.md "Logging"), or null: it is not meant. `isJson`: the same JSON, of printable
+ * characters alone.
+ */
+export function shownLine(line: string, filter: LogFilter, isJson: boolean): string | null {
+  // The priority for the journal.
+  const text = line.replace(/^<\d>/, '').trimEnd()
+  const fields = fieldsOf(text)
+  if (fields === null) {
+    // What others wrote into the same journal, such as systemd itself.
+    const isMeant = !isJson && filter.identifier === null && filter.level !== 'error' && text !== ''
+    return isMeant ? printable(text) : null
+  }
+  const level = LOG_LEVELS.indexOf(fields['level'] as ShownLevel)
+  if (level !== -1 && level < LOG_LEVELS.indexOf(filter.level)) return null
+  if (filter.identifier !== null && !isAbout(fields, filter.identifier)) return null
+  return isJson ? printable(text) : readable(fields)
+}
+
+function fieldsOf(line: string): Record<string, unknown> | null {
+  try {
+    const fields: unknown = JSON.parse(line)
+    return typeof fields === 'object' && fields !== null && 'msg' in fields ? { ...fields } : null
+  } catch {
+    // No line of ours.
+    return null
+  }
+}
+
+function isAbout(fields: Record<string, unknown>, identifier: string): boolean {
+  return Object.values(fields).some(
+    (value) => value === identifier || (Array.isArray(value) && value.includes(identifier)),
+  )
+}
+
+const HEAD = ['level', 'time', 'part', 'msg']
+
+/** `2026-11-21T12:00:00.000Z warn  delivery  message deferred  message_id=msg_… reply="451 4.3.0 later"` */
+function readable(fields: Record<string, unknown>): string {
+  const { time, level, part, msg } = fields
+  const head = [String(time), String(level).padEnd(5), String(part ?? '').padEnd(10), String(msg)].join(' ')
+  const rest = Object.entries(fields)
+    .filter(([name, value]) => !HEAD.includes(name) && value !== null && value !== undefined)
+    .map(([name, value]) => `${name}=${fieldText(value)}`)
+  return printable([head, ...rest].join('  '))
+}
+
+function fieldText(value: unknown): string {
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  // What cannot be taken for two fields needs no quotes.
+  return /^[^\s="]+$/.test(text) ? text : JSON.stringify(text)
 }

@@ -1,12 +1,26 @@
 /**
- * `sternpost sandbox`: the real server with a small outside world of its own, on loopback alone (sandbox/README.md "The
- * sandbox").
+ * `sternpost serve`: runs the server until SIGTERM or SIGINT. `sternpost sandbox`: the real server with a small outside
+ * world of its own, on loopback alone (sandbox/README.md "The sandbox").
  */
 import { resolve } from 'node:path'
 import { InvalidArgumentError, type Command } from 'commander'
-import { SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
 
-export interface SandboxCommandOptions {
+export interface ServeOptions {
+  folder: string
+  shippedFolder: string
+}
+
+export function addServeCommand(program: Command, serve: (options: ServeOptions) => Promise<void>): void {
+  addLocalVerb(program, 'serve', 'run the server', '--config /etc/sternpost')
+    .option(...CONFIG_FLAG)
+    .action(async ({ config }: { config?: string }) =>
+      serve({ folder: configurationFolder(config), shippedFolder: SHIPPED_FOLDER }),
+    )
+}
+
+export interface SandboxCommandOptions extends ServeOptions {
   /** null: 8025, or the next free port. A port that was asked for and is taken is an error. */
   port: number | null
   /** The same for SMTP submission: null is 1025, or the next free port. */
@@ -17,8 +31,6 @@ export interface SandboxCommandOptions {
   isFresh: boolean
   /** Captured messages kept. */
   keep: number
-  folder: string
-  shippedFolder: string
   /** One JSON line in place of the banner. */
   json: boolean
 }

@@ -1,42 +1,33 @@
 /**
- * `sternpost status`: how the server is, on one screen (commands/README.md "The command line").
+ * `sternpost status`: how the server is, on one screen (commands/README.md "The command line"). What a key may not ask
+ * about is left out. Ends with 1 when the server is not well.
  *
- * What a key may not ask about is left out. Ends with 1 when the server is not well.
+ * `sternpost top`: the status again and again, with what happened between two looks. On a terminal the screen is drawn
+ * anew; else each look is a line of JSON, or a block of text. Ends when interrupted, or when the server is gone (69).
  */
-import type { WebhookEndpointJson } from '../../api/webhook.ts'
-import type { IpJson } from '../../api/ip.ts'
-import type { HealthJson } from '../../api/health.ts'
-import type { RunningServerJson, StorageJson } from '../../api/server.ts'
 import type { Command } from 'commander'
-import { MINUTE, SECOND } from '../../base/clock.ts'
+import { domainSchema } from '../../api/domain.ts'
+import { checksSchema, healthSchema } from '../../api/health.ts'
+import { ipSchema } from '../../api/ip.ts'
+import { runningServerSchema, storageSchema, type RunningServerJson, type StorageJson } from '../../api/server.ts'
+import { webhookEndpointSchema } from '../../api/webhook.ts'
+import { MINUTE, SECOND, systemClock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { durationText } from '../../config/settings/field-types.ts'
-import type { DomainView } from '../../senders/domain-view.ts'
-import { callServer, ifPermitted, listFromServer } from '../shared/api-client.ts'
-import { printResult, sheetText } from '../shared/print.ts'
+import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
+import { durationFlag } from '../shared/flag-values.ts'
+import { byteText, isTerminal, printPiece, printResult, sheetText } from '../shared/print.ts'
 import { serverAddress, shownAddress, type ServerAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
-import { byteText } from '../shared/byte-text.ts'
+import { pause, untilInterrupted } from '../shared/verb.ts'
+import { addVerb, type VerbFlags } from '../shared/verb.ts'
 
-export interface StatusView {
-  server: string
-  /** When it was asked, Unix milliseconds. */
-  at: number
-  running: RunningServerJson | null
-  health: HealthJson
-  /** How many are in each state; null: the key may not know. */
-  domains: Record<string, number> | null
-  webhooks: { enabled: number; disabled: number; pending: number; dead_letters: number } | null
-  ips: { ip: string; pool: string; status: string; used_today: number | null; daily_limit: number | null }[] | null
-  storage: StorageJson | null
-  /** Those that are not well. */
-  checks: { check: string; subject: string | null; result: string; seen: string }[] | null
-}
+type StatusView = Awaited<ReturnType<typeof readStatus>>
 
-export function addStatusCommand(program: Command): void {
-  addVerb(program, { words: 'status', description: 'show how the server is', example: 'sternpost status' }).action(
-    status,
-  )
+export function addStatusCommands(program: Command): void {
+  addVerb(program, 'status', 'show how the server is').action(status)
+  addVerb(program, 'top', 'watch how the server is, until interrupted', '--interval 5s')
+    .option('--interval <duration>', 'time between two looks', '2s')
+    .action(top)
 }
 
 export async function status(flags: VerbFlags): Promise<void> {
@@ -45,27 +36,25 @@ export async function status(flags: VerbFlags): Promise<void> {
   if (view.health.status !== 'ok') process.exitCode = EXIT.failed
 }
 
-export async function readStatus(server: ServerAddress): Promise<StatusView> {
-  const health = readAnswer<HealthJson>(
-    await callServer(server, { method: 'GET', path: '/v1/health' }),
-    'status',
-    'queue_depth',
-    'oldest_due_seconds',
-  )
+async function readStatus(server: ServerAddress) {
+  const health = await ask(server, healthSchema, 'GET /v1/health')
   return {
     server: shownAddress(server),
+    /** When it was asked, Unix milliseconds. */
     at: Date.now(),
-    running: await ifPermitted(() => runningServer(server)),
+    running: await ifPermitted(() => ask(server, runningServerSchema, 'GET /v1/admin/server')),
     health,
+    // How many are in each state; null: the key may not know.
     domains: await ifPermitted(() => domainsOf(server)),
     webhooks: await ifPermitted(() => webhooksOf(server)),
     ips: await ifPermitted(() => ipsOf(server)),
-    storage: await ifPermitted(() => storageOf(server)),
+    storage: await ifPermitted(() => ask(server, storageSchema, 'GET /v1/admin/storage')),
+    // Those that are not well.
     checks: await ifPermitted(() => failingChecks(server)),
   }
 }
 
-export function statusText(view: StatusView): string {
+function statusText(view: StatusView): string {
   const { server, at, running, health, domains, webhooks, ips, storage, checks } = view
   const { queue_depth: depth, oldest_due_seconds: oldest } = health
   const wait = oldest === 0 ? '' : `, the oldest due one for ${oldest} s`
@@ -95,17 +84,15 @@ function webhooksText(webhooks: NonNullable<StatusView['webhooks']>): string {
 
 async function domainsOf(server: ServerAddress): Promise<Record<string, number>> {
   const counts: Record<string, number> = {}
-  for (const entry of await listFromServer(server, '/v1/domains', { status: 'all' })) {
-    const { status: state } = readAnswer<DomainView>(entry, 'domain', 'status')
-    counts[state] = (counts[state] ?? 0) + 1
+  for (const domain of await askAll(server, domainSchema, '/v1/domains', { status: 'all' })) {
+    counts[domain.status] = (counts[domain.status] ?? 0) + 1
   }
   return counts
 }
 
-async function webhooksOf(server: ServerAddress): Promise<StatusView['webhooks']> {
+async function webhooksOf(server: ServerAddress) {
   const totals = { enabled: 0, disabled: 0, pending: 0, dead_letters: 0 }
-  for (const entry of await listFromServer(server, '/v1/webhooks')) {
-    const endpoint = readAnswer<WebhookEndpointJson>(entry, 'id', 'status', 'pending', 'dead_letters')
+  for (const endpoint of await askAll(server, webhookEndpointSchema, '/v1/webhooks')) {
     totals[endpoint.status] += 1
     totals.pending += endpoint.pending
     totals.dead_letters += endpoint.dead_letters
@@ -113,27 +100,22 @@ async function webhooksOf(server: ServerAddress): Promise<StatusView['webhooks']
   return totals
 }
 
-async function runningServer(server: ServerAddress): Promise<RunningServerJson> {
-  const answer = await callServer(server, { method: 'GET', path: '/v1/admin/server' })
-  return readAnswer<RunningServerJson>(answer, 'version', 'node', 'started_at', 'revision')
+async function ipsOf(server: ServerAddress) {
+  return (await askAll(server, ipSchema, '/v1/ips')).map(({ ip, pool, status: state, warmup }) => ({
+    ip,
+    pool,
+    status: state,
+    used_today: warmup?.sent_today ?? null,
+    daily_limit: warmup?.daily_limit ?? null,
+  }))
 }
 
-async function ipsOf(server: ServerAddress): Promise<StatusView['ips']> {
-  return (await listFromServer(server, '/v1/ips')).map((entry) => {
-    const { ip, pool, status: state, warmup } = readAnswer<IpJson>(entry, 'ip', 'pool', 'status', 'warmup')
-    return { ip, pool, status: state, used_today: warmup?.sent_today ?? null, daily_limit: warmup?.daily_limit ?? null }
-  })
-}
-
-async function failingChecks(server: ServerAddress): Promise<StatusView['checks']> {
-  const answer = await callServer(server, { method: 'GET', path: '/v1/admin/checks' })
-  const { checks } = readAnswer<{ checks: NonNullable<StatusView['checks']> }>(answer, 'checks')
+async function failingChecks(server: ServerAddress) {
+  const { checks } = await ask(server, checksSchema, 'GET /v1/admin/checks')
   return checks
-    .filter(({ result }) => NOT_WELL.includes(result))
+    .filter(({ result }) => result === 'warn' || result === 'fail')
     .map(({ check, subject, result, seen }) => ({ check, subject, result, seen }))
 }
-
-const NOT_WELL = ['warn', 'fail']
 
 function runningText({ version, node, started_at: startedAt, revision }: RunningServerJson, at: number): string {
   const up = durationText(Math.max(1, Math.round((at / SECOND - startedAt) / MINUTE_SECONDS)) * MINUTE)
@@ -142,23 +124,13 @@ function runningText({ version, node, started_at: startedAt, revision }: Running
 
 const MINUTE_SECONDS = MINUTE / SECOND
 
-function ipText({
-  pool,
-  status: state,
-  used_today: used,
-  daily_limit: limit,
-}: NonNullable<StatusView['ips']>[number]): string {
-  const today = limit === null ? '' : `, ${used ?? 0} of ${limit} today`
-  return `${state} in ${pool}${today}`
+function ipText(ip: NonNullable<StatusView['ips']>[number]): string {
+  const today = ip.daily_limit === null ? '' : `, ${ip.used_today ?? 0} of ${ip.daily_limit} today`
+  return `${ip.status} in ${ip.pool}${today}`
 }
 
 function checkText({ check, subject, seen }: NonNullable<StatusView['checks']>[number]): string {
   return `${check}${subject === null ? '' : ` ${subject}`}: ${seen} (sternpost doctor ${check})`
-}
-
-async function storageOf(server: ServerAddress): Promise<StorageJson> {
-  const answer = await callServer(server, { method: 'GET', path: '/v1/admin/storage' })
-  return readAnswer<StorageJson>(answer, 'used_bytes', 'free_bytes', 'kinds')
 }
 
 /** `1.2 GiB in use, 30.0 GiB free; grows by 80.0 MiB a day, 370 days left`. */
@@ -170,9 +142,33 @@ function storageText(storage: StorageJson): string {
 }
 
 /** Largest first, without those that are nothing beside the others. */
-function kindsText({ kinds, used_bytes: used }: StorageJson): string | null {
+function kindsText({ kinds, used_bytes: used }: StorageJson): string {
   const shown = kinds.filter(({ bytes }) => bytes * 100 > used).toSorted((left, right) => right.bytes - left.bytes)
-  return shown.length === 0
-    ? null
-    : shown.map(({ kind, bytes }) => `${kind.replaceAll('_', ' ')} ${byteText(bytes)}`).join(', ')
+  return shown.map(({ kind, bytes }) => `${kind.replaceAll('_', ' ')} ${byteText(bytes)}`).join(', ')
+}
+
+/** From the top left corner, all behind it erased. */
+const REDRAW = '\u001b[H\u001b[J'
+
+async function top(flags: VerbFlags & { interval: string }): Promise<void> {
+  const interval = durationFlag('--interval', flags.interval)
+  const server = serverAddress(flags)
+  const signal = untilInterrupted()
+  let before: StatusView | null = null
+  while (!signal.aborted) {
+    const view = await readStatus(server)
+    const text = flags.json === true ? `${JSON.stringify(view)}\n` : `${statusText(view)}${changeText(view, before)}\n`
+    await printPiece(isTerminal() && flags.json !== true ? `${REDRAW}${text}` : text)
+    before = view
+    await pause(systemClock, interval, signal)
+  }
+}
+
+/** How the queue moved, per second. */
+function changeText(view: StatusView, before: StatusView | null): string {
+  if (before === null) return ''
+  const seconds = (view.at - before.at) / SECOND
+  const change = (view.health.queue_depth - before.health.queue_depth) / seconds
+  if (seconds <= 0 || change === 0) return ''
+  return `  queue ${change > 0 ? 'grows' : 'shrinks'} by ${Math.abs(change).toFixed(1)} messages a second\n`
 }

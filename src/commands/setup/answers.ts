@@ -11,11 +11,9 @@ import { canonicalIp, isPublicUnicast } from '../../base/ip-address.ts'
 import { parseAddress } from '../../mail/address.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import { misuse } from '../shared/flag-values.ts'
+import type { Given } from '../shared/verb.ts'
 
-export interface SetupFlags {
-  hostname?: string
-  domain?: string
-  operatorEmail?: string
+export type SetupFlags = Given<'hostname' | 'domain' | 'operatorEmail'> & {
   ip?: string[]
   warmed?: boolean
   yes?: boolean
@@ -36,10 +34,7 @@ export interface SetupAnswers {
 }
 
 /** What a first run has to know, and a later one may find in the files. */
-interface NeededAnswers {
-  server: boolean
-  ips: boolean
-}
+type NeededAnswers = Record<'server' | 'ips', boolean>
 
 type Question = (text: string) => Promise<string>
 type Reading<Value> = { ok: true; value: Value } | { ok: false; problem: string }
@@ -48,7 +43,8 @@ export async function setupAnswers(flags: SetupFlags, needed: NeededAnswers): Pr
   const given = readFlags(flags)
   const detected = publicAddresses()
   const isYes = flags.yes === true
-  const ips = given.ips.length > 0 ? given.ips : isYes && needed.ips ? detected.map(plainIp) : []
+  const ips =
+    given.ips.length > 0 ? given.ips : isYes && needed.ips ? detected.map((address) => ({ address, source: null })) : []
   const missing = [
     ...(needed.server && given.hostname === null ? ['--hostname <name>'] : []),
     ...(needed.server && given.domain === null ? ['--domain <name>'] : []),
@@ -96,10 +92,6 @@ function readIp(text: string): Reading<SetupIp> {
   return { ok: false, problem: `"${text}" is no IP address, nor <public address>=<address of this machine>` }
 }
 
-function plainIp(address: string): SetupIp {
-  return { address, source: null }
-}
-
 /** Of this machine's interfaces, IPv4 first. */
 function publicAddresses(): string[] {
   const found = Object.values(networkInterfaces())
@@ -109,15 +101,10 @@ function publicAddresses(): string[] {
   return [...new Set(found)].toSorted((left, right) => Number(left.includes(':')) - Number(right.includes(':')))
 }
 
-interface Circumstances {
-  detected: readonly string[]
-  isYes: boolean
-}
-
 async function askFor(
   given: SetupAnswers,
   needed: NeededAnswers,
-  { detected, isYes }: Circumstances,
+  { detected, isYes }: { detected: readonly string[]; isYes: boolean },
 ): Promise<SetupAnswers> {
   // Questions are no result.
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
@@ -153,22 +140,18 @@ function parentOf(hostname: string): string {
 }
 
 function readIps(text: string): Reading<SetupIp[]> {
-  const readings = text
-    .split(',')
-    .filter((part) => part.trim() !== '')
-    .map(readIp)
-  const wrong = readings.find((reading) => !reading.ok)
-  if (wrong?.ok === false) return wrong
-  const ips = readings.flatMap((reading) => (reading.ok ? [reading.value] : []))
+  const ips: SetupIp[] = []
+  for (const part of text.split(',').filter((each) => each.trim() !== '')) {
+    const reading = readIp(part)
+    if (!reading.ok) return reading
+    ips.push(reading.value)
+  }
   return ips.length === 0 ? { ok: false, problem: 'at least one address is needed' } : { ok: true, value: ips }
 }
 
-async function ask<Value>(
-  question: Question,
-  asked: string,
-  usual: string,
-  read: (text: string) => Reading<Value>,
-): Promise<Value> {
+type Read<Value> = (text: string) => Reading<Value>
+
+async function ask<Value>(question: Question, asked: string, usual: string, read: Read<Value>): Promise<Value> {
   for (;;) {
     const text = await question(`${asked}${usual === '' ? '' : ` [${usual}]`}: `)
     const reading = read(text.trim() === '' ? usual : text.trim())

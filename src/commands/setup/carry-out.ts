@@ -4,23 +4,22 @@
  * A failure before the server runs takes back what this run has made. So does an interruption before the units are
  * started. What was there before stays in any case.
  */
-import { join } from 'node:path'
-import { EXIT, errorCode } from '../../base/errors.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
-import type { SetupFiles } from './files.ts'
-import { introduce } from './introduce.ts'
-import type { SetupNotes } from './notes.ts'
-import { report, type SetupResult } from './report.ts'
-import { isAnswering, startUnits, type Systemd } from './units.ts'
 import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { domainSchema } from '../../api/domain.ts'
+import { createdKeySchema, keySchema } from '../../api/key.ts'
+import { EXIT, errorCode } from '../../base/errors.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
-import { checkIpPresent } from '../../health/checks/check-ips.ts'
 import { checkPtr } from '../../health/checks/check-ip-names.ts'
-import { checkPort25 } from '../../health/checks/check-ips.ts'
-import { ownDoors, type Door } from '../../health/checks/own-doors.ts'
-import { holderOf } from '../../health/checks/own-doors.ts'
+import { checkIpPresent, checkPort25 } from '../../health/checks/check-ips.ts'
+import { holderOf, ownDoors, type Door } from '../../health/checks/own-doors.ts'
 import { runChecks } from '../../health/checks/check.ts'
 import { worldOf } from '../server/doctor-world.ts'
+import { ask, askAll, callServer, textFromServer } from '../shared/api-client.ts'
+import type { ServerAddress } from '../shared/server-address.ts'
+import type { SetupFiles } from './files.ts'
+import { report, type Introduced, type SetupNotes, type SetupResult } from './report.ts'
+import { isAnswering, startUnits, type Systemd } from './units.ts'
 
 interface Work {
   folder: string
@@ -65,12 +64,13 @@ const SERVER_WORDS: Readonly<Record<SetupResult['server'], string>> = {
 async function putInPlace({ folder, files, notes, hostname: wanted }: Work, isRunning: boolean): Promise<string[]> {
   const { configuration, kept, added } = files
   const { hostname } = configuration.server
-  const stopListening = onInterruption(() => {
+  const onInterruption = (): void => {
     files.remove()
     notes.say('interrupted: nothing was changed')
     notes.close()
     process.exit(EXIT.interrupted)
-  })
+  }
+  for (const signal of SIGNALS) process.once(signal, onInterruption)
   try {
     const warnings = await firstChecks(folder, configuration, isRunning)
     if (wanted !== null && wanted !== hostname) {
@@ -82,18 +82,11 @@ async function putInPlace({ folder, files, notes, hostname: wanted }: Work, isRu
     for (const path of added) notes.say(`wrote     ${join(folder, path)}`)
     return warnings
   } finally {
-    stopListening()
+    for (const signal of SIGNALS) process.off(signal, onInterruption)
   }
 }
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-
-function onInterruption(act: () => void): () => void {
-  for (const signal of SIGNALS) process.once(signal, act)
-  return () => {
-    for (const signal of SIGNALS) process.off(signal, act)
-  }
-}
 
 /**
  * What can be looked at before the DNS records exist: free ports, reverse names, outbound port 25. All are warnings. No
@@ -107,12 +100,10 @@ async function firstChecks(folder: string, configuration: Configuration, isRunni
     isRunning ? [] : takenPorts(ownDoors(configuration.server)),
   ])
   const troubled = found.filter(({ result }) => result === 'warn' || result === 'fail')
-  return [
-    ...taken,
-    ...troubled.map(
-      ({ check, subject, seen, fix }) => `${check}: ${subject ?? ''} ${seen}${fix === null ? '' : `. Fix: ${fix}`}`,
-    ),
-  ]
+  const warnings = troubled.map(
+    ({ check, subject, seen, fix }) => `${check}: ${subject ?? ''} ${seen}${fix === null ? '' : `. Fix: ${fix}`}`,
+  )
+  return [...taken, ...warnings]
 }
 
 async function takenPorts(doors: readonly Door[]): Promise<string[]> {
@@ -136,4 +127,35 @@ function isTaken(port: number, address: string): Promise<boolean> {
     const where = address === '*' ? { port } : { port, host: address }
     server.listen({ ...where, exclusive: true }, () => server.close(() => resolve(false)))
   })
+}
+
+const KEY_NAME = 'setup'
+
+/** The first domain and the first key, over the admin socket of the server that now runs. What is there stays. */
+async function introduce(
+  server: ServerAddress,
+  { hostname, domain }: { hostname: string; domain: string | null },
+  notes: SetupNotes,
+): Promise<Introduced> {
+  const keys = await askAll(server, keySchema, '/v1/keys')
+  const added = domain === null ? null : await addDomain(server, domain, hostname)
+  if (added !== null) notes.say(`${added.isNew ? 'added     ' : 'kept      '}domain ${domain}`)
+  if (keys.some(({ revoked_at: revokedAt }) => revokedAt === null)) {
+    notes.say('kept      the API keys; another one: sternpost key create --name shop')
+    return { domain: added, key: null }
+  }
+  const body = { name: KEY_NAME, mode: 'live', scopes: ['send'], domains: [], allowed_ips: [], expires_at: null }
+  const made = await ask(server, createdKeySchema, 'POST /v1/keys', body)
+  return { domain: added, key: made.key ?? null }
+}
+
+async function addDomain(server: ServerAddress, domain: string, hostname: string): Promise<Introduced['domain']> {
+  const path = `/v1/domains/${encodeURIComponent(domain)}` as const
+  const known = await askAll(server, domainSchema, '/v1/domains', { status: 'all' })
+  const isNew = !known.some((each) => each.domain === domain)
+  // So that alerts can come from the name of the server.
+  const body = { domain, allow_subdomains: hostname.endsWith(`.${domain}`) }
+  if (isNew) await callServer(server, 'POST /v1/domains', { body })
+  const view = await ask(server, domainSchema, `GET ${path}`)
+  return { view, isNew, zone: await textFromServer(server, `${path}/zonefile`) }
 }

@@ -23,7 +23,7 @@ import {
 import { join } from 'node:path'
 import { ConfigurationError, EXIT, ProcessExit, errorText } from '../../base/errors.ts'
 import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
-import { SHIPPED_FOLDER } from '../shared/shared-options.ts'
+import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import type { SetupAnswers } from './answers.ts'
 import { poolsText, serverText } from './texts.ts'
 import { execFileSync } from 'node:child_process'
@@ -51,11 +51,10 @@ interface WantedFile {
   /** From the folder on. */
   path: string
   mode: number
-  /** For the group of the service; else for root alone. */
-  isForService: boolean
 }
 
 const SECRET = 0o600
+/** For the group of the service; the others for root alone. */
 const FOR_SERVICE = 0o640
 const FOLDER = 0o750
 const MASTER_KEY_BYTES = 32
@@ -68,12 +67,12 @@ const CERTIFICATE_KEY = join(TLS, 'privkey.pem')
 const GROUP = 'sternpost'
 
 const WANTED: readonly WantedFile[] = [
-  { path: SERVER, mode: FOR_SERVICE, isForService: true },
-  { path: POOLS, mode: FOR_SERVICE, isForService: true },
+  { path: SERVER, mode: FOR_SERVICE },
+  { path: POOLS, mode: FOR_SERVICE },
   // systemd reads it as root and hands a copy to the service.
-  { path: MASTER_KEY, mode: SECRET, isForService: false },
-  { path: CERTIFICATE, mode: FOR_SERVICE, isForService: true },
-  { path: CERTIFICATE_KEY, mode: FOR_SERVICE, isForService: true },
+  { path: MASTER_KEY, mode: SECRET },
+  { path: CERTIFICATE, mode: FOR_SERVICE },
+  { path: CERTIFICATE_KEY, mode: FOR_SERVICE },
 ]
 
 export function stageFiles({ folder, answers, isWarmed }: SetupFilesOptions): SetupFiles {
@@ -153,12 +152,9 @@ function placing(
   }
 }
 
-interface WriteFacts extends SetupFilesOptions {
-  staging: string
-}
-
 /** What is missing goes beside links to all that stays, and is read as the server would; its answer comes back. */
-function write(files: readonly WantedFile[], { staging, folder, answers, isWarmed }: WriteFacts): Configuration {
+function write(files: readonly WantedFile[], facts: SetupFilesOptions & { staging: string }): Configuration {
+  const { staging, folder, answers, isWarmed } = facts
   const isMissing = (path: string): boolean => files.some((file) => file.path === path)
   const put = (path: string, text: string): void => {
     if (isMissing(path)) writeFileSync(join(staging, path), text, { mode: SECRET })
@@ -178,9 +174,9 @@ function write(files: readonly WantedFile[], { staging, folder, answers, isWarme
   serverWith(isMissing(CERTIFICATE) ? staging : folder)
   const configuration = loadConfiguration({ folder: staging, shippedFolder: SHIPPED_FOLDER, neededSecrets: 'none' })
   serverWith(folder)
-  for (const { path, mode, isForService } of files) {
+  for (const { path, mode } of files) {
     chmodSync(join(staging, path), mode)
-    if (isForService) giveToService(join(staging, path))
+    if (mode === FOR_SERVICE) giveToService(join(staging, path))
   }
   return configuration
 }
@@ -233,35 +229,14 @@ function groupNumber(): number | null {
 
 const CERTIFICATE_DAYS = '365'
 
-interface CertificatePlaces {
-  certificate: string
-  key: string
-}
-
 /**
  * Self-signed, for the host name and that of tracked links, until a real one is there. By openssl, which the package
  * depends on; throws ProcessExit 1 with its words.
  */
-function makeCertificate(hostname: string, { certificate, key }: CertificatePlaces): void {
-  const words = [
-    'req',
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:prime256v1',
-    '-nodes',
-    '-days',
-    CERTIFICATE_DAYS,
-    '-subj',
-    '/O=Sternpost/CN=self-signed',
-    '-addext',
-    `subjectAltName=DNS:${hostname},DNS:track.${hostname}`,
-    '-keyout',
-    key,
-    '-out',
-    certificate,
-  ]
+function makeCertificate(hostname: string, { certificate, key }: ReturnType<typeof placesIn>): void {
+  const names = `subjectAltName=DNS:${hostname},DNS:track.${hostname}`
+  const kind = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /O=Sternpost/CN=self-signed'
+  const words = [...kind.split(' '), '-days', CERTIFICATE_DAYS, '-addext', names, '-keyout', key, '-out', certificate]
   try {
     execFileSync('openssl', words, { stdio: ['ignore', 'ignore', 'pipe'] })
   } catch (cause) {

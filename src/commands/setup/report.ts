@@ -4,43 +4,37 @@ import { join } from 'node:path'
 import { errorText } from '../../base/errors.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { applianceRecords, applianceZone } from '../../senders/records/zone-file.ts'
-import { recordsToPublish } from '../sending/dns-formats.ts'
+import { recordsToPublish } from '../sending/domain-report.ts'
 import { tableText } from '../shared/print.ts'
-import type { Introduced } from './introduce.ts'
-import type { SetupNotes } from './notes.ts'
+import type { DomainJson } from '../../api/domain.ts'
 import { PACKAGE_FOLDER } from './units.ts'
 
-export interface SetupResult {
-  hostname: string
+export type SetupResult = ReturnType<typeof report>
+
+interface SetupOutcome {
+  folder: string
+  configuration: Configuration
   /** Paths from the folder on. */
   files: { added: string[]; kept: string[] }
   warnings: string[]
   server: 'started' | 'running' | 'not started'
-  domain: { name: string; created: boolean } | null
-  key: string | null
-  records: { type: string; name: string; value: string; purpose: string }[]
-  reverse_names: { ip: string; name: string }[]
-  zone_file: string
-  next: string
-}
-
-interface SetupOutcome extends Pick<SetupResult, 'files' | 'warnings' | 'server'> {
-  folder: string
-  configuration: Configuration
   inServer: Introduced | null
   /** As it was asked for. */
   domain: string | null
 }
 
+export interface Introduced {
+  domain: { view: DomainJson; zone: string; isNew: boolean } | null
+  /** null: there is one already. */
+  key: string | null
+}
+
 const ZONE_FILE = 'dns-records.zone'
 
-export function report(parts: SetupOutcome, notes: SetupNotes): SetupResult {
+export function report(parts: SetupOutcome, notes: SetupNotes) {
   const { folder, configuration, server, inServer } = parts
-  const {
-    server: { hostname, domains },
-    pools,
-  } = configuration
-  const ips = Object.values(pools.pools).flatMap((pool) =>
+  const { hostname, domains } = configuration.server
+  const ips = Object.values(configuration.pools.pools).flatMap((pool) =>
     pool.ips.map(({ address, hostname: name }) => ({ address, hostname: name })),
   )
   const facts = { hostname, targets: domains.targets, dmarcReportAddress: domains.dmarc_report_address }
@@ -51,21 +45,11 @@ export function report(parts: SetupOutcome, notes: SetupNotes): SetupResult {
   const zoneFile = join(folder, ZONE_FILE)
   keepZone(zoneFile, { own: applianceZone(hostname, own, ips), theirs: added?.zone ?? null }, notes)
   notes.say(`\nPublish these DNS records (as a zone file: ${zoneFile}):\n`)
-  notes.say(
-    tableText(
-      ['TYPE', 'NAME', 'VALUE'],
-      records.map(({ type, name, value }) => [type, name, value]),
-      true,
-    ),
-  )
+  const rows = records.map(({ type, name, value }) => [type, name, value])
+  notes.say(tableText(['TYPE', 'NAME', 'VALUE'], rows, true))
   notes.say('Set these reverse names (PTR) where the addresses come from:\n')
-  notes.say(
-    tableText(
-      ['IP', 'NAME'],
-      ips.map(({ address, hostname: name }) => [address, name]),
-      true,
-    ),
-  )
+  const names = ips.map(({ address, hostname: name }) => [address, name])
+  notes.say(tableText(['IP', 'NAME'], names, true))
   const masterKey = join(folder, 'master.key')
   notes.say(`Keep a copy of ${masterKey} elsewhere: it is in no backup, and without it stored keys are lost.`)
   const key = inServer?.key ?? null
@@ -105,4 +89,38 @@ function nextCommand({ folder, server, inServer, domain: asked }: SetupOutcome):
   const again = domain === null ? '' : ` --domain ${domain}`
   const serve = `CREDENTIALS_DIRECTORY=${folder} sternpost serve --config ${folder}`
   return `${serve}, and beside it: sternpost setup${config}${again}`
+}
+
+const PRIVATE = 0o600
+const SHOWN_CHARACTERS = 4
+
+/** What `sternpost setup` says, on the screen and in its log, where keys are cut to their last four characters. */
+export interface SetupNotes {
+  say(text: string): void
+  /** Shown whole, where the screen shows keys, and cut in the log. */
+  sayKey(before: string, key: string): void
+  /** Writes the log; one that cannot be written is said, and is no failure. */
+  close(): void
+}
+
+/** `file`: of the log. */
+export function createSetupNotes(file: string, show: (text: string) => void, showsKey: boolean): SetupNotes {
+  const lines: string[] = [new Date().toISOString()]
+  return {
+    say(text) {
+      show(`${text}\n`)
+      lines.push(text)
+    },
+    sayKey(before, key) {
+      if (showsKey) show(`${before}${key}\n`)
+      lines.push(`${before}…${key.slice(-SHOWN_CHARACTERS)}`)
+    },
+    close() {
+      try {
+        writeFileSync(file, `${lines.join('\n')}\n`, { mode: PRIVATE, flag: 'a' })
+      } catch (thrown) {
+        show(`warning: no log was written: ${errorText(thrown)}\n`)
+      }
+    },
+  }
 }

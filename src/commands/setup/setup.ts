@@ -14,11 +14,12 @@ import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { collect, configurationFolder } from '../shared/shared-options.ts'
+import { collect, configurationFolder } from '../shared/flag-values.ts'
+import { CONFIG_FLAG } from '../shared/verb.ts'
 import { setupAnswers, type SetupFlags } from './answers.ts'
 import { carryOut } from './carry-out.ts'
 import { stageFiles } from './files.ts'
-import { createSetupNotes } from './notes.ts'
+import { createSetupNotes } from './report.ts'
 import { PACKAGE_FOLDER, systemd } from './units.ts'
 
 interface SetupCommandFlags extends SetupFlags {
@@ -39,7 +40,7 @@ export function addSetupCommand(program: Command): void {
     .option('--ip <address>', 'address that mail leaves from; repeat for several; behind NAT: public=inner', collect)
     .option('--warmed', 'the addresses have sent such mail before: no warmup')
     .option('--yes', 'do not ask whether to go on; take the public addresses of this machine')
-    .option('--config <dir>', 'folder of the configuration files')
+    .option(...CONFIG_FLAG)
     .option('--log <file>', 'what is printed also goes here, without the key', LOG_FILE)
     .option('--json', 'print one JSON document')
     .addHelpText(
@@ -60,7 +61,7 @@ async function setup(flags: SetupCommandFlags): Promise<void> {
   // With --json the key is in the document alone.
   const isDocument = flags.json === true
   const screen = isDocument ? process.stderr : process.stdout
-  const notes = createSetupNotes(flags.log, { show: (text) => void screen.write(text), showsKey: !isDocument })
+  const notes = createSetupNotes(flags.log, (text) => void screen.write(text), !isDocument)
   try {
     const files = stageFiles({ folder, answers, isWarmed: flags.warmed === true })
     const { hostname, domain } = answers

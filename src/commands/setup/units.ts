@@ -57,7 +57,7 @@ export async function startUnits(server: ServerAddress, { run, answersWithin }: 
 /** Somebody is there on the admin socket, even if it takes no mail now. */
 export async function isAnswering(server: ServerAddress): Promise<boolean> {
   try {
-    await callServer(server, { method: 'GET', path: '/v1/health' })
+    await callServer(server, 'GET /v1/health')
     return true
   } catch (thrown) {
     if (thrown instanceof ProcessExit) return thrown.exitCode !== EXIT.unreachable

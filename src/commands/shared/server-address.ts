@@ -1,10 +1,7 @@
 /**
- * Which server a verb asks (commands/README.md "The command line"): the one on this machine by its admin socket, or one
- * elsewhere by URL and API key.
- *
- * What was said most plainly wins: `--url` or `--api-key`; `--config`; STERNPOST_URL; STERNPOST_CONFIG; the file
- * ~/.config/sternpost/config.yaml with `url` and `api_key`; the folder of an installed package. Throws ProcessExit: 64
- * for half an address, 78 for a file that is not as it should be; and what reading the configuration throws.
+ * Which server a verb asks: the one on this machine by its admin socket, or one elsewhere by URL and API key. What was
+ * said most plainly wins (commands/README.md "The command line"). Throws ProcessExit: 64 for half an address, 78 for a
+ * file that is not as it should be; and what reading the configuration throws.
  */
 import { readFileSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -14,13 +11,9 @@ import { readAdminSocket } from '../../config/read-parts.ts'
 import { valueOf } from '../../config/source/source-tree.ts'
 import { readYamlSource } from '../../config/source/yaml-source.ts'
 import { misuse } from './flag-values.ts'
-import { configurationFolder, SHIPPED_FOLDER } from './shared-options.ts'
+import { configurationFolder, SHIPPED_FOLDER } from './flag-values.ts'
 
-export interface ServerFlags {
-  config?: string
-  url?: string
-  apiKey?: string
-}
+export type ServerFlags = Partial<Record<'config' | 'url' | 'apiKey', string>>
 
 export type ServerAddress =
   | { kind: 'socket'; socketPath: string } // whoever may open it is the administrator

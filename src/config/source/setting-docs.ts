@@ -87,7 +87,7 @@ function behind(line: string): string {
   return ''
 }
 
-export interface ShownSetting {
+interface ShownSetting {
   path: string
   value: unknown
   text: string

@@ -23,7 +23,7 @@ export interface ApiKeyRecord {
 /** What may be changed of a key; what is left out stays. */
 export type ApiKeyChange = Partial<Pick<ApiKeyRecord, 'name' | 'domains' | 'allowedIps' | 'expiresAt'>>
 
-export type ApiKeyPage = { keys: ApiKeyRecord[]; next: string | null }
+type ApiKeyPage = { keys: ApiKeyRecord[]; next: string | null }
 
 export type DomainState = 'pending' | 'verified' | 'degraded' | 'failed' | 'suspended'
 

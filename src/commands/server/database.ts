@@ -1,0 +1,175 @@
+/**
+ * `sternpost restore`, `migrate` and `verify`: the database of a stopped server, whose place sternpost.yaml says.
+ *
+ * `restore` puts a backup or a snapshot in its place (systemd/README.md "Restore"): the database that is there is moved
+ * aside, never deleted; without --yes nothing is done. `migrate` and `verify` look after its schema and its soundness
+ * (store/README.md "Migrations"); `migrate --check` only reads, also beside a running server.
+ */
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import type { Command } from 'commander'
+import { toUnixSeconds } from '../../base/clock.ts'
+import { EXIT, ProcessExit } from '../../base/errors.ts'
+import { loadConfiguration } from '../../config/load-configuration.ts'
+import { migrateNow, planMigration, restoreBackup, verifyDatabase } from '../../store/open/offline.ts'
+import type { MigrationPlan, RestoreSummary } from '../../store/open/offline.ts'
+import { BackupError } from '../../store/records/backup-records.ts'
+import type { StoreLocation } from '../../store/store-location.ts'
+import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { byteText, linesText, localTime, printNote, printResult, progressLine, sheetText } from '../shared/print.ts'
+import type { OutputFlags } from '../shared/print.ts'
+import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
+
+type Flags = OutputFlags & { config?: string }
+type RestoreFlags = Flags & { keepAllowance?: boolean; yes?: boolean }
+
+export function addRestoreCommand(program: Command): void {
+  program
+    .command('restore <file>')
+    .description('put a backup in the place of the database, with the server stopped; restored mail is held')
+    .option(...CONFIG_FLAG)
+    .option('--keep-allowance', "today's warmup allowance stays as it was in the backup")
+    .option('--yes', 'also where there is a database: it is moved aside')
+    .option('--json', 'print JSON')
+    .option('--quiet', 'print the result alone')
+    .addHelpText(
+      'after',
+      '\nExample:\n  systemctl stop sternpost.socket sternpost\n' +
+        '  sternpost restore /mnt/backups/sternpost-20261121T031700Z-10.tar --yes',
+    )
+    .action(restore)
+}
+
+function restore(file: string, flags: RestoreFlags): void {
+  const location = dataLocation(flags)
+  const present = join(location.folder, 'sternpost.db')
+  if (existsSync(present) && flags.yes !== true) {
+    printNote(flags, `There is a database: ${present}. It would be moved aside; what came since is in no backup.`)
+    printNote(flags, `Nothing is changed yet. Do it with: sternpost restore ${file} --yes`)
+    process.exitCode = EXIT.usage
+    return
+  }
+  const line = progressLine(flags)
+  const now = Date.now()
+  const keepsAllowance = flags.keepAllowance === true
+  const summary = withBackupErrors(
+    () => restoreBackup({ file: resolve(file), location, now, keepsAllowance, onStage: (stage) => line.show(stage) }),
+    () => line.end(),
+  )
+  const document = {
+    mark: toUnixSeconds(summary.mark),
+    from_schema: summary.fromSchema,
+    schema: summary.schema,
+    held: summary.held,
+    webhook_deliveries: summary.webhookDeliveries,
+    warming_ips: summary.warmingIps,
+    counts: summary.counts,
+    moved_to: summary.movedTo,
+    configuration: summary.configuration,
+  }
+  printResult(flags, document, () => summaryText(summary, location.folder))
+  const { held } = summary
+  if (held === 0) return
+  printNote(
+    flags,
+    `${held} messages are held: they may have been sent since. Start the server, then decide:
+  sternpost queue list --held
+  sternpost queue release --all --yes                                       send them
+  sternpost queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`,
+  )
+}
+
+function summaryText(summary: RestoreSummary, folder: string): string {
+  const { counts, warmingIps, movedTo, configuration, fromSchema, schema } = summary
+  return sheetText(`${folder}  restored, as of ${localTime(toUnixSeconds(summary.mark))}`, [
+    ['messages', `${counts.messages}, ${summary.held} of them undelivered and held`],
+    ['domains', String(counts.domains)],
+    ['API keys', String(counts.api_keys)],
+    ['webhooks', `${counts.webhook_endpoints}, ${summary.webhookDeliveries} deliveries due`],
+    ['suppressions', String(counts.suppressions)],
+    ['idempotency keys', String(counts.idempotency_keys)],
+    ['warmup', warmingIps === 0 ? null : `the allowance of today counts as used on ${warmingIps} IPs, until 00:00 UTC`],
+    ['schema', fromSchema === schema ? null : `migrated from ${fromSchema} to ${schema}`],
+    ['before', movedTo === null ? null : `what was there is in ${movedTo}`],
+    ['configuration', configuration === null ? null : `that of the backup is in ${configuration}; yours is as it was`],
+  ])
+}
+
+export function addMigrateCommands(program: Command): void {
+  const migrated = 'bring the database of a stopped server to the schema of this program; a start does the same'
+  const verb = addLocalVerb(program, 'migrate', migrated, '--check')
+  withFlags(verb.option('--check', 'only say what would run, and about how long')).action(migrate)
+  const verified = 'check the database of a stopped server: the file, and what must hold between its rows'
+  withFlags(addLocalVerb(program, 'verify', verified)).action(verify)
+}
+
+function withFlags(verb: Command): Command {
+  return verb
+    .option(...CONFIG_FLAG)
+    .option('--json', 'print JSON')
+    .option('--quiet', 'print the result alone')
+}
+
+function migrate(flags: Flags & { check?: boolean }): void {
+  const location = dataLocation(flags)
+  const isCheck = flags.check === true
+  const plan = isCheck ? planMigration(location) : migrateNow(location)
+  const { found, wanted, migrations, snapshotBytes: snapshot_bytes, seconds } = plan
+  const document = { found, wanted, migrations, snapshot_bytes, seconds: Math.ceil(seconds), done: !isCheck }
+  printResult(flags, document, () => migrationText(plan, isCheck))
+}
+
+function migrationText({ found, wanted, migrations, snapshotBytes, seconds }: MigrationPlan, isCheck: boolean): string {
+  if (migrations.length === 0) return `Schema ${found} is that of this program: nothing to migrate.\n`
+  const lines = migrations.map((name) => `  ${name}\n`).join('')
+  if (!isCheck) return `Migrated from schema ${found} to ${wanted}:\n${lines}`
+  const duration = seconds < 1 ? 'less than a second' : `about ${Math.ceil(seconds)} s`
+  return `Schema ${found} would become ${wanted}, in ${duration}:\n  a snapshot of ${byteText(snapshotBytes)}\n${lines}`
+}
+
+function verify(flags: Flags): void {
+  const { folder } = dataLocation(flags)
+  const { schema, problems, counts } = verifyDatabase({ folder })
+  printResult(flags, { ok: problems.length === 0, schema, problems, counts }, () =>
+    problems.length === 0
+      ? `The database in ${folder} is sound${counts === null ? `; its schema ${schema} is another one` : ''}.\n`
+      : linesText(problems),
+  )
+  if (problems.length === 0) return
+  printNote(
+    flags,
+    'Fix: sternpost restore FILE, with the newest backup that `sternpost backup verify FILE` calls whole.',
+  )
+  process.exitCode = EXIT.failed
+}
+
+/** No secret is read. Throws ConfigurationError. */
+function dataLocation({ config }: Flags): StoreLocation {
+  const { server } = loadConfiguration({
+    folder: configurationFolder(config),
+    shippedFolder: SHIPPED_FOLDER,
+    offline: true,
+    neededSecrets: 'none',
+  })
+  const { page_cache: pageCacheBytes, wal_max: walMaxBytes, commit } = server.storage
+  return {
+    engine: 'sqlite',
+    folder: server.data_dir,
+    pageCacheBytes,
+    walMaxBytes,
+    commitLingerMilliseconds: commit.linger,
+    commitMostRows: commit.rows,
+  }
+}
+
+/** A backup that cannot be used is a disk error for the shell. `end` comes behind the work in any case. */
+export function withBackupErrors<Result>(work: () => Result, end: () => void): Result {
+  try {
+    return work()
+  } catch (thrown) {
+    if (!(thrown instanceof BackupError)) throw thrown
+    throw new ProcessExit(EXIT.disk, `sternpost: ${thrown.message}.`, { cause: thrown })
+  } finally {
+    end()
+  }
+}
