@@ -12,7 +12,7 @@ import type { EgressIp, IpRequest, PathState } from '../../src/egress/ips/egress
 import type { Warmup, WarmupStart } from '../../src/egress/moves/warmup.ts'
 import type { IpRecord } from '../../src/store/records/warmup-records.ts'
 import type { Store } from '../../src/store/store.ts'
-import { locationIn, openTestStore } from '../store/sqlite-support.ts'
+import { freshLocation, openTestStore } from '../store/sqlite-support.ts'
 import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 
 const SHIPPED = join(import.meta.dirname, '../../config')
@@ -92,7 +92,7 @@ export async function startEgressWorld(
   configuration: Configuration,
   options: WorldOptions = {},
 ): Promise<EgressWorld> {
-  const opened = await openTestStore(locationIn(t.testdir()))
+  const opened = await openTestStore(freshLocation(t))
   const { now, missing: absent = [], ...rest } = options
   const clock = manualClock(now ?? MIDNIGHT)
   const log: string[] = []

@@ -13,7 +13,7 @@ import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { createDomains, type Domains } from '../../src/senders/domains.ts'
 import type { Store } from '../../src/store/store.ts'
 import { ipSettings, poolOf, warmed, withPools } from '../egress/egress-parts.ts'
-import { locationIn, openTestStore } from '../store/sqlite-support.ts'
+import { freshLocation, openTestStore } from '../store/sqlite-support.ts'
 import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 import { startZone, type ZoneServer } from '../support/zone.ts'
 
@@ -48,7 +48,7 @@ async function testEgress(
 }
 
 export async function testStore(t: Test): Promise<Store> {
-  const { store } = await openTestStore(locationIn(t.testdir({})))
+  const { store } = await openTestStore(freshLocation(t))
   t.teardown(() => store.close().catch(() => undefined))
   return store
 }

@@ -1,6 +1,8 @@
 /**
  * SQLite stores in folders of their own, for the tests of the engine.
  */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
@@ -20,6 +22,13 @@ export function locationIn(folder: string, changes: Partial<StoreLocation> = {})
     commitMostRows: 1_000,
     ...changes,
   }
+}
+
+/** In a folder of its own, whatever else the test makes folders for. */
+export function freshLocation(t: { teardown(clean: () => void): void }): StoreLocation {
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  return locationIn(folder)
 }
 
 export interface OpenedStore {
