@@ -8,9 +8,8 @@ import { startDelivery, type OwnListeners } from './assembly/delivery.ts'
 import { openDoors, type BoundPorts } from './assembly/doors.ts'
 import { startEgress } from './assembly/egress.ts'
 import { openFoundation, type ApplianceOptions } from './assembly/foundation.ts'
-import { createMailFeatures } from './assembly/mail.ts'
+import { createMailFeatures, createSenders } from './assembly/mail.ts'
 import { startOutboundTls } from './assembly/outbound-tls.ts'
-import { createSenders } from './assembly/mail.ts'
 import {
   createBackupWriter,
   createRetentionJobs,

@@ -17,11 +17,18 @@ import type { SandboxCommandOptions } from './commands/server/sandbox.ts'
 import { loadConfiguration, type Configuration } from './config/load-configuration.ts'
 import { bannerLine, bannerText } from './sandbox/banner.ts'
 import { CAPTURE_ADDRESS } from './capture/capture-server.ts'
-import { CAPTURE_PORT, choosePort, HTTP_PORT, INBOUND_PORT, SUBMISSION_PORT } from './sandbox/sandbox-settings.ts'
+import {
+  CAPTURE_PORT,
+  choosePort,
+  HTTP_PORT,
+  INBOUND_PORT,
+  SUBMISSION_PORT,
+  sandboxBaseUrl,
+  sandboxOverrides,
+} from './sandbox/sandbox-settings.ts'
 import { prepareDataFolder } from './sandbox/data-folder.ts'
 import { driveJobs } from './sandbox/drive-jobs.ts'
 import { openKeptClock } from './sandbox/adjustable-clock.ts'
-import { sandboxBaseUrl, sandboxOverrides } from './sandbox/sandbox-settings.ts'
 import { createSandbox, type Sandbox } from './sandbox/sandbox.ts'
 import type { Domains } from './senders/domains.ts'
 import { verifySignature } from './senders/verification/lookup-records.ts'

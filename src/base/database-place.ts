@@ -1,6 +1,7 @@
 /**
  * Whether the files of the open database are still where they were opened: whoever removes or replaces them leaves us
- * with files that nobody finds after the next start, and every commit since would be gone (store/README.md "Full disk").
+ * with files that nobody finds after the next start, and every commit since would be gone (store/README.md "Full
+ * disk").
  */
 import { statSync } from 'node:fs'
 

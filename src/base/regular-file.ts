@@ -1,7 +1,7 @@
 /**
- * Files that an administrator names: YAML, secrets, certificates. A named pipe or a device would keep the reader waiting
- * or reading for ever, so only regular files are read, and only up to 10 MiB. Throws an Error with a sentence, or what
- * the system says (with its code).
+ * Files that an administrator names: YAML, secrets, certificates. A named pipe or a device would keep the reader
+ * waiting or reading for ever, so only regular files are read, and only up to 10 MiB. Throws an Error with a sentence,
+ * or what the system says (with its code).
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 

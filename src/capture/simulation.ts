@@ -133,8 +133,8 @@ async function sendPatiently(report: Report, { inboundAddress, hostName, logger 
 }
 
 /**
- * As a stranger's mail server would: over SMTP, with the null sender; waits are in real time. Rejects when the report is
- * not taken. RFC 5321, RFC 3464 §2.
+ * As a stranger's mail server would: over SMTP, with the null sender; waits are in real time. Rejects when the report
+ * is not taken. RFC 5321, RFC 3464 §2.
  */
 function sendReport(report: Report, { address, port }: InboundPlace, hostName: string): Promise<void> {
   const connection = new SMTPConnection({

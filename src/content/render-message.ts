@@ -104,8 +104,8 @@ interface MessageParts {
 }
 
 /**
- * Header fields, bodies and attachments become the bytes of a message, unsigned. Only CRLF ends lines, none has more than
- * 998 octets or begins with a dot, and there is no NUL. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
+ * Header fields, bodies and attachments become the bytes of a message, unsigned. Only CRLF ends lines, none has more
+ * than 998 octets or begins with a dot, and there is no NUL. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
  */
 async function composeMessage({ fields, html, text, treeOf, seed, room }: MessageParts): Promise<UnsignedMessage> {
   const bodies = { text: text ?? [], html: html ?? [] }

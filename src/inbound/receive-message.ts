@@ -24,8 +24,8 @@ const LF = 0x0a
 const CR = 0x0d
 
 /**
- * `keptBytes` of one message: what is beyond is read, judged and forgotten. `memoryBytes` of all messages that are being
- * received or handled.
+ * `keptBytes` of one message: what is beyond is read, judged and forgotten. `memoryBytes` of all messages that are
+ * being received or handled.
  */
 export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: number }): ReceiveMessage {
   let freeBytes = limits.memoryBytes

@@ -9,8 +9,16 @@ import { connect } from 'node:net'
 import { SECOND } from '../base/clock.ts'
 import { errorCode, errorText } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'
-import { readAnswer, readName, RESPONSE_CODES, TYPES, writeQuestion } from './dns-message.ts'
-import type { DnsMessage, Question, ResourceRecord } from './dns-message.ts'
+import {
+  readAnswer,
+  readName,
+  RESPONSE_CODES,
+  TYPES,
+  writeQuestion,
+  type DnsMessage,
+  type Question,
+  type ResourceRecord,
+} from './dns-message.ts'
 import { isDnsName, MOST_ALIASES, normaliseDnsName } from './dns-resolver.ts'
 import type { AnswerFacts, DnsAnswer, QuestionType, ValidatingResolver } from './resolver.ts'
 import { readTlsa } from './tlsa.ts'

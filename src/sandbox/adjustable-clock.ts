@@ -101,7 +101,8 @@ export function createAdjustableClock(options: AdjustableClockOptions) {
 /**
  * An adjustable clock that survives the process, because the rows of the data folder hold times of it: how far it is
  * ahead stands in a file there, written each second while it runs faster. A kill loses at most the last real second. It
- * runs at the speed of real time until it is told otherwise. Throws for a file that cannot be read: its fix is `--fresh`.
+ * runs at the speed of real time until it is told otherwise. Throws for a file that cannot be read: its fix is
+ * `--fresh`.
  */
 export function openKeptClock({ folder, logger }: { folder: string; logger: Logger }) {
   const file = join(folder, 'clock.json')

@@ -10,8 +10,10 @@ import {
   readJsonObject,
   readTimes,
   refusal,
+  sendData,
+  sendList,
+  type DevRoutes,
 } from './dev-route.ts'
-import { sendData, sendList, type DevRoutes } from './dev-route.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
 import type { HookAnswer, HookDelivery, WebhookInspector } from './webhook-inspector.ts'
 

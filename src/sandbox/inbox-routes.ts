@@ -8,8 +8,16 @@ import type { Context } from 'koa'
 import type { Attachment, Email } from 'postal-mime'
 import { toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import { notFound, queryLimit, queryText, queryWait, sendData, sendList } from './dev-route.ts'
-import type { DevHandler, DevRoutes } from './dev-route.ts'
+import {
+  notFound,
+  queryLimit,
+  queryText,
+  queryWait,
+  sendData,
+  sendList,
+  type DevHandler,
+  type DevRoutes,
+} from './dev-route.ts'
 import { parseMail, type Inbox, type InboxEntry } from './inbox.ts'
 
 /** No scripts, no forms, no origin: the message is shown, and nothing more. */

@@ -58,7 +58,8 @@ export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions
 
   return {
     /**
-     * The only time that the key is seen. ServiceError `invalid_request` lists every problem, `conflict`: too many keys.
+     * The only time that the key is seen. ServiceError `invalid_request` lists every problem, `conflict`: too many
+     * keys.
      */
     async create(request: CreateKeyRequest) {
       const key = PREFIXES[request.mode] + randomCharacters()

@@ -68,8 +68,8 @@ export function createDomains(options: DomainsOptions) {
       return { record: view(domain), isNew }
     },
     /**
-     * Asks the DNS anew, for 10 s at most; with `isRepeated` it is the answer of a call less than 10 s ago. ServiceError
-     * `not_found`.
+     * Asks the DNS anew, for 10 s at most; with `isRepeated` it is the answer of a call less than 10 s ago.
+     * ServiceError `not_found`.
      */
     async verify(name: string) {
       const { checked, isRepeated } = await checks.verify(await required(name))

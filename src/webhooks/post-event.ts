@@ -48,7 +48,7 @@ export async function postEvent(
   try {
     secrets = openSecrets(keyRing, delivery, now)
   } catch (thrown) {
-    return notPosted(`the secret of the endpoint can not be opened with this master key (${errorText(thrown)})`)
+    return notPosted(`the secret of the endpoint cannot be opened with this master key (${errorText(thrown)})`)
   }
   const headers = deliveryHeaders(delivery, secrets, now)
   headers['User-Agent'] = `Sternpost/${version}`

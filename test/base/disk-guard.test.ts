@@ -85,7 +85,7 @@ t.test('below twice the upper mark it is short, which is told once; a tenth abov
   t.same([wide.guard.isShort(), wide.lines], [false, []])
 })
 
-t.test('a disk that can not be asked counts as full, is told once, and recovers', async (t) => {
+t.test('a disk that cannot be asked counts as full, is told once, and recovers', async (t) => {
   const folder = join(t.testdir({}), 'disk')
   const { guard, clock, lines, resumed } = guardOf(t, { folder, minFreeAccept: 1, minFreeDeliver: 1 })
   await guard.start()

@@ -128,7 +128,7 @@ t.test('a report on a terminal has the chart, and none of what came from outside
   t.match(text, /zen\.example: LISTED; b\.example: not known/)
   t.match(text, /\n2026-11-21 {2}112 of 200 {2}█+░+ {2}today\n/)
   t.match(text, /demote by gate {2}stage 5 -> 3 {2}hard bounces\n$/)
-  t.match(text, /can not be bound/)
+  t.match(text, /cannot be bound/)
   t.notMatch(text, '\u001b')
   t.notMatch(ipReport({ ...shown, days: null, history: null }, screen), /█|demote/)
 })

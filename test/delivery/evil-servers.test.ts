@@ -338,7 +338,7 @@ t.test('a ticket over which a handshake failed is not offered again', WITH_TLS, 
   t.equal(tickets.size, 0)
 })
 
-t.test('a certificate that can not be judged fails the connection alone', WITH_TLS, async (t) => {
+t.test('a certificate that cannot be judged fails the connection alone', WITH_TLS, async (t) => {
   if (tls === undefined) return
   const key = new X509Certificate(tls.cert).publicKey.export({ type: 'spki', format: 'der' }).toString('hex')
   const policy: HostTls = {

@@ -103,7 +103,7 @@ t.test('a question whose rows came back before it was committed is answered, so 
   t.same([asked, unblocked, marks.isBlocked(), marks.isMarked(1)], [1, 1, false, false])
 })
 
-t.test('a mark that can not be committed is asked for again; nothing is sent or claimed meanwhile', async (t) => {
+t.test('a mark that cannot be committed is asked for again; nothing is sent or claimed meanwhile', async (t) => {
   const server = await mx(t)
   const clock = manualClock(START)
   const engine = await startEngine(t, { port: server.port, clock })

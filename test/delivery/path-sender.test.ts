@@ -311,7 +311,7 @@ t.test('of small messages one for each connection is rendered ahead, of large on
   }
 })
 
-t.test('a message that can not be rendered comes back, and the next ones go', async (t) => {
+t.test('a message that cannot be rendered comes back, and the next ones go', async (t) => {
   const server = await mx(t)
   const path = pathTo(t, server, {
     render: async ({ key }) => {

@@ -241,7 +241,7 @@ t.test('a failure of another kind is no first answer that a name does not exist'
   t.match(await engine.untilState(id, 'bounced'), { bounce: { type: 'hard', code: '5.1.2' } })
 })
 
-t.test('a message that can not be signed is not sent', async (t) => {
+t.test('a message that cannot be signed is not sent', async (t) => {
   const server = await mx(t)
   const clock = manualClock(START)
   const engine = await startEngine(t, { port: server.port, clock })
@@ -356,7 +356,7 @@ t.test('stop gives up on a lost answer to the dot only at its end, and says that
   t.match(await engine.message(id), { state: 'deferred', isPossibleDuplicate: true })
 })
 
-t.test('outcomes that can not be stored are kept and tried again, and nothing new is claimed meanwhile', async (t) => {
+t.test('outcomes that cannot be stored are kept and tried again, and nothing new is claimed meanwhile', async (t) => {
   const server = await mx(t)
   const engine = await startEngine(t, { port: server.port })
   const { store } = engine

@@ -191,7 +191,7 @@ t.test('weight 0 is used only when no other IP of the pool can send', async (t) 
   t.same(spread(egress), new Set(['127.0.0.11', '127.0.0.12']))
 })
 
-t.test('a kept IP: waited for when bound, left when it can not send', async (t) => {
+t.test('a kept IP: waited for when bound, left when it cannot send', async (t) => {
   const { egress, warmup, clock } = await startEgressWorld(
     t,
     withPools({

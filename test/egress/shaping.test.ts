@@ -297,7 +297,7 @@ t.test('learnt connections are kept, and what says nothing is not stored', async
   world.rows.set('192.0.2.1 zoho', { ip: '192.0.2.1', route: 'zoho', state: '{"version":9}', savedAt: 0 })
   world.rows.set('192.0.2.1 kpn', { ip: '192.0.2.1', route: 'kpn', state: 'not ours', savedAt: 0 })
   const unread = await next.restart()
-  t.equal(closedFor(unread, pathTo('zoho')), 0, 'what can not be read starts as new')
+  t.equal(closedFor(unread, pathTo('zoho')), 0, 'what cannot be read starts as new')
 })
 
 t.test('what many paths have learnt is saved, all of it', async (t) => {

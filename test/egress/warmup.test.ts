@@ -106,7 +106,7 @@ t.test('start, pause, resume, complete and restart, each answered as often as it
   t.same(await actions(warmup), ['start 1', 'pause 1', 'resume 1', 'complete 1', 'restart 2'])
 })
 
-t.test('what can not be answered', async (t) => {
+t.test('what cannot be answered', async (t) => {
   const world = await startEgressWorld(t, onePool)
   const { warmup, egress, missing } = world
   t.equal(await code(warmup.find('192.0.2.9')), 'not_found')

@@ -143,7 +143,7 @@ t.test('start, pause, resume and complete, each of them twice', async (t) => {
   }
 })
 
-t.test('start takes curve, stage and target, and refuses what can not be', async (t) => {
+t.test('start takes curve, stage and target, and refuses what cannot be', async (t) => {
   const { port } = await freshApi(t)
   const wrong = [
     { curve: 'steep' },
@@ -174,7 +174,7 @@ t.test('start takes curve, stage and target, and refuses what can not be', async
   })
 })
 
-t.test('a start is refused while the address can not be bound, and forced', async (t) => {
+t.test('a start is refused while the address cannot be bound, and forced', async (t) => {
   const { port } = await startApi(t, { ownStore: true, canBind: async (address) => address !== COLD })
   t.match((await get(port, `/v1/ips/${COLD}`)).json.data, { status: 'disabled', bindable: false, reason: 'unplumbed' })
   const refused = await warmup(port)

@@ -89,7 +89,7 @@ t.test('the strings of a long TXT record are joined, over TCP when UDP is too sm
   t.same(zone.queries, ['TXT example.com', 'TXT example.com tcp'])
 })
 
-t.test('text that is no host name can not exist, and is never asked', async (t) => {
+t.test('text that is no host name cannot exist, and is never asked', async (t) => {
   const zone = await zoneFor(t)
   const resolver = resolverFor(zone.server)
   const hostile = [

@@ -31,10 +31,10 @@ t.setTimeout(0)
 
 const disk = mountSmallDisk(DISK)
 if (disk === undefined) {
-  t.pass('left out', { skip: 'a small disk can not be mounted here: that takes root and the right to mount' })
+  t.pass('left out', { skip: 'a small disk cannot be mounted here: that takes root and the right to mount' })
 } else {
   t.teardown(() => disk.remove())
-  await t.test('a full disk stops what can not be stored, and nothing else', (t) =>
+  await t.test('a full disk stops what cannot be stored, and nothing else', (t) =>
     fillAndFree(t, disk, {
       rounds: IS_FULL ? 20 : 4,
       storage: { min_free_accept: '8MiB', min_free_deliver: '2MiB' },

@@ -156,7 +156,7 @@ t.test('somebody in the middle', { skip: missingForMailDomains() }, async (t) =>
   await t.test('a host that the domain did not name', async (t) => {
     const evil = await scriptedMx({ address: LURED.address, port })
     t.teardown(() => evil.close())
-    const reasons = { [LURED.name]: /MTA-STS policy .* names none/, [FORGED.name]: /DNS can not be believed/ }
+    const reasons = { [LURED.name]: /MTA-STS policy .* names none/, [FORGED.name]: /DNS cannot be believed/ }
     for (const [name, reply] of Object.entries(reasons)) {
       const id = await sendTo(appliance, name)
       t.match(await stateOf(appliance, id, 'deferred'), { attempts: [{ result: 'path_failed', reply }] }, name)

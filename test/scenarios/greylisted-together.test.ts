@@ -94,7 +94,7 @@ async function startGreylisted(t: Test): Promise<Scene> {
 
 /**
  * Time passes until a quarter of them is due; the others come due in the order in which they were greylisted, as fast
- * as the rate allows or faster. What is claimed when it is used up can not go at once.
+ * as the rate allows or faster. What is claimed when it is used up cannot go at once.
  */
 function comeDue(appliance: SimulatedAppliance, rows: readonly QueueRow[]): void {
   const times = rows.map(({ nextAt }) => nextAt).sort((left, right) => left - right)

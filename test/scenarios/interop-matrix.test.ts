@@ -1,6 +1,6 @@
 /**
  * The same mail to Debian's Postfix, Exim and OpenSMTPD and to a scripted server, in every way that servers differ:
- * each cell of the table has its right outcome. Where a server can not be set up so, the scripted one stands for it.
+ * each cell of the table has its right outcome. Where a server cannot be set up so, the scripted one stands for it.
  */
 import { createTransport } from 'nodemailer'
 import t, { type Test } from 'tap'

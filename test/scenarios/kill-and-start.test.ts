@@ -71,7 +71,7 @@ t.test('kill -9 between 354 and mark, mark and dot, dot and 250, 250 and commit'
   const lock = lockWriting(server.databaseFolder)
   mx.letGo()
   await until(
-    'a 354 and an answer that can not be stored',
+    'a 354 and an answer that cannot be stored',
     () => mx.seen.has('before-mark body') && mx.seen.has('before-commit quit'),
     DEADLINE,
   )

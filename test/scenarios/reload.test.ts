@@ -210,7 +210,7 @@ t.test('certificates are read again: all doors use the new ones, or none does', 
 
 const disk = mountSmallDisk(64 * MIB)
 if (disk === undefined) {
-  t.pass('left out', { skip: 'a small disk can not be mounted here: that takes root and the right to mount' })
+  t.pass('left out', { skip: 'a small disk cannot be mounted here: that takes root and the right to mount' })
 } else {
   t.teardown(() => disk.remove())
   await t.test('a reload while the disk is full leaves the old one', async (t) => {

@@ -220,7 +220,7 @@ t.test('no order of asks, refunds, midnights and leaps of the clock passes a cap
       if (random.integer(40) === 0) now -= random.integer(random.oneOf([MINUTE, 3 * HOUR]))
       const isp = random.oneOf(['gmail', 'outlook', 'example.org'])
       if (random.integer(4) === 0 && recount.standing.length > 0) {
-        // What was granted a while ago can not come back: a try ends within its lease.
+        // What was granted a while ago cannot come back: a try ends within its lease.
         const index = recount.standing.length - 1 - random.integer(Math.min(8, recount.standing.length))
         for (const grant of recount.standing.splice(index, 1)) refund(grant)
         continue

@@ -120,7 +120,7 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   t.match(await lookUp(store, back), { state: 'queued' })
 })
 
-t.test('what is being sent can not be taken back, and is said', async (t) => {
+t.test('what is being sent cannot be taken back, and is said', async (t) => {
   const location = locationIn(t.testdir({}), { erasureKey: Buffer.alloc(32, 5) })
   const { store } = await openTestStore(location)
   t.teardown(() => store.close())

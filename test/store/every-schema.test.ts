@@ -116,7 +116,7 @@ t.test('a migration that fails changes nothing, exits 78 and names the snapshot'
 
 const disk = mountSmallDisk(8 * 1_024 * 1_024)
 if (disk === undefined) {
-  t.pass('left out', { skip: 'a small disk can not be mounted here: that takes root and the right to mount' })
+  t.pass('left out', { skip: 'a small disk cannot be mounted here: that takes root and the right to mount' })
 } else {
   t.teardown(() => disk.remove())
   t.test('without space for the snapshot nothing is migrated, and the bytes are named', async (t) => {

@@ -118,7 +118,7 @@ t.test('a read waits for what was counted before it, not for what comes meanwhil
   t.ok(Number(waitingIn(location)) > 0, 'others wait still')
 })
 
-t.test('what can not be added is left out of reads, but no day is judged without it', async (t) => {
+t.test('what cannot be added is left out of reads, but no day is judged without it', async (t) => {
   const location = locationIn(t.testdir({}))
   const first = (await openTestStore(location)).store
   await deliverSome(first, (await first.beginEpoch(NOW, NOW)).epoch)

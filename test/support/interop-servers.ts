@@ -1,7 +1,7 @@
 /**
  * Postfix, Exim, OpenSMTPD and a scripted server, each on the same set of addresses with the same differences between
  * them: without and with STARTTLS, without an extension, for small mail alone, and behind a proxy that ends connections
- * badly. Where a server can not be set up so, it has no address for it.
+ * badly. Where a server cannot be set up so, it has no address for it.
  */
 import {
   chmodSync,
@@ -41,7 +41,7 @@ const PROXIED = ['half-close', 'early-close', 'no-quit'] as const
 export const SERVERS = ['postfix', 'exim', 'opensmtpd', 'scripted'] as const
 export type ServerName = (typeof SERVERS)[number]
 
-/** Doors that it can not be given. */
+/** Doors that it cannot be given. */
 export const LACKING: Record<ServerName, readonly Door[]> = {
   postfix: [],
   // Its setting holds for all addresses.

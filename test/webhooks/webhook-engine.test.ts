@@ -195,7 +195,7 @@ t.test('an endpoint that answers waits for no time while others hold most of the
   await hanging.close()
 })
 
-t.test('results are kept while the store can not record, and nothing is claimed meanwhile', async (t) => {
+t.test('results are kept while the store cannot record, and nothing is claimed meanwhile', async (t) => {
   let failuresLeft = 3
   let claims = 0
   let claimsWhileFailing = 0
@@ -290,6 +290,6 @@ t.test('a secret sealed with another master key is a failed attempt with a reaso
   await harness.addEndpoint(receiver.url)
   await harness.deliver()
   await harness.pump('the attempt is over', () => harness.attempts.length === 1)
-  t.match(harness.attempts[0], { outcome: 'retry', status: null, error: /can not be opened with this master key/ })
+  t.match(harness.attempts[0], { outcome: 'retry', status: null, error: /cannot be opened with this master key/ })
   t.equal(receiver.requests.length, 0, 'nothing goes out unsigned')
 })

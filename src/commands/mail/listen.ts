@@ -3,7 +3,8 @@
  * listen").
  *
  * Reads the event stream of the server and posts each event, one after the other, signed with a secret it prints. Ends
- * with 0 when interrupted; with what the server answers when the first connection fails, or when it refuses a later one.
+ * with 0 when interrupted; with what the server answers when the first connection fails, or when it refuses a later
+ * one.
  */
 import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
@@ -17,8 +18,7 @@ import { streamFromServer } from '../shared/exchange.ts'
 import { collect, misuse } from '../shared/flag-values.ts'
 import { printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { untilInterrupted } from '../shared/verb.ts'
-import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
+import { untilInterrupted, addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { followStream, type StreamEvent } from './follow-stream.ts'
 
 type ListenFlags = VerbFlags & Given<'events' | 'secret'> & { forwardTo: string; header?: string[] }

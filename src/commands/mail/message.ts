@@ -10,8 +10,16 @@ import { ask, askAll, askPages, type Query, type ApiPath } from '../shared/api-c
 import { timeFlag } from '../shared/flag-values.ts'
 import { columnsText, printResult } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { pause, untilInterrupted } from '../shared/verb.ts'
-import { addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type Given, type VerbFlags } from '../shared/verb.ts'
+import {
+  pause,
+  untilInterrupted,
+  addVerb,
+  LIMIT_FLAG,
+  printFirst,
+  type LimitFlags,
+  type Given,
+  type VerbFlags,
+} from '../shared/verb.ts'
 import { MESSAGE_COLUMNS, messageReport, type ShownMessage } from './message-report.ts'
 
 type ListFlags = LimitFlags &

@@ -16,11 +16,28 @@ import {
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { ask, askAll, askPages, sendCsv, withQuery } from '../shared/api-client.ts'
 import { timeFlag } from '../shared/flag-values.ts'
-import { countOf, localTime, printable, printNote, printPiece, printResult, type Columns } from '../shared/print.ts'
-import { progressBar, progressLine } from '../shared/print.ts'
+import {
+  countOf,
+  localTime,
+  printable,
+  printNote,
+  printPiece,
+  printResult,
+  type Columns,
+  progressBar,
+  progressLine,
+} from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, isConfirmed, LIMIT_FLAG, printFirst } from '../shared/verb.ts'
-import type { ConsentFlags, Given, LimitFlags, VerbFlags } from '../shared/verb.ts'
+import {
+  addVerb,
+  isConfirmed,
+  LIMIT_FLAG,
+  printFirst,
+  type ConsentFlags,
+  type Given,
+  type LimitFlags,
+  type VerbFlags,
+} from '../shared/verb.ts'
 import { csvPieces, importPieces } from './import-csv.ts'
 
 type FilterFlags = VerbFlags & Given<'email' | 'reason' | 'scope' | 'since'>

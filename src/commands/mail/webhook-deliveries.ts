@@ -19,11 +19,9 @@ import {
   type ApiPath,
 } from '../shared/api-client.ts'
 import { collect, countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
-import { countOf, preciseTime, printResult, type Columns } from '../shared/print.ts'
-import { progressLine } from '../shared/print.ts'
+import { countOf, preciseTime, printResult, type Columns, progressLine } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
-import { pause } from '../shared/verb.ts'
-import { addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type Given, type VerbFlags } from '../shared/verb.ts'
+import { pause, addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 
 type DeliveriesFlags = LimitFlags & Given<'status' | 'event' | 'message' | 'endpoint'>
 

@@ -103,7 +103,9 @@ function cloudflareBatch(records: DnsRecordJson[], domain: string): object {
   }
 }
 
-/** Each string of a TXT record in quotes of its own (RFC 1035 §5.1), where a quote or backslash must not stand alone. */
+/**
+ * Each string of a TXT record in quotes of its own (RFC 1035 §5.1), where a quote or backslash must not stand alone.
+ */
 function quotedStrings(record: DnsRecordJson): string {
   const strings = textStrings(record).map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`)
   return strings.join(' ')

@@ -12,8 +12,15 @@ import { ask, askAll, textFromServer, type ApiPath } from '../shared/api-client.
 import { durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { isTerminal, printList, printNote, printResult } from '../shared/print.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
-import { DNS_FORMATS, dnsText, recordsToPublish, type DnsFormat } from './domain-report.ts'
-import { DOMAIN_COLUMNS, domainReport, openRecords } from './domain-report.ts'
+import {
+  DNS_FORMATS,
+  dnsText,
+  recordsToPublish,
+  type DnsFormat,
+  DOMAIN_COLUMNS,
+  domainReport,
+  openRecords,
+} from './domain-report.ts'
 
 type AddFlags = VerbFlags &
   Given<'returnPath' | 'trackingDomain' | 'selector' | 'keyFile' | 'pool'> & { allowSubdomains?: boolean }

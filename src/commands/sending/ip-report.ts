@@ -40,7 +40,7 @@ export function ipReport(shown: ShownIp, screen: Screen): string {
     ['reason', shown.reason],
     [isHalted ? status : 'changed', `by ${shown.changed_by} since ${preciseTime(shown.changed_at)}`],
     ['until', isHalted ? untilText(shown) : null],
-    ['address', shown.bindable ? null : 'can not be bound on this machine'],
+    ['address', shown.bindable ? null : 'cannot be bound on this machine'],
     ['reverse name', [ptr.status, ptr.value].filter((text) => text !== null).join(', ')],
     ['blocklists', listings.join('; ')],
     ...(warmup === null ? [] : warmupLines(warmup)),

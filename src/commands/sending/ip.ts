@@ -1,6 +1,6 @@
 /**
- * `sternpost ip`: dedicated IPs, their daily volume, their warmup, and the forecast of a campaign (http/README.md "IPs",
- * "Warmup" and "Forecast", commands/README.md "The command line").
+ * `sternpost ip`: dedicated IPs, their daily volume, their warmup, and the forecast of a campaign (http/README.md
+ * "IPs", "Warmup" and "Forecast", commands/README.md "The command line").
  */
 import type { Command } from 'commander'
 import { forecastSchema, ipNoteSchema, ipSchema, ipWarmupSchema, sendDaySchema } from '../../api/ip.ts'
@@ -66,7 +66,7 @@ function withStartFlags(verb: Command): Command {
     .option('--curve <name>', 'curve of warmup.yaml (default: that of pools.yaml, else of warmup.yaml)')
     .option('--stage <number>', 'stage to begin at (default: 1)')
     .option('--target <count>', 'daily volume at which the warmup is over (default: that of the curve)')
-    .option('--force', 'also when its reverse name is wrong or this machine can not bind it')
+    .option('--force', 'also when its reverse name is wrong or this machine cannot bind it')
 }
 
 async function list(flags: VerbFlags): Promise<void> {

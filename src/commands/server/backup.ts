@@ -13,9 +13,18 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { verifyBackup } from '../../store/open/offline.ts'
 import { ask, callServer } from '../shared/api-client.ts'
 import { withBackupErrors } from './database.ts'
-import { byteText, localTime, printList, printNote, printResult, sheetText } from '../shared/print.ts'
-import type { Columns, OutputFlags } from '../shared/print.ts'
-import { progressBar, progressLine } from '../shared/print.ts'
+import {
+  byteText,
+  localTime,
+  printList,
+  printNote,
+  printResult,
+  sheetText,
+  type Columns,
+  type OutputFlags,
+  progressBar,
+  progressLine,
+} from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addLocalVerb, addVerb, type VerbFlags } from '../shared/verb.ts'
 

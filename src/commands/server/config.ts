@@ -19,8 +19,17 @@ import { readFolder } from '../../config/source/read-folder.ts'
 import { shownSettings, type SettingDoc } from '../../config/source/setting-docs.ts'
 import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
 import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import { columnsText, linesText, preciseTime, printable, printNote, printResult, sheetText } from '../shared/print.ts'
-import type { Columns, OutputFlags } from '../shared/print.ts'
+import {
+  columnsText,
+  linesText,
+  preciseTime,
+  printable,
+  printNote,
+  printResult,
+  sheetText,
+  type Columns,
+  type OutputFlags,
+} from '../shared/print.ts'
 import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 import { addCheckCommand } from './check.ts'
 import { addTestReplyVerb } from './test-reply.ts'

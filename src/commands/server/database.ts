@@ -11,13 +11,27 @@ import type { Command } from 'commander'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { loadConfiguration } from '../../config/load-configuration.ts'
-import { migrateNow, planMigration, restoreBackup, verifyDatabase } from '../../store/open/offline.ts'
-import type { MigrationPlan, RestoreSummary } from '../../store/open/offline.ts'
+import {
+  migrateNow,
+  planMigration,
+  restoreBackup,
+  verifyDatabase,
+  type MigrationPlan,
+  type RestoreSummary,
+} from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import type { StoreLocation } from '../../store/store-location.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import { byteText, linesText, localTime, printNote, printResult, progressLine, sheetText } from '../shared/print.ts'
-import type { OutputFlags } from '../shared/print.ts'
+import {
+  byteText,
+  linesText,
+  localTime,
+  printNote,
+  printResult,
+  progressLine,
+  sheetText,
+  type OutputFlags,
+} from '../shared/print.ts'
 import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
 
 type Flags = OutputFlags & { config?: string }

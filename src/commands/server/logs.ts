@@ -16,8 +16,7 @@ import { identifierToBytes } from '../../base/identifier.ts'
 import { ask } from '../shared/api-client.ts'
 import { durationFlag, misuse, timeFlag } from '../shared/flag-values.ts'
 import { localTime, printNote, printPiece, printable } from '../shared/print.ts'
-import { untilInterrupted } from '../shared/verb.ts'
-import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
+import { untilInterrupted, addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { followFile } from './follow-file.ts'
 
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
@@ -129,8 +128,8 @@ interface LogFilter {
 }
 
 /**
- * The text of a line to print (base/README.md "Logging"), or null: it is not meant. `isJson`: the same JSON, of printable
- * characters alone.
+ * The text of a line to print (base/README.md "Logging"), or null: it is not meant. `isJson`: the same JSON, of
+ * printable characters alone.
  */
 export function shownLine(line: string, filter: LogFilter, isJson: boolean): string | null {
   // The priority for the journal.

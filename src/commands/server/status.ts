@@ -18,8 +18,7 @@ import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
 import { durationFlag } from '../shared/flag-values.ts'
 import { byteText, isTerminal, printPiece, printResult, sheetText } from '../shared/print.ts'
 import { serverAddress, shownAddress, type ServerAddress } from '../shared/server-address.ts'
-import { pause, untilInterrupted } from '../shared/verb.ts'
-import { addVerb, type VerbFlags } from '../shared/verb.ts'
+import { pause, untilInterrupted, addVerb, type VerbFlags } from '../shared/verb.ts'
 
 type StatusView = Awaited<ReturnType<typeof readStatus>>
 

@@ -1,6 +1,6 @@
 /**
- * Values of flags that several verbs take: durations, times, counts, files, the folder of the configuration. Each throws
- * ProcessExit 64 with what to write instead.
+ * Values of flags that several verbs take: durations, times, counts, files, the folder of the configuration. Each
+ * throws ProcessExit 64 with what to write instead.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -60,7 +60,9 @@ export function collect(value: string, earlier: string[] = []): string[] {
 export const SHIPPED_FOLDER = fileURLToPath(new URL('../../../config', import.meta.url))
 const PRODUCTION_FOLDER = '/etc/sternpost'
 
-/** `--config`, else STERNPOST_CONFIG, else the folder of an installed package (config/README.md "Rules of the files"). */
+/**
+ * `--config`, else STERNPOST_CONFIG, else the folder of an installed package (config/README.md "Rules of the files").
+ */
 export function configurationFolder(flag: string | undefined): string {
   const fromEnvironment = process.env['STERNPOST_CONFIG'] ?? ''
   return flag ?? (fromEnvironment === '' ? PRODUCTION_FOLDER : fromEnvironment)

@@ -10,8 +10,7 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { readAdminSocket } from '../../config/read-parts.ts'
 import { valueOf } from '../../config/source/source-tree.ts'
 import { readYamlSource } from '../../config/source/yaml-source.ts'
-import { misuse } from './flag-values.ts'
-import { configurationFolder, SHIPPED_FOLDER } from './flag-values.ts'
+import { misuse, configurationFolder, SHIPPED_FOLDER } from './flag-values.ts'
 
 export type ServerFlags = Partial<Record<'config' | 'url' | 'apiKey', string>>
 

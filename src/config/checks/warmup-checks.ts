@@ -3,11 +3,10 @@
  * "warmup.yaml").
  */
 import { HOUR, MINUTE } from '../../base/clock.ts'
-import type { JudgedSettings } from './pool-checks.ts'
+import { type JudgedSettings, namesAt, unknownName } from './pool-checks.ts'
 import { errorAt, warningAt, type Finding, type Trees } from '../source/finding.ts'
 import { didYouMean } from '../source/explain-mistake.ts'
 import { nearestName } from '../settings/nearest-name.ts'
-import { namesAt, unknownName } from './pool-checks.ts'
 import { entriesAt, nodeAt, textAt } from '../source/at-path.ts'
 import type { SourceNode, SourcePath } from '../source/source-tree.ts'
 import type { WarmupCurve, WarmupSettings } from '../settings/warmup-settings.ts'
@@ -91,7 +90,7 @@ function gateChecks(gates: Gates, path: SourcePath): Finding[] {
   if (min_burst > max_burst) findings.push(errorAt('warmup', [...path, 'smoothing', 'min_burst'], 'is above max_burst'))
   const window = (active_window.to_minute - active_window.from_minute) * MINUTE
   if (hourly_fraction === 0 || window < HOUR / hourly_fraction) {
-    const text = 'this window is too short: at hourly_fraction of the cap an hour, the cap can not be used'
+    const text = 'this window is too short: at hourly_fraction of the cap an hour, the cap cannot be used'
     findings.push(warningAt('warmup', [...path, 'active_window'], text))
   }
   return findings

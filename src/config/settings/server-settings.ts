@@ -5,9 +5,18 @@
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
-import { cronExpression } from './field-types.ts'
+import {
+  cronExpression,
+  boolean,
+  choice,
+  count,
+  duration,
+  integer,
+  rate,
+  rateOrUnlimited,
+  size,
+} from './field-types.ts'
 import { deliverySection } from './delivery-settings.ts'
-import { boolean, choice, count, duration, integer, rate, rateOrUnlimited, size } from './field-types.ts'
 import { field, readName, section } from './reading.ts'
 import {
   absolutePath,

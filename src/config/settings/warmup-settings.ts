@@ -153,8 +153,8 @@ function readActiveWindow(value: unknown): Reading<{ from_minute: number; to_min
 }
 
 /**
- * A curve from three numbers (egress/README.md "Curves"): stage n is `min(max, round(start × factor^(n−1)))`, rounded to
- * two significant digits, until `max` is reached, or MOST_STAGES.
+ * A curve from three numbers (egress/README.md "Curves"): stage n is `min(max, round(start × factor^(n−1)))`, rounded
+ * to two significant digits, until `max` is reached, or MOST_STAGES.
  */
 export function expandFormula({ start, factor, max }: NonNullable<ParsedCurve['formula']>): number[] {
   const stages: number[] = []

@@ -1,7 +1,8 @@
 /**
  * What each key of the configuration files is for: the comments of the shipped files, which hold every key at its
- * default. A comment stands above its key, or behind it on the same line. And every value of a configuration with the
- * place it comes from: a line of a file or drop-in, or the default. Pure; reads what it is given.
+ * default. A comment stands above its key, or behind it on the same line. `shownSettings` gives every value of a
+ * configuration with the place it comes from: a line of a file or drop-in, or the default. Pure; reads what it is
+ * given.
  */
 import type { FileName } from './finding.ts'
 import { pathText } from './at-path.ts'

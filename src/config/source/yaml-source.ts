@@ -4,8 +4,7 @@
  * for the content of a file.
  */
 import { isUtf8 } from 'node:buffer'
-import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments, visit } from 'yaml'
-import type { Document } from 'yaml'
+import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments, visit, type Document } from 'yaml'
 import type { Mistake } from '../../base/errors.ts'
 import { emptyMap, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
 

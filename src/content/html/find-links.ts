@@ -3,9 +3,8 @@
  * judged here. Reads tokens, in linear time. Never throws.
  */
 import { isLetter, readHtmlTokens, type HtmlTokens } from './html-tokens.ts'
-import type { MaskedTemplate } from '../template/parse-template.ts'
+import type { MaskedTemplate, Template } from '../template/parse-template.ts'
 import { createOpenElements, type OpenElements } from './open-elements.ts'
-import type { Template } from '../template/parse-template.ts'
 
 /** Positions are those of the masked text. */
 export interface FoundLink {

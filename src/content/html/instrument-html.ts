@@ -8,8 +8,7 @@ import { createBodyWriter, withFixedLines, type BodyTemplate } from './body-temp
 import { textOf, type BodyText } from '../mime/body-text.ts'
 import { findLinks, type FoundLink } from './find-links.ts'
 import { hostOf, readLink, targetOf, type Link } from './link-target.ts'
-import { maskTemplate } from '../template/parse-template.ts'
-import type { Template } from '../template/parse-template.ts'
+import { maskTemplate, type Template } from '../template/parse-template.ts'
 import { isUsableValue, substitute } from '../template/substitute-variables.ts'
 import { templateOf } from '../template/template-problems.ts'
 

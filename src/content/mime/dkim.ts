@@ -125,7 +125,9 @@ export async function signMessage(
   return buffer.subarray(start - fields.length)
 }
 
-/** Out of a header block, each line with its CRLF: what stands in `h=`, and the fields in canonical form, in that order. */
+/**
+ * Out of a header block, each line with its CRLF: what stands in `h=`, and the fields in canonical form, in that order.
+ */
 function selectFields(header: string): { names: string[]; canonical: string } {
   const present = readSigned(header)
   const selected: ReturnType<typeof selectFields> = { names: [], canonical: '' }

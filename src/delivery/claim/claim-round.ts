@@ -40,7 +40,9 @@ export interface ClaimParts {
   lease: () => { epoch: number; leaseUntil: number }
 }
 
-/** Which others' commits wait for: some 4 ms of the store (store/README.md "Verbs and transactions": a group has 5). */
+/**
+ * Rows of one claim, some 4 ms of the store; others' commits wait so long (store/README.md "Verbs and transactions").
+ */
 const MOST_PER_CLAIM = 150
 const NO_IP: Closure = { until: null, waitingFor: 'ip_paused', text: 'No IP of the pool can send it now.' }
 
@@ -154,8 +156,8 @@ function createKeyRooms(options: ClaimParts, unreserved: number) {
 
   return {
     /**
-     * At most about `wanted`, or why none. Without a lane: of any; nothing is counted on. A room of 0 without a closure:
-     * other keys of this round have taken what there was.
+     * At most about `wanted`, or why none. Without a lane: of any; nothing is counted on. A room of 0 without a
+     * closure: other keys of this round have taken what there was.
      */
     of(key: QueueKey, lane: Lane | null, wanted: number): { room: number; closure: Closure | undefined } {
       const provider = routes.behind(key.route)

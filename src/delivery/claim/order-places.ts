@@ -189,7 +189,8 @@ export function keyName({ pool, route, domain, stream, isRetry }: QueueKey): str
 
 /**
  * Who is new in an order of turns, and goes before all that wait, for at most one turn in two. A member that left with
- * nothing to do and returns before the others had their turns is not new. Remembers as many as are in the order: `size`.
+ * nothing to do and returns before the others had their turns is not new. Remembers as many as are in the order:
+ * `size`.
  */
 function createNewcomers(size: () => number) {
   /** After how many turns each one left; the earliest first. */

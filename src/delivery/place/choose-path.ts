@@ -124,8 +124,8 @@ export function hostsFor(ip: Pick<EgressIp, 'source'>, { hosts }: Pick<HostsRout
 }
 
 /**
- * From which families an IP may be chosen: the preferred one when hosts and pool have it, else the other (`delivery.ipv6`;
- * network/README.md "Mail hosts"). `sources`: the addresses that the IPs of the pool bind.
+ * From which families an IP may be chosen: the preferred one when hosts and pool have it, else the other
+ * (`delivery.ipv6`; network/README.md "Mail hosts"). `sources`: the addresses that the IPs of the pool bind.
  */
 export function familiesToAsk(
   hosts: readonly Pick<MailHost, 'addresses' | 'tls'>[],

@@ -154,9 +154,9 @@ interface CertificateProblem {
 /**
  * DANE with usage 2: does a chain lead from the host's certificate to an authority that a TLSA record names? Null: it
  * does. `anchors` are usable records of usage 2. The certificates may come in any order and with others between; each
- * link is checked by names, signature, the right to sign, and dates; the host's own must be one for servers. Constraints
- * on names and on the length of the chain are not looked at: Node does not show them. The authority itself has to be in
- * the chain (RFC 7671 §5.2.2), or to stand whole in the record. RFC 7672 §3.1.2.
+ * link is checked by names, signature, the right to sign, and dates; the host's own must be one for servers.
+ * Constraints on names and on the length of the chain are not looked at: Node does not show them. The authority itself
+ * has to be in the chain (RFC 7671 §5.2.2), or to stand whole in the record. RFC 7672 §3.1.2.
  */
 function anchorProblem(chain: readonly X509Certificate[], anchors: readonly TlsaRecord[], now: number): Problem {
   const [own] = chain
@@ -203,7 +203,7 @@ function isSignedBy(certificate: X509Certificate, keyOf: () => KeyObject): boole
   try {
     return certificate.verify(keyOf())
   } catch {
-    // A key that cannot be read, or of a kind that can not verify at all.
+    // A key that cannot be read, or of a kind that cannot verify at all.
     return false
   }
 }

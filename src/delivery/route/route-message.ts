@@ -176,8 +176,8 @@ function keyOf(domain: string, tls: HostTls): string {
 }
 
 /**
- * What is remembered of where mail goes: the route of a recipient domain, for about as long as its DNS answer holds, and
- * what stands behind the name of a route, which is all that a queue key has; one that nothing was sent to since the
+ * What is remembered of where mail goes: the route of a recipient domain, for about as long as its DNS answer holds,
+ * and what stands behind the name of a route, which is all that a queue key has; one that nothing was sent to since the
  * start is guessed from its name. Questions for one domain share one lookup; `find` rejects as it does.
  */
 export type KnownRoutes = ReturnType<typeof createKnownRoutes>

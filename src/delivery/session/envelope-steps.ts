@@ -1,7 +1,7 @@
 /**
  * MAIL, RCPT and DATA of one message, one after the other or in one write, up to the 354 that asks for its body. Each
  * reply is judged by its own command, whatever came of the others. The first refusal counts. Never throws. RFC 2920
- * §3.1; delivery/README.md "Stages".
+ * §3.1; delivery/README.md "Stages". What follows from a refusal, also from a 421, is `settle/judge-reply.ts`'s.
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { CLOSING_CODE, type ConnectionEnding, type Transaction } from './transaction-end.ts'

@@ -39,8 +39,9 @@ export function createMessageBody(bytes: Buffer, provenFrom = bytes.length) {
 }
 
 /**
- * Nothing of it has to change. `before`: the byte in front of it; of its own, the first `suspect` are not known. A CR at its end is right when the next piece begins with LF. Most bytes are looked at
- * once: a line end is a control character, and a dot counts only behind one.
+ * Nothing of it has to change. `before`: the byte in front of it; of its own, the first `suspect` are not known. A CR
+ * at its end is right when the next piece begins with LF. Most bytes are looked at once: a line end is a control
+ * character, and a dot counts only behind one.
  */
 function isClean(piece: Buffer, before: number, isLast: boolean, suspect: number): boolean {
   const { length } = piece

@@ -1,9 +1,8 @@
 /**
- * One SMTP connection to one host, from one egress IP: connect, banner, EHLO with the IP's host
- * name (HELO on 5xx), STARTTLS by policy (`start-tls.ts`) and EHLO again, messages (`smtp-transaction.ts`), QUIT.
- * Opening resolves with facts and never throws. What the host has sent in plain text behind its 220 to STARTTLS is
- * never read: whoever put it there, it is a failure of the path. RFC 5321 §3, RFC 3207 §4; delivery/README.md "The SMTP
- * session" and "TLS".
+ * One SMTP connection to one host, from one egress IP: connect, banner, EHLO with the IP's host name (HELO on 5xx),
+ * STARTTLS by policy (`start-tls.ts`) and EHLO again, messages (`smtp-transaction.ts`), QUIT. Opening resolves with
+ * facts and never throws. What the host has sent in plain text behind its 220 to STARTTLS is never read: whoever put it
+ * there, it is a failure of the path. RFC 5321 §3, RFC 3207 §4; delivery/README.md "The SMTP session" and "TLS".
  */
 import type { Socket } from 'node:net'
 import type { SecureContext } from 'node:tls'

@@ -211,9 +211,9 @@ interface BodyTools {
 
 /**
  * Returns what begins the body of a transaction: piece by piece, up to the final dot, which is held until the mark is
- * there. The mark is asked for while the last piece but one leaves: of a body that takes long it says nothing too early,
- * and a lease that is over by then is noticed. The last piece goes out in one with the dot. A mark that comes when its
- * transaction has ended is not heeded. store/README.md "The dot mark and recovery".
+ * there. The mark is asked for while the last piece but one leaves: of a body that takes long it says nothing too
+ * early, and a lease that is over by then is noticed. The last piece goes out in one with the dot. A mark that comes
+ * when its transaction has ended is not heeded. store/README.md "The dot mark and recovery".
  */
 function createBodySteps(tools: BodyTools): (transaction: Transaction) => void {
   const { wire, timeouts, ending, isActive, sendDot } = tools

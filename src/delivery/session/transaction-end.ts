@@ -2,6 +2,7 @@
  * One message on a connection, and what its end means: for itself, or for nothing but the connection. Pure. A message
  * is `unsent` when nothing was said about it and something else explains the end: it was not the first on its
  * connection and MAIL had no answer, or the reply to the message before it was still due. delivery/README.md "Stages".
+ * What a refusal means for the message is judged later (`settle/judge-reply.ts`).
  */
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'

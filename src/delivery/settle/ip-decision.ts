@@ -36,7 +36,9 @@ const PATH_FAILURES_OF_ONE_IP = 3
 /** Another IP would only be burnt too. */
 const NEVER_ROTATES: readonly BounceCategory[] = ['domain_block', 'spam_content', 'auth_failed']
 
-/** `keepIpUntil` null: free choice; 0: the IP of the last attempt when it can send; a time: it is waited for until then. */
+/**
+ * `keepIpUntil` null: free choice; 0: the IP of the last attempt when it can send; a time: it is waited for until then.
+ */
 type IpDecision = { keepIpUntil: number | null; avoidIps: string[] }
 
 export function decideIp({ outcome, category, ip, message, poolIps, now }: IpDecisionRequest): IpDecision {

@@ -23,7 +23,7 @@ const WORDS = {
 export function dnsProblem(answer: NoHosts): string {
   if (answer.kind === 'no-usable-host') return answer.reason
   if (answer.kind !== 'no-answer') return WORDS[answer.kind]
-  return `${answer.isBogus === true ? 'the DNS can not be believed' : 'the DNS did not answer'}: ${answer.reason}`
+  return `${answer.isBogus === true ? 'the DNS cannot be believed' : 'the DNS did not answer'}: ${answer.reason}`
 }
 
 /** What an answer without hosts leads to. `jitter`: `delivery.retry_jitter`. */

@@ -101,9 +101,9 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
     },
     isBlocked: sending.isBlocked,
     /**
-     * Calls `ask` when all that came before has been handed to the store, in this turn of the event loop if it takes it:
-     * what is asked there shares its commit, and is not committed sooner. `stored` resolves when all that is stored, or
-     * given up.
+     * Calls `ask` when all that came before has been handed to the store, in this turn of the event loop if it takes
+     * it: what is asked there shares its commit, and is not committed sooner. `stored` resolves when all that is
+     * stored, or given up.
      */
     behind: sending.ask,
     /** Resolves when all that was handed over before, or is expected, is stored or given up. */

@@ -152,7 +152,7 @@ function createSettleRow(options: SettleTriesOptions) {
     if (end.why === 'source-gone' && row.ip !== null) egress.disable(row.ip.address, end.reason)
     if (end.why === 'not-renderable') {
       const { id, domain } = row.message
-      logger.error({ message_id: id, domain, reason: end.reason }, 'message can not be rendered')
+      logger.error({ message_id: id, domain, reason: end.reason }, 'message cannot be rendered')
     }
     giveBack(row, { nextAt: dueAfter(row, end, clock.now()) }, refund)
   }

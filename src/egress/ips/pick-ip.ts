@@ -3,11 +3,10 @@
  * inside a tier the highest score wins, the same each time; if its path is closed, the next score. Never throws.
  */
 import { SECOND } from '../../base/clock.ts'
-import type { Allowance } from './allowance.ts'
+import type { Allowance, IpParts } from './allowance.ts'
 import { inOrderOfScore, seedOf, type Seed, type WeightedIp } from './choose-ip.ts'
 import { familyOf, type Candidate, type EgressIp, type IpChoice, type IpRequest, type PathState } from './egress-ip.ts'
 import { capOf } from '../warmup/warmup-curve.ts'
-import type { IpParts } from './allowance.ts'
 
 export type IpPicker = ReturnType<typeof createIpPicker>
 

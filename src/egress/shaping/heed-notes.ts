@@ -24,13 +24,12 @@ import {
   noteTraffic,
   usableConnections,
 } from './concurrency.ts'
-import { createHeedReplies } from './heed-replies.ts'
+import { createHeedReplies, createSuspensions } from './heed-replies.ts'
 import { isSuspended } from './ladder.ts'
 import { limitsNow } from './path-limits.ts'
 import type { PathRecord } from './records.ts'
 import type { ShapingParts } from './state-keeper.ts'
 import type { ConnectionNote, Lane, ShapedPath, TryNote } from './shaping.ts'
-import { createSuspensions } from './heed-replies.ts'
 
 const CLOSING = 421
 /** A 421 between two messages stands where MAIL would have. */

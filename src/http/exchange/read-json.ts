@@ -1,6 +1,6 @@
 /**
- * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions"). What is no JSON is 400, and what is
- * nested too deep; what has too many parts is 422.
+ * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions"). What is no JSON is 400, and what
+ * is nested too deep; what has too many parts is 422.
  *
  * Of a repeated key the last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines
  * keys and does not assign them. U+0000 and unpaired surrogates are field problems: see `unsafeStrings`.

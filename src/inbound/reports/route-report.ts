@@ -131,7 +131,9 @@ function createTellReport(parts: RouteParts): (messageId: string, reading: Repor
     Object.entries(providers.providers).find(([, block]) => block.isp === isp)?.[0] ?? null
   const { applyBounce, applyComplaint } = createApplyReport(parts, providerOf)
 
-  /** `reason`: for which the address of the message is suppressed, if it is; `count` is not called for simulated mail. */
+  /**
+   * `reason`: for which the address of the message is suppressed, if it is; `count` is not called for simulated mail.
+   */
   function told(result: ReportResult, reason: string, count: (provider: string) => void): string {
     if (result.kind !== 'recorded') return result.kind
     if (!result.isSimulated) count(providerOf(result.isp) ?? 'other')

@@ -9,8 +9,7 @@ import type { Metrics } from '../../base/metrics.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { Caller } from '../../messages/accept/send-request.ts'
 import { hasScope, type ApiKeys } from '../../senders/api-key.ts'
-import { smtpRefusal } from '../smtp-refusal.ts'
-import { refusalOf } from '../smtp-refusal.ts'
+import { smtpRefusal, refusalOf } from '../smtp-refusal.ts'
 
 /** What a connection is once it has logged in. */
 export interface Login {

@@ -31,7 +31,8 @@ export function readSmtpReply(raw: string): SmtpReply | undefined {
   // A line that has another code in front.
   const isMixed = lines.some((line) => /^\d{3}(?:[ -]|$)/.test(line) && !line.startsWith(digits))
   if (isMixed) return undefined
-  // Right behind the reply code, a number sign before it allowed (Cisco writes `550 #5.1.0`); no further digits or dots.
+  // Right behind the reply code, a number sign before it allowed (Cisco writes `550 #5.1.0`); no further digits or
+  // dots.
   const found = /^\d{3}[ -]\s*#?([245]\.\d{1,3}\.\d{1,3})(?!\w|\.\d)/.exec(first)?.[1]
   // RFC 2034 §4: its class repeats the reply's first digit.
   const enhancedCode = found !== undefined && found.charAt(0) === digits.charAt(0) ? found : null

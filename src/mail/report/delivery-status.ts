@@ -102,9 +102,9 @@ function unescapeCharacter(escaped: string, digits: string): string {
 type FieldGroup = Map<string, string[]>
 
 /**
- * Groups of `Name: value` lines, as delivery status and feedback reports hold them (RFC 3464 §2.1, RFC 5965 §3), in their
- * order; names in lower case, every value of a name that comes more than once. A line of white space ends a group;
- * folded values are joined, also where the fold lost its white space.
+ * Groups of `Name: value` lines, as delivery status and feedback reports hold them (RFC 3464 §2.1, RFC 5965 §3), in
+ * their order; names in lower case, every value of a name that comes more than once. A line of white space ends a
+ * group; folded values are joined, also where the fold lost its white space.
  */
 export function readFieldGroups(text: string): FieldGroup[] {
   const groups: FieldGroup[] = []

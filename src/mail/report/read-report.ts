@@ -6,7 +6,7 @@
  */
 import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'
-import { findFailedAddresses } from './unstructured-bounce.ts'
+import { findFailedAddresses, readProseRecipients } from './unstructured-bounce.ts'
 import { readFeedbackReport } from './feedback-report.ts'
 import { readMailTree, type MailPart } from './mail-tree.ts'
 import { factsIn, proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
@@ -14,7 +14,6 @@ import { gatherReportParts, isStatusType, type ReportParts } from './report-part
 import type { ReportedRecipient, ReportKind, ReportReading } from './report-reading.ts'
 import type { ReportStage } from '../reply/smtp-reply.ts'
 import { readServiceNotification } from './service-notification.ts'
-import { readProseRecipients } from './unstructured-bounce.ts'
 
 /** `sender` is that of the envelope, where the mail comes from the wire and no server has written it down yet. */
 export function readReport(bytes: Uint8Array, sender?: string): ReportReading {

@@ -22,8 +22,8 @@ export function diagnosticText(value: string): string {
     .toWellFormed()
 }
 
-// Three digits of a refusal with a separator behind; no part of a number, a name or a version in front.
-// And no count of anything behind it.
+// Three digits of a refusal with a separator behind; no part of a number, a name or a version in front. And no count of
+// anything behind it.
 const REPLY_CODE = new RegExp(
   /(?:^|[^\w.:/#@+-]|#(?=\d{3} [45]\.)|said:|code[ :=]|<<<|>>>)([45][0-5]\d)(?=[ \-:;,)]|$)/.source +
     /(?! (?:minutes|hours|days|seconds|attempts|bytes|octets|kb|mb)\b)/.source,

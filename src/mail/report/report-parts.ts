@@ -105,9 +105,10 @@ const MOST_BLOCK_LINES = 40
 const REPORTER = /mailer-daemon|postmaster@/i
 
 /**
- * Where the prose of a report ends and the message it returns begins, when both are one text. Two signs, whichever comes
- * first: a line that announces the message, and a block of lines that is the header of a mail. Both may be quoted or
- * indented. `returnedHeader` is the returned message from its first header line on, quotation marks removed; or empty.
+ * Where the prose of a report ends and the message it returns begins, when both are one text. Two signs, whichever
+ * comes first: a line that announces the message, and a block of lines that is the header of a mail. Both may be quoted
+ * or indented. `returnedHeader` is the returned message from its first header line on, quotation marks removed; or
+ * empty.
  */
 function splitReturnedText(text: string): { text: string; returnedHeader: string } {
   const lines = text.split('\n')

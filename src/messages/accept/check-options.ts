@@ -1,7 +1,7 @@
 /**
- * The options that a send and a batch share: tags, metadata, times, pool, stream, tracking, unsubscribing (
- * http/README.md "Sending" and "Unsubscribe"). What is absent has its default. Never throws; a problem is put down, and
- * the value is then of no use.
+ * The options that a send and a batch share: tags, metadata, times, pool, stream, tracking, unsubscribing
+ * (http/README.md "Sending" and "Unsubscribe"). What is absent has its default. Never throws; a problem is put down,
+ * and the value is then of no use.
  */
 import { DAY, HOUR, SECOND } from '../../base/clock.ts'
 import type { Stream, Unsubscribe } from '../../mail/message.ts'

@@ -4,8 +4,15 @@
  * whole, so it means the same wherever it is put.
  */
 import type { DomainRecord } from '../../store/records/sender-records.ts'
-import { requiredRecords, spfRecordValue, chunksOf, TTL_SECONDS, recordsOfTargets } from './required-records.ts'
-import type { RecordFacts, RequiredRecord } from './required-records.ts'
+import {
+  requiredRecords,
+  spfRecordValue,
+  chunksOf,
+  TTL_SECONDS,
+  recordsOfTargets,
+  type RecordFacts,
+  type RequiredRecord,
+} from './required-records.ts'
 import { ipFamily } from '../../base/ip-address.ts'
 
 export function zoneFile(domain: DomainRecord, facts: RecordFacts): string {

@@ -4,8 +4,14 @@
  */
 import { type DNSResolver, dkimVerify } from 'mailauth'
 import { SECOND, type Clock } from '../../base/clock.ts'
-import { withFront } from '../../network/resolver.ts'
-import type { DnsAnswer, Front, QuestionType, RecordTypes, Resolver } from '../../network/resolver.ts'
+import {
+  withFront,
+  type DnsAnswer,
+  type Front,
+  type QuestionType,
+  type RecordTypes,
+  type Resolver,
+} from '../../network/resolver.ts'
 
 export function createCheckLookups(resolver: Resolver, clock: Clock, mostMilliseconds: number) {
   const noAnswer: DnsAnswer<never> = { kind: 'no-answer', reason: `no answer within ${mostMilliseconds / SECOND} s` }

@@ -51,12 +51,12 @@ export function createBackups(options: BackupsOptions) {
     if (newest !== undefined) metrics.backupLastSuccess.set(toUnixSeconds(newest.madeAt))
   }
 
-  /** A folder that can not be read is told when a backup is written into it. */
+  /** A folder that cannot be read is told when a backup is written into it. */
   function listOrNone(): StoredBackup[] {
     try {
       return listArchives(settings().dir)
     } catch (thrown) {
-      logger.warn({ folder: settings().dir, error: errorText(thrown) }, 'the folder of the backups can not be read')
+      logger.warn({ folder: settings().dir, error: errorText(thrown) }, 'the folder of the backups cannot be read')
       return []
     }
   }

@@ -1,4 +1,4 @@
-/** The queue as the scheduler sees it: keys, claims, returned rows, marks, routes. */
+/** The queue as the scheduler sees it: keys, routes, waiting and queued rows, expiry; claims are `claim-records.ts`. */
 import type { Stream } from '../../mail/message.ts'
 
 export type { WaitingFor } from '../../mail/waiting-mail.ts'

@@ -110,7 +110,9 @@ type Checked =
 
 /** Everything that a check found and what follows from it. */
 export interface DomainCheckResult extends Pick<DomainRecord, Checked> {
-  /** When the domain was read for this check: keys that are younger stay as they are; older ones left out are deleted. */
+  /**
+   * When the domain was read for this check: keys that are younger stay as they are; older ones left out are deleted.
+   */
   now: number
   /** Told to subscribed webhook endpoints with the new state. */
   events: ServiceEvent[]

@@ -1,8 +1,8 @@
 /**
  * What connections said about TLS: summed, and handed to the store every ten seconds (delivery/README.md "TLS
  * reports"), some at a time, so that no acceptance waits for thousands of them. Each connection counts once, for the
- * recipient domain it was opened for. What cannot be stored stays in the sums and is tried again. Also feeds the memory
- * of plain fallbacks.
+ * recipient domain it was opened for. What cannot be stored stays in the sums and is tried again. And the memory of
+ * plain fallbacks, which they feed.
  */
 import { SECOND, type Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'
@@ -109,12 +109,6 @@ export function createTlsResults({ store, policies, memory, clock, logger }: Tls
   }
 }
 
-/**
- * Where TLS failed when nobody demanded it: the one plain fallback, remembered for (egress IP, host), so that not every
- * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`). A success drops it, and any policy
- * that demands TLS. A memory that cannot be stored or loaded costs a second connection at most, and a line in the log.
- * Bounded; the longest unused is forgotten first.
- */
 interface TlsMemoryOptions {
   store: Pick<Store, 'plainMemories' | 'keepPlainMemories' | 'forgetPlainMemory'>
   clock: Clock
@@ -124,6 +118,12 @@ interface TlsMemoryOptions {
 
 export type TlsMemory = ReturnType<typeof createTlsMemory>
 
+/**
+ * Where TLS failed when nobody demanded it: the one plain fallback, remembered for (egress IP, host), so that not every
+ * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`). A success drops it, and any policy
+ * that demands TLS. A memory that cannot be stored or loaded costs a second connection at most, and a line in the log.
+ * Bounded; the longest unused is forgotten first.
+ */
 export function createTlsMemory({ store, clock, settings, logger }: TlsMemoryOptions) {
   const memories = recentEntries<string, PlainMemory>(MOST_REMEMBERED)
   const keyOf = (ip: string, host: string): string => `${ip} ${host}`

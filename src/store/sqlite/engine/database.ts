@@ -84,7 +84,7 @@ function refuseVanished(path: string, mark: string): void {
   throw new ProcessExit(EXIT.disk, `the database ${path} was here and is gone: ${ways}`)
 }
 
-/** A connection that can not write, for lookups here and for content in delivery threads. */
+/** A connection that cannot write, for lookups here and for content in delivery threads. */
 export function openReader(location: StoreLocation): Database {
   const path = databasePath(location)
   const reader = new Sqlite(path, { readonly: true, fileMustExist: true, timeout: BUSY_TIMEOUT_MILLISECONDS })

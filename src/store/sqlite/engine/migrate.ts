@@ -112,7 +112,7 @@ function wayBack(snapshots: readonly Snapshot[]): string {
   return `, or go back to the snapshot of ${made}, without what came since: sternpost restore ${usable.path}`
 }
 
-/** Files of the first programs can not give pages back; where there is no space to change that, they stay so. */
+/** Files of the first programs cannot give pages back; where there is no space to change that, they stay so. */
 function makeIncremental(database: Database, folder: string): void {
   if (Number(database.pragma('auto_vacuum', { simple: true })) === INCREMENTAL) return
   if (freeBytesIn(folder) < VACUUM_SHARE * contentBytes(database)) return

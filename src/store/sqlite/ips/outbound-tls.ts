@@ -1,4 +1,7 @@
-/** MTA-STS policies of recipient domains, as they were fetched (RFC 8461 §3.3), and hosts whose STARTTLS failed. */
+/**
+ * MTA-STS policies of recipient domains, as they were fetched (RFC 8461 §3.3); hosts whose STARTTLS failed; what
+ * connections said about TLS, for the reports of RFC 8460, and which of those went out.
+ */
 import type { Database } from 'better-sqlite3'
 import type { PlainMemory, StsPolicyRecord, TlsResult } from '../../records/tls-records.ts'
 import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
@@ -93,10 +96,7 @@ interface ResultRow extends Omit<TlsResult, 'policy'> {
   policy: string
 }
 
-/**
- * What connections said about TLS, summed by day for the reports of RFC 8460, and which of them were reported. Days
- * older than two weeks go as new ones come.
- */
+/** Sums by day; days older than two weeks go as new ones come. */
 export function createAddTlsResults(database: Database): Verb<'addTlsResults'> {
   const add = database.prepare(`
     insert into tls_results (day, domain, policy_type, host, ip, result, policy, count)

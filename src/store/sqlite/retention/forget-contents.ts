@@ -63,7 +63,10 @@ export function createForgetContents(database: Database): Verb<'forgetContents'>
   }
 }
 
-/** What goes before its message does, or after it. Each from its oldest on: behind the first that is too young nothing is over. */
+/**
+ * What goes before its message does, or after it. Each from its oldest on: behind the first that is too young nothing
+ * is over.
+ */
 export function createPartRemovals(database: Database) {
   const findTranscript = database.prepare<[number], AgedRow & { finalAt: number | null }>(`
     select transcript_seq as seq, transcripts.at, messages.final_at as finalAt

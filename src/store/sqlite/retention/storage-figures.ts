@@ -1,6 +1,7 @@
 /**
  * What the database is full of, by kind: estimated from some hundred rows of all ages, in a few milliseconds whatever
- * the size. The kinds together are what is in use; `other` is what samples do not explain.
+ * the size. The kinds together are what is in use; `other` is what samples do not explain. And the size of the file,
+ * and what is cut off it.
  */
 import { statSync } from 'node:fs'
 import type { Database, Statement } from 'better-sqlite3'
@@ -133,7 +134,11 @@ export function createSizeWrites(database: Database) {
     noteDatabaseSize(day, bytes) {
       if (note.run(day, bytes).changes > 0) forget.run(day)
     },
-    /** Cuts off free pages until at most `keptBytes` of them are left; returns how many bytes went. */
+    /**
+     * Cuts off free pages, a few at a time, until at most `keptBytes` of them are left; returns how many bytes went.
+     * The file is made with `auto_vacuum = incremental`: pages of deleted rows are used again first, and the file
+     * itself becomes smaller at the next checkpoint.
+     */
     giveBackPages(keptBytes, limit) {
       const slice = createSlice(limit)
       const first = countFree()
@@ -162,12 +167,6 @@ function createGrowth(database: Database): () => number | null {
   }
 }
 
-/**
- * The size of the database file, and giving pages back that hold nothing any more.
- *
- * The file is made with `auto_vacuum = incremental`: pages of deleted rows are used again first, and what is free
- * beyond that is cut off here, a few pages at a time. The file itself becomes smaller at the next checkpoint.
- */
 export function createDatabaseSize(database: Database): Verb<'databaseSize'> {
   const pageBytes = Number(database.pragma('page_size', { simple: true }))
   return () => {

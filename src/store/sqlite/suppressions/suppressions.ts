@@ -1,6 +1,6 @@
 /**
- * The suppression list: adding, removing and listing addresses nothing is sent to. An address is kept in its comparable
- * form; each is there once for a list and a scope.
+ * The suppression list: adding, removing and listing addresses nothing is sent to; whether mail may go to one, and the
+ * end of a message that may not. An address is kept in its comparable form; each is there once for a list and a scope.
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
@@ -151,9 +151,8 @@ interface SuppressionQuestion {
 }
 
 /**
- * Whether mail may go to an address, and the end of a message that may not: state, bounce and events together. Why
- * nothing is sent to this address (in its comparable form), or null. The scopes of one address are few, and are chosen
- * from here: of `scope in (…)` SQLite makes a table of its own at each call.
+ * Why nothing is sent to this address (in its comparable form), or null. The scopes of one address are few, and are
+ * chosen from here: of `scope in (…)` SQLite makes a table of its own at each call.
  */
 export function createSuppressionCheck(database: Database) {
   const find = database.prepare<[string, number], ListedScope>(`

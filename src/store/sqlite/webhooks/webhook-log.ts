@@ -1,4 +1,7 @@
-/** What became of webhook deliveries: the list of an endpoint's, newest first, and one of them with every attempt. */
+/**
+ * What became of webhook deliveries: the list of an endpoint's, newest first, one of them with every attempt, and how
+ * they are forgotten.
+ */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { WebhookAttemptRecord, WebhookDeliveryRecord } from '../../records/webhook-records.ts'
