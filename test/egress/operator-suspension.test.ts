@@ -137,3 +137,20 @@ t.test(
     t.equal(world.rows.size, 0)
   },
 )
+
+t.test('a resume is not told while another save has its record in hand, which may fail', async (t) => {
+  const world = await shapingWorld()
+  await suspend(world, 'google')
+  const resume = (): Promise<number> => world.shaping.resume({ ip: IP, provider: 'google' })
+  world.refuses = 2
+  await t.rejects(resume())
+  world.refuses = 2
+  const ended = await Promise.allSettled([world.shaping.tick(), resume()])
+  t.same(
+    ended.map(({ status }) => status),
+    ['rejected', 'rejected'],
+  )
+  t.equal(world.rows.size, 1)
+  await resume()
+  t.equal(world.rows.size, 0)
+})

@@ -78,4 +78,42 @@ export const KEPT_STORIES: readonly { found: string; story: Story }[] = [
       ],
     },
   },
+  {
+    found: 'a resume was answered while another save had its record in hand, and that save failed on a full disk',
+    story: {
+      seed: 5010958,
+      settings: { ...PLAIN, ips: 2, isWarming: true, commitTime: 30 },
+      items: [
+        {
+          at: 284_520,
+          happening: {
+            ...MAIL,
+            sender: 'one.test',
+            count: 1,
+            domain: 'north.test',
+            stream: 'transactional',
+            delay: 120_000,
+          },
+        },
+        { at: 284_635, happening: { what: 'suspend-provider', ip: 2, duration: 360_000 } },
+        {
+          at: 311_014,
+          happening: {
+            ...MAIL,
+            sender: 'one.test',
+            count: 7,
+            domain: 'north.test',
+            stream: 'transactional',
+            delay: 120_000,
+          },
+        },
+        {
+          at: 621_178,
+          happening: { ...MAIL, sender: 'one.test', count: 3, domain: 'provider.test', stream: 'transactional' },
+        },
+        { at: 622_981, happening: { what: 'disk-full', duration: 360_000 } },
+        { at: 850_053, happening: { what: 'stop', downFor: 10 } },
+      ],
+    },
+  },
 ]

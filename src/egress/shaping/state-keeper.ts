@@ -41,6 +41,7 @@ export function createStateKeeper(
   const touched = new Set<ShapingRecord>()
   const stored = createStoredStates(store, now)
   let saving: Promise<void> | undefined
+  let lastSaved = Promise.resolve()
 
   async function saveUrgent(): Promise<void> {
     while (urgent.size > 0) {
@@ -67,7 +68,14 @@ export function createStateKeeper(
     return saving
   }
 
-  async function saveTouched(most: number, mostAtOnce: number): Promise<void> {
+  /** One after the other: what an earlier call has in hand may come back, and only then is anybody told. */
+  function saveTouched(most: number, mostAtOnce: number): Promise<void> {
+    const saved = lastSaved.then(() => saveSome(most, mostAtOnce))
+    lastSaved = saved.catch(() => {})
+    return saved
+  }
+
+  async function saveSome(most: number, mostAtOnce: number): Promise<void> {
     const changed = [...touched].slice(0, most)
     for (const record of changed) touched.delete(record)
     try {
