@@ -23,7 +23,7 @@ import { withFront, type Resolver, type ValidatingResolver } from '../network/re
 import { createValidatingResolver } from '../network/validating-resolver.ts'
 import type { ScheduleOptions } from '../operations/schedule.ts'
 import { openStore } from '../store/open/open-store.ts'
-import type { StoreLocation } from '../store/store-location.ts'
+import { locationFor, type StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
 import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
 
@@ -183,14 +183,5 @@ export function startGuardedRequest(
 }
 
 function storeLocation({ server }: Configuration): StoreLocation {
-  const { page_cache: pageCacheBytes, wal_max: walMaxBytes, commit } = server.storage
-  return {
-    engine: 'sqlite',
-    folder: server.data_dir,
-    pageCacheBytes,
-    walMaxBytes,
-    commitLingerMilliseconds: commit.linger,
-    commitMostRows: commit.rows,
-    erasureKey: createKeyRing(server.secrets.master_key).key('erasure').export(),
-  }
+  return { ...locationFor(server), erasureKey: createKeyRing(server.secrets.master_key).key('erasure').export() }
 }

@@ -15,6 +15,23 @@ export interface StoreLocation {
   erasureKey?: Uint8Array
 }
 
+interface StoredBy {
+  data_dir: string
+  storage: { page_cache: number; wal_max: number; commit: { linger: number; rows: number } }
+}
+
+/** By the settings of the server. */
+export function locationFor({ data_dir, storage }: StoredBy): StoreLocation {
+  return {
+    engine: 'sqlite',
+    folder: data_dir,
+    pageCacheBytes: storage.page_cache,
+    walMaxBytes: storage.wal_max,
+    commitLingerMilliseconds: storage.commit.linger,
+    commitMostRows: storage.commit.rows,
+  }
+}
+
 export interface OpenStoreOptions {
   location: StoreLocation
   logger: Logger

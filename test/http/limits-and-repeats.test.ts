@@ -221,3 +221,15 @@ t.test('answers to a test key say so, on a live server too', async (t) => {
   t.equal(Object.keys(sent.json).length, 3)
   t.not(key, keyNamed('test'))
 })
+
+t.test('a large request is repeated and told apart like a small one', async (t) => {
+  const { port } = await startApi(t)
+  // Read by the thread for large bodies.
+  const large = (text: string): object => ({ ...VALID_SEND, text: text.repeat(100_000) })
+  const first = await ask(port, withKey('/v1/email/send', 'large', large('a')))
+  t.equal(first.status, 200)
+  const again = await ask(port, withKey('/v1/email/send', 'large', large('a')))
+  t.equal(again.headers['idempotent-replayed'], 'true')
+  t.equal(again.json.message_id, first.json.message_id)
+  t.equal((await ask(port, withKey('/v1/email/send', 'large', large('b')))).status, 409)
+})

@@ -20,7 +20,7 @@ import {
   type RestoreSummary,
 } from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
-import type { StoreLocation } from '../../store/store-location.ts'
+import { locationFor, type StoreLocation } from '../../store/store-location.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import {
   byteText,
@@ -165,15 +165,7 @@ function dataLocation({ config }: Flags): StoreLocation {
     offline: true,
     neededSecrets: 'none',
   })
-  const { page_cache: pageCacheBytes, wal_max: walMaxBytes, commit } = server.storage
-  return {
-    engine: 'sqlite',
-    folder: server.data_dir,
-    pageCacheBytes,
-    walMaxBytes,
-    commitLingerMilliseconds: commit.linger,
-    commitMostRows: commit.rows,
-  }
+  return locationFor(server)
 }
 
 /** A backup that cannot be used is a disk error for the shell. `end` comes behind the work in any case. */

@@ -7,7 +7,7 @@ import { Worker } from 'node:worker_threads'
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import { createThreadChannel, type ThreadChannel } from '../../base/threads/thread-channel.ts'
-import type { JsonDocument } from './read-json.ts'
+import type { JsonDocument, LargeBody } from './read-json.ts'
 
 export type BodyThread = ReturnType<typeof createBodyThread>
 
@@ -28,12 +28,13 @@ export function createBodyThread({ logger }: { logger: Logger }) {
   }
 
   return {
-    /** As `readJson`, with the digest; `bytes` are gone afterwards. */
-    readJson(bytes: Buffer) {
+    /** As `readJson`; `bytes` are gone afterwards. */
+    readJson(bytes: Buffer, needsDigest: boolean) {
       const channel = running?.channel ?? start()
       const isOwn = bytes.byteLength === bytes.buffer.byteLength
       const moved = isOwn ? bytes : Buffer.from(bytes)
-      return channel.call('json', moved, [moved.buffer as ArrayBuffer]) as Promise<JsonDocument>
+      const body: LargeBody = { bytes: moved, needsDigest }
+      return channel.call('json', body, [moved.buffer as ArrayBuffer]) as Promise<JsonDocument>
     },
     async stop() {
       await running?.worker.terminate()

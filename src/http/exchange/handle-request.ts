@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ServiceError } from '../../base/errors.ts'
-import type { AnswerOnce } from './idempotency.ts'
+import { givenKey, type AnswerOnce } from './idempotency.ts'
 import type { RequestContext } from './answer-request.ts'
 import type { Authenticate } from './authenticate.ts'
 import type { BodyLimit, BodyReader } from './body-reader.ts'
@@ -85,7 +85,9 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     const { length } = bytes
     try {
       const isLarge = length > MOST_BYTES_HERE && body.contentType === 'application/json'
-      const document = isLarge ? await thread.readJson(bytes) : readDocument(bytes, body)
+      const document = isLarge
+        ? await thread.readJson(bytes, givenKey(ctx.req.headers) !== undefined)
+        : readDocument(bytes, body)
       return await answerOnce(apiRequest, route, document)
     } finally {
       bodies.release(length)

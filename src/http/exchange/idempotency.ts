@@ -62,9 +62,13 @@ const KEY = /^[\x20-\x7e]{1,256}$/
 /** Left out of kept answers: they are shown once. */
 const SECRET_FIELDS = ['key', 'secret']
 
+export function givenKey(headers: IncomingHttpHeaders): string | string[] | undefined {
+  return headers['idempotency-key'] ?? headers['x-idempotency-key']
+}
+
 /** null: none was sent. */
 function readIdempotencyKey(headers: IncomingHttpHeaders): string | null {
-  const given = headers['idempotency-key'] ?? headers['x-idempotency-key']
+  const given = givenKey(headers)
   if (given === undefined) return null
   const key = Array.isArray(given) ? given.join(', ') : given
   if (KEY.test(key)) return key

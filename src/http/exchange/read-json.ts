@@ -27,6 +27,13 @@ export interface JsonDocument {
   digest?: Uint8Array
 }
 
+/** What the thread for large bodies is given. */
+export interface LargeBody {
+  bytes: Uint8Array
+  /** The request has an Idempotency-Key. */
+  needsDigest: boolean
+}
+
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
 export function readJson(bytes: Uint8Array): JsonDocument {
