@@ -38,10 +38,9 @@ export function createStateKeeper(
   records: ShapingRecords,
 ) {
   const urgent = new Set<ShapingRecord>()
-  const touched = new Set<ShapingRecord>()
   const stored = createStoredStates(store, now)
+  const { touched, saveTouched } = createSmallChanges(stored.save)
   let saving: Promise<void> | undefined
-  let lastSaved = Promise.resolve()
 
   async function saveUrgent(): Promise<void> {
     while (urgent.size > 0) {
@@ -66,24 +65,6 @@ export function createStateKeeper(
       if (urgent.size > 0) void startSaving()
     })
     return saving
-  }
-
-  /** One after the other: what an earlier call has in hand may come back, and only then is anybody told. */
-  function saveTouched(most: number, mostAtOnce: number): Promise<void> {
-    const saved = lastSaved.then(() => saveSome(most, mostAtOnce))
-    lastSaved = saved.catch(() => {})
-    return saved
-  }
-
-  async function saveSome(most: number, mostAtOnce: number): Promise<void> {
-    const changed = [...touched].slice(0, most)
-    for (const record of changed) touched.delete(record)
-    try {
-      await stored.save(changed, mostAtOnce)
-    } catch (thrown) {
-      for (const record of changed) touched.add(record)
-      throw thrown
-    }
   }
 
   return {
@@ -113,6 +94,33 @@ export function createStateKeeper(
     async saveAll(): Promise<void> {
       await startSaving()
       await saveTouched(Infinity, MOST_AT_ONCE_AT_END)
+    },
+  }
+}
+
+/** Changes that a tick saves. The saves go one after the other: what one has in hand may come back to `touched`. */
+function createSmallChanges(save: (changed: readonly ShapingRecord[], mostAtOnce: number) => Promise<void>) {
+  const touched = new Set<ShapingRecord>()
+  let lastSaved = Promise.resolve()
+
+  async function saveSome(most: number, mostAtOnce: number): Promise<void> {
+    const changed = [...touched].slice(0, most)
+    for (const record of changed) touched.delete(record)
+    try {
+      await save(changed, mostAtOnce)
+    } catch (thrown) {
+      for (const record of changed) touched.add(record)
+      throw thrown
+    }
+  }
+
+  return {
+    touched,
+    /** Resolves after every save that was asked for earlier: only then is anybody told. */
+    saveTouched(most: number, mostAtOnce: number): Promise<void> {
+      const saved = lastSaved.then(() => saveSome(most, mostAtOnce))
+      lastSaved = saved.catch(() => {})
+      return saved
     },
   }
 }
