@@ -1,8 +1,13 @@
 /** The suppression list on the wire (http/README.md "Suppressions"). */
 import { z } from 'zod'
-import { count, identifier, listParameters, optionalText, time, timeParameter } from './fields.ts'
+import { count, identifier, listParameters, optionalText, textOrNull, time, timeParameter } from './fields.ts'
 
-export const addSuppressionSchema = z.object({ email: z.string(), reason: optionalText(), scope: optionalText() })
+export const addSuppressionSchema = z.object({
+  email: z.string(),
+  reason: optionalText(),
+  scope: optionalText(),
+  domain: optionalText(),
+})
 
 export const listSuppressionsSchema = z.object({
   email: optionalText(),
@@ -22,6 +27,7 @@ export const suppressionSchema = z
     email: z.string(),
     reason: reasonSchema,
     scope: z.string(),
+    domain: textOrNull(),
     message_id: identifier('msg').nullable(),
     created_at: time(),
   })

@@ -11,12 +11,18 @@ const MOST_EVENTS = 50
 
 const eventList = () => textList(MOST_EVENTS).nullish()
 
+const MOST_DOMAINS = 1_000
+
+const domainList = () => textList(MOST_DOMAINS).nullish()
+
 export const registerEndpointSchema = z.object({
   url: z.string(),
   events: eventList(),
   secret: optionalText(),
   include: eventList(),
   description: optionalText(),
+  mode: z.enum(['live', 'test']).nullish(),
+  domains: domainList(),
 })
 
 export const changeEndpointSchema = z.object({
@@ -24,6 +30,7 @@ export const changeEndpointSchema = z.object({
   events: eventList(),
   include: eventList(),
   description: optionalText(),
+  domains: domainList(),
   status: z.enum(['enabled', 'disabled']).nullish(),
 })
 
@@ -60,6 +67,10 @@ export const webhookEndpointSchema = z
     events: z.array(z.string()),
     include: z.array(z.string()),
     description: textOrNull(),
+    /** `all` on a server for development. */
+    mode: z.enum(['live', 'test', 'all']),
+    /** Empty: all. */
+    domains: z.array(z.string()),
     status: z.enum(['enabled', 'disabled']),
     disabled_reason: z.enum(['failing', 'manual']).nullable(),
     secret_set: z.literal(true),

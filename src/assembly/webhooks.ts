@@ -41,6 +41,7 @@ export function startWebhooks(foundation: Foundation): Webhooks {
     guardedRequest,
     mostEndpoints: api.counts_max.webhooks,
     onEnabled: engine.wake,
+    testMode: outside !== undefined,
   })
   const { register } = webhookEndpoints
   return {

@@ -62,6 +62,7 @@ export function createRequestListeners(options: RequestListenersOptions) {
     apiKeys: features.apiKeys,
     trustedProxies: settings.http.trusted_proxies,
     failedLogins: createFailedLogins({ clock }),
+    testMode: options.testMode,
   })
 
   const listenerFor = (table: Route[], authenticate: Authenticate, handlers: Middleware[]): RequestListener => {

@@ -9,6 +9,7 @@ import type { LiveConfiguration } from '../config/live-configuration.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
 import type { CheckWorld, FilesNow, ServerFacts } from '../health/checks/world.ts'
 import type { AskedChecks } from '../health/health-keeper.ts'
+import { EVERYTHING } from '../mail/reach.ts'
 import type { DomainView } from '../senders/domain-view.ts'
 import type { Domains } from '../senders/domains.ts'
 import { quickCheck } from '../store/open/quick-check.ts'
@@ -124,7 +125,7 @@ async function domainsOf(domains: Domains, only: string | null, isAwaited: boole
 
 async function endpointsOf(store: Pick<Store, 'listWebhookEndpoints'>): Promise<WebhookEndpointState[]> {
   const found: WebhookEndpointState[] = []
-  const pages = pagesOf((after) => store.listWebhookEndpoints(PAGE, after))
+  const pages = pagesOf((after) => store.listWebhookEndpoints(EVERYTHING, PAGE, after))
   for await (const { endpoints } of pages) found.push(...endpoints)
   return found
 }

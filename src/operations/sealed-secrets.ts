@@ -6,6 +6,7 @@
 import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Logger } from '../base/logger.ts'
+import { EVERYTHING } from '../mail/reach.ts'
 import { dkimSealContext } from '../senders/records/dkim-keys.ts'
 import type { Store } from '../store/store.ts'
 import { openSecret } from '../webhooks/endpoint-secret.ts'
@@ -32,7 +33,7 @@ export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): P
         logger.error({ domain: name, fix }, 'the DKIM key of a domain does not open: its mail waits')
       }
     }
-    for await (const { endpoints } of pagesOf((after) => store.listWebhookEndpoints(PAGE, after))) {
+    for await (const { endpoints } of pagesOf((after) => store.listWebhookEndpoints(EVERYTHING, PAGE, after))) {
       for (const { id } of endpoints) {
         const target = await store.findWebhookTarget(id)
         if (target === null || opens(() => openSecret(keyRing, id, target.sealedSecret))) continue

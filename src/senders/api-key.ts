@@ -72,10 +72,11 @@ export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions
     list: (limit: number, after: string | null) => store.listApiKeys(limit, after),
     /** ServiceError `not_found`, here and below. */
     find: findById,
-    /** Neither unknown, revoked nor expired, for what goes on after it was authenticated. */
-    async isValid(id: string) {
+    /** Still in force, for the same sending domains: asked by what goes on after it was authenticated. */
+    async isValid(id: string, domains: readonly string[]) {
       const record = await store.findApiKeyById(id)
-      return record !== null && record.revokedAt === null && (record.expiresAt ?? Infinity) > clock.now()
+      const isAlive = record?.revokedAt === null && (record.expiresAt ?? Infinity) > clock.now()
+      return isAlive && record.domains.join() === domains.join()
     },
 
     /** Scopes and mode never change. ServiceError `invalid_request` lists every problem. */

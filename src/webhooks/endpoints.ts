@@ -13,6 +13,7 @@ import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import { GIVEN_EVENT_KINDS } from '../mail/event.ts'
+import { includesReach, type Reach } from '../mail/reach.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { Store } from '../store/store.ts'
 import type {
@@ -32,6 +33,8 @@ export interface RegisterEndpointRequest {
   /** null: one is generated. */
   secret: string | null
   description: string | null
+  /** Which events it gets; left out: those of live mail, of all domains. */
+  reach?: Reach
 }
 
 /** What is left out stays. */
@@ -40,6 +43,8 @@ interface ChangeEndpointRequest {
   events?: string[]
   include?: string[]
   description?: string
+  /** Never fewer than before. */
+  domains?: string[]
   status?: 'enabled' | 'disabled'
 }
 
@@ -54,6 +59,8 @@ interface WebhookEndpointsOptions {
   mostEndpoints?: number | null
   /** What waits may go out now. */
   onEnabled?: () => void
+  /** A server for development: an endpoint gets the events of live and of test keys. */
+  testMode?: boolean
 }
 
 /** 32 random bytes are 43 characters of base64url. */
@@ -66,9 +73,10 @@ const NOT_GIVEN = { url: null, events: null, include: null, secret: null, descri
 
 export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
   const { store, clock, keyRing, guardedRequest, mostEndpoints = null } = options
+
   return {
     async register(request: RegisterEndpointRequest) {
-      const { url, description, events, include = [] } = request
+      const { url, description, events, include = [], reach = { isTest: false, domains: [] } } = request
       await refuseProblems({ ...request, include }, guardedRequest)
       const now = clock.now()
       const id = newIdentifier('wh', now)
@@ -79,6 +87,8 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
         description,
         events: events ?? [...GIVEN_EVENT_KINDS],
         include: include.filter(isIncludedField),
+        isTest: options.testMode === true ? null : reach.isTest,
+        domains: reach.domains,
         status: 'enabled',
         sealedSecret: sealSecret(keyRing, id, request.secret ?? generated ?? ''),
         createdAt: now,
@@ -87,15 +97,20 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
       return { endpoint: endpointView(newState(record)), secret: generated, warnings: secretWarnings(request.secret) }
     },
 
-    /** Newest first. */
-    async list(limit: number, after: string | null) {
-      const { endpoints, next } = await store.listWebhookEndpoints(limit, after)
+    /** Those within a reach, newest first. */
+    async list(reach: Reach, limit: number, after: string | null) {
+      const { endpoints, next } = await store.listWebhookEndpoints(reach, limit, after)
       return { endpoints: endpoints.map(endpointView), next }
     },
 
-    find: async (id: string) => endpointView(known(id, await store.findWebhookEndpoint(id))),
+    /** What is beyond the reach is unknown. */
+    async find(id: string, reach: Reach) {
+      const state = known(id, await store.findWebhookEndpoint(id))
+      if (!includesReach(reach, state)) throw unknownEndpoint(id)
+      return endpointView(state)
+    },
 
-    async update(id: string, { url, events, include, description, status }: ChangeEndpointRequest) {
+    async update(id: string, { url, events, include, description, domains, status }: ChangeEndpointRequest) {
       await refuseProblems(
         {
           ...NOT_GIVEN,
@@ -106,11 +121,13 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
         },
         guardedRequest,
       )
+      if (domains !== undefined) refuseFewer(domains, known(id, await store.findWebhookEndpoint(id)))
       const change: WebhookEndpointChange = {}
       if (url !== undefined) change.url = url
       if (events !== undefined) change.events = events
       if (include !== undefined) change.include = include.filter(isIncludedField)
       if (description !== undefined) change.description = description
+      if (domains !== undefined) change.domains = domains
       if (status !== undefined) change.status = status
       const state = known(id, await store.updateWebhookEndpoint(id, change, clock.now()))
       if (status === 'enabled') options.onEnabled?.()
@@ -122,25 +139,35 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
       if (!(await store.removeWebhookEndpoint(id, clock.now()))) throw unknownEndpoint(id)
     },
 
-    /** null secret: one is generated. The old secret signs for `graceSeconds` more; null: a day. */
-    async rotateSecret(id: string, { secret, graceSeconds }: { secret: string | null; graceSeconds: number | null }) {
-      await refuseProblems({ ...NOT_GIVEN, secret }, guardedRequest)
-      if (graceSeconds !== null && (graceSeconds < 0 || graceSeconds > MOST_GRACE)) {
-        refuse([`grace_seconds: must be from 0 to ${MOST_GRACE}`])
-      }
-      const now = clock.now()
-      // A whole second: the one that is told.
-      const switchAt = (toUnixSeconds(now) + (graceSeconds ?? DEFAULT_GRACE)) * SECOND
-      const generated = secret === null ? generateSecret() : null
-      const sealedSecret = sealSecret(keyRing, id, secret ?? generated ?? '')
-      const result = known(id, await store.rotateWebhookSecret(id, { sealedSecret, switchAt, now }))
-      if (result.kind === 'under-way') {
-        const at = toUnixSeconds(result.switchAt)
-        throw new ServiceError('conflict', `an earlier rotation takes effect at ${at}; the next one has to wait for it`)
-      }
-      return { secret: generated, switchAt, warnings: secretWarnings(secret) }
-    },
+    rotateSecret: createSecretRotation(options),
   }
+}
+
+/** null secret: one is generated. The old secret signs for `graceSeconds` more; null: a day. */
+function createSecretRotation({ store, clock, keyRing, guardedRequest }: WebhookEndpointsOptions) {
+  return async (id: string, { secret, graceSeconds }: { secret: string | null; graceSeconds: number | null }) => {
+    await refuseProblems({ ...NOT_GIVEN, secret }, guardedRequest)
+    if (graceSeconds !== null && (graceSeconds < 0 || graceSeconds > MOST_GRACE)) {
+      refuse([`grace_seconds: must be from 0 to ${MOST_GRACE}`])
+    }
+    const now = clock.now()
+    // A whole second: the one that is told.
+    const switchAt = (toUnixSeconds(now) + (graceSeconds ?? DEFAULT_GRACE)) * SECOND
+    const generated = secret === null ? generateSecret() : null
+    const sealedSecret = sealSecret(keyRing, id, secret ?? generated ?? '')
+    const result = known(id, await store.rotateWebhookSecret(id, { sealedSecret, switchAt, now }))
+    if (result.kind === 'under-way') {
+      const at = toUnixSeconds(result.switchAt)
+      throw new ServiceError('conflict', `an earlier rotation takes effect at ${at}; the next one has to wait for it`)
+    }
+    return { secret: generated, switchAt, warnings: secretWarnings(secret) }
+  }
+}
+
+/** Whoever sees an endpoint sees its deliveries: those of a domain that it had once would be among them. */
+function refuseFewer(domains: readonly string[], before: Reach): void {
+  if (includesReach({ isTest: null, domains }, before)) return
+  refuse(['domains: may only grow; for fewer, register another endpoint'])
 }
 
 function generateSecret(): string {
@@ -178,6 +205,8 @@ function endpointView(state: WebhookEndpointState): WebhookEndpointJson {
     events: state.events,
     include: state.include,
     description: state.description,
+    mode: state.isTest === null ? 'all' : state.isTest ? 'test' : 'live',
+    domains: [...state.domains],
     status: state.status,
     disabled_reason: state.disabledReason,
     secret_set: true,

@@ -12,6 +12,7 @@
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { GIVEN_EVENT_KINDS, isSubscribed } from '../mail/event.ts'
+import { reaches, type Reach } from '../mail/reach.ts'
 import type { Store } from '../store/store.ts'
 import type { ReplayedEvent } from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
@@ -20,6 +21,8 @@ interface OpenStreamRequest {
   /** null: the five given kinds. */
   events: string[] | null
   lastEventId: string | null
+  /** Events within it. */
+  reach: Reach
   /** Asked again and again: false ends the stream. */
   isAllowed(): Promise<boolean>
 }
@@ -46,6 +49,7 @@ const MOST_TOLD_AGAIN = 1_000
 
 interface Follower {
   kinds: readonly string[]
+  reach: Reach
   toldAgain: ReplayedEvent[]
   /** Something happened since it last looked. */
   hasNews: boolean
@@ -68,17 +72,18 @@ export function createEventStreams(options: EventStreamsOptions): EventStreams {
     wake,
     tell(events) {
       for (const follower of followers) {
-        const wanted = events.filter((event) => isWanted(event, follower.kinds))
+        const wanted = events.filter((event) => isWanted(event, follower))
         follower.toldAgain = [...follower.toldAgain, ...wanted].slice(-MOST_TOLD_AGAIN)
         wakeFollower(follower)
       }
     },
-    async open({ events, lastEventId, isAllowed }) {
+    async open({ events, lastEventId, reach, isAllowed }) {
       refuse(eventProblems(events))
       const position = await store.eventPosition(lastEventId, clock.now() - RESUMED_AT_MOST)
       if (position === undefined) refuse(['Last-Event-ID: not the id of an event'])
       if (followers.size === MOST_STREAMS) throw new ServiceError('rate_limited', `${MOST_STREAMS} streams are open`)
-      const follower: Follower = { kinds: events ?? GIVEN_EVENT_KINDS, toldAgain: [], hasNews: false, onNews: () => {} }
+      const kinds = events ?? GIVEN_EVENT_KINDS
+      const follower: Follower = { kinds, reach, toldAgain: [], hasNews: false, onNews: () => {} }
       followers.add(follower)
       return (ended) => {
         const leave = (): void => {
@@ -114,7 +119,7 @@ async function* follow(following: Following): AsyncGenerator<string> {
     const found = await store.eventsAfter(position, READ_AT_ONCE)
     if (!(await isAllowed())) return
     position = found.at(-1)?.position ?? position
-    const told = [...found.filter((event) => isWanted(event, follower.kinds)), ...follower.toldAgain.splice(0)]
+    const told = [...found.filter((event) => isWanted(event, follower)), ...follower.toldAgain.splice(0)]
     if (told.length > 0) yield told.map(eventText).join('')
     else if (found.length === 0 && !(await nextNews(follower, heartbeatMilliseconds))) yield HEARTBEAT
   }
@@ -137,8 +142,8 @@ function nextNews(follower: Follower, waitMilliseconds: number): Promise<boolean
   })
 }
 
-function isWanted({ kind, body }: ReplayedEvent, kinds: readonly string[]): boolean {
-  return body !== '' && isSubscribed(kinds, kind) && !isOfMachine(body)
+function isWanted({ kind, body, owner }: ReplayedEvent, { kinds, reach }: Follower): boolean {
+  return body !== '' && isSubscribed(kinds, kind) && reaches(reach, owner) && !isOfMachine(body)
 }
 
 /** As the store writes it last into `data`. Whoever follows sees what endpoints get that include nothing. */

@@ -36,7 +36,7 @@ export function createTryEndpoint(options: TryEndpointOptions): TryEndpoint {
 
   return async (endpointId, kind) => {
     const event = sampleEvent(kindOf(kind), clock.now())
-    const target = known(endpointId, await store.findWebhookTarget(endpointId))
+    const { isTest, domains, ...target } = known(endpointId, await store.findWebhookTarget(endpointId))
     if (limit.free(endpointId) === 0) throw new ServiceError('rate_limited', 'earlier tests of it are still under way')
     limit.take(endpointId)
     try {
@@ -44,7 +44,7 @@ export function createTryEndpoint(options: TryEndpointOptions): TryEndpoint {
       const startedAt = performance.now()
       const delivery = { ...target, ...event, id: newIdentifier('whd', now), attempts: 0 }
       const posted = await postEvent(delivery, { now, mostAnswerBytes: MOST_ANSWER_BYTES }, options)
-      onTold([event])
+      onTold([{ ...event, owner: { isTest: isTest === true, domains } }])
       const { isSuccess: ok, status, error, answer } = posted
       return { ok, status, duration_ms: Math.round(performance.now() - startedAt), error, answer }
     } finally {

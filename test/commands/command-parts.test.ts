@@ -230,6 +230,8 @@ t.test('an explanation, an endpoint and a delivery as text', async (t) => {
     url: 'https://x',
     events: ['*'],
     include: [],
+    mode: 'live',
+    domains: ['acme.com'],
     description: null,
     status: 'disabled',
     disabled_reason: 'failing',

@@ -124,7 +124,16 @@ t.test('every simulated end comes, and nobody is suppressed for it', async (t) =
     t.equal(view.state, name === 'soft' ? 'expired' : 'bounced')
     t.match((await engine.events(id)).at(-1), { kind: 'email.bounced', data: { bounce_type: type } })
   }
-  const list = { email: null, reason: null, scope: null, since: null, isTest: false, limit: 10, after: null }
+  const list = {
+    email: null,
+    domains: [],
+    reason: null,
+    scope: null,
+    since: null,
+    isTest: false,
+    limit: 10,
+    after: null,
+  }
   t.strictSame((await engine.store.listSuppressions(list)).suppressions, [])
 })
 

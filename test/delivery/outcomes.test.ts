@@ -21,7 +21,16 @@ async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx>
 }
 
 async function suppressed({ store }: Engine): Promise<string[]> {
-  const page = { email: null, reason: null, scope: null, since: null, isTest: false, limit: 10, after: null }
+  const page = {
+    email: null,
+    domains: [],
+    reason: null,
+    scope: null,
+    since: null,
+    isTest: false,
+    limit: 10,
+    after: null,
+  }
   const { suppressions } = await store.listSuppressions(page)
   return suppressions.map(({ email, reason, scope }) => `${email} ${reason} ${scope}`)
 }

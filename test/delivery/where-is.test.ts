@@ -1,6 +1,7 @@
 /**
  * Where a message is that is `sending`, asked of a running engine, and what `explain` makes of it.
  */
+import { EVERYTHING } from '../../src/mail/reach.ts'
 import type { ExplanationJson } from '../../src/api/message.ts'
 import { EventEmitter } from 'node:events'
 import type { Worker } from 'node:worker_threads'
@@ -61,7 +62,7 @@ async function explain(
     whereIs: dispatcher.whereIs,
     longestStageMilliseconds: 10 * MINUTE,
     classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }),
-  })(id ?? '', { domains: [] })
+  })(id ?? '', EVERYTHING)
 }
 
 function untilAt(

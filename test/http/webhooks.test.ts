@@ -229,7 +229,7 @@ t.test('a stream tells what happens, and goes on where it was left', async (t) =
   const resumed = await openStream(t, port, { lastId: first.split(' ')[0] ?? '' })
   await until('what was missed', () => resumed.events().length === 2)
   t.notOk(resumed.events().includes(first))
-  eventStreams.tell([{ eventId: 'evt_x', kind: 'email.delivered', body: '{}' }])
+  eventStreams.tell([{ eventId: 'evt_x', kind: 'email.delivered', body: '{}', owner: { isTest: false, domains: [] } }])
   await until('a replay', () => resumed.events().at(-1) === 'evt_x email.delivered')
 
   const other = await openStream(t, port, { query: '?events=email.bounced,email.opened' })

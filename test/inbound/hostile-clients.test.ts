@@ -242,6 +242,15 @@ t.test('a session has its end: ten minutes, a hundred messages', async (t) => {
 
 t.test('after all of this nothing has changed', async (t) => {
   t.match(await parts.look(messageId), { state: 'delivered', complainedAt: null })
-  const list = { isTest: false, email: null, reason: null, scope: null, since: null, limit: 10, after: null }
+  const list = {
+    isTest: false,
+    email: null,
+    domains: [],
+    reason: null,
+    scope: null,
+    since: null,
+    limit: 10,
+    after: null,
+  }
   t.same((await parts.store.listSuppressions(list)).suppressions, [])
 })

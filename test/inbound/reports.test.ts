@@ -1,6 +1,7 @@
 import { createSecretKey } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
+import { EVERYTHING } from '../../src/mail/reach.ts'
 import { DAY } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { unsubscribeToken } from '../../src/mail/message-token.ts'
@@ -43,14 +44,14 @@ const everything = () => ({
   ip: null,
   since: null,
   until: null,
-  domains: null,
+  reach: EVERYTHING,
   limit: 100,
   after: null,
   now: parts.clock.now(),
 })
 const taken = /^250 2\.0\.0 taken$/
 const suppressed = async (email: string): Promise<string[]> => {
-  const list = { email, isTest: false, reason: null, scope: null, since: null, limit: 10, after: null }
+  const list = { email, isTest: false, domains: [], reason: null, scope: null, since: null, limit: 10, after: null }
   return (await parts.store.listSuppressions(list)).suppressions.map(({ reason, scope }) => `${reason} ${scope}`)
 }
 

@@ -278,6 +278,8 @@ t.test('scheduled and suppressed recipients are told apart', async (t) => {
     email: 'r1@example.net',
     reason: 'unsubscribe',
     scope: 'bulk',
+    domain: null,
+    owners: [],
     isTest: false,
     messageId: null,
     createdAt: clock.now(),

@@ -2,6 +2,7 @@
  * Mail that comes by SMTP submission: what it becomes in the store, what is refused, and that a repeat is nothing new.
  */
 import t from 'tap'
+import { EVERYTHING } from '../../src/mail/reach.ts'
 import { SECOND } from '../../src/base/clock.ts'
 import { createAcceptSubmission } from '../../src/messages/accept/accept-submission.ts'
 import type { AcceptSubmission, Caller, SubmissionRequest } from '../../src/messages/accept/send-request.ts'
@@ -145,7 +146,7 @@ t.test('two at once are stored once, whoever wins', async (t) => {
     ip: null,
     since: null,
     until: null,
-    domains: null,
+    reach: EVERYTHING,
     limit: 10,
     after: null,
     now: clock.now(),

@@ -2,6 +2,7 @@
  * What can be done to an accepted message: cancel it, try it again, ask why it is where it is, and see one before it is
  * sent.
  */
+import { EVERYTHING } from '../../src/mail/reach.ts'
 import type { RetriedMessageJson } from '../../src/api/message.ts'
 import t, { type Test } from 'tap'
 import { DAY, HOUR, MINUTE, SECOND, toUnixSeconds } from '../../src/base/clock.ts'
@@ -30,6 +31,10 @@ import {
 import { RENDERING } from './rendered-headers.ts'
 
 const ALL = callerWith()
+const seeing = (caller: ReturnType<typeof callerWith>) => ({
+  caller,
+  reach: { isTest: caller.mode === 'test', domains: caller.domains },
+})
 
 interface ActionParts extends AcceptanceParts {
   actions: MessageActions
@@ -88,7 +93,8 @@ async function actionParts(t: Test): Promise<ActionParts> {
   }
 }
 
-const stateOf = async ({ lookup }: ActionParts, id: string): Promise<string> => (await lookup.message(id, ALL)).state
+const stateOf = async ({ lookup }: ActionParts, id: string): Promise<string> =>
+  (await lookup.message(id, EVERYTHING)).state
 
 t.test('cancel: what waits is canceled for good, once', async (t) => {
   const parts = await actionParts(t)
@@ -97,12 +103,12 @@ t.test('cancel: what waits is canceled for good, once', async (t) => {
   const deferred = await send()
   await settle(deferred, { kind: 'deferred', retryAt: clock.now() + HOUR }, '450 later')
   for (const id of [await send(), scheduled, deferred]) {
-    t.same(await actions.cancel(id, ALL), { message_id: id, state: 'canceled' })
-    t.same(await actions.cancel(id, ALL), { message_id: id, state: 'canceled' }, 'unchanged')
+    t.same(await actions.cancel(id, EVERYTHING), { message_id: id, state: 'canceled' })
+    t.same(await actions.cancel(id, EVERYTHING), { message_id: id, state: 'canceled' }, 'unchanged')
     t.equal(await stateOf(parts, id), 'canceled')
   }
   t.ok(told.events >= 3)
-  const events = await parts.lookup.events(scheduled, ALL)
+  const events = await parts.lookup.events(scheduled, EVERYTHING)
   t.equal(events.filter(({ event }) => event === 'email.canceled').length, 1)
 })
 
@@ -110,15 +116,15 @@ t.test('cancel: what cannot be canceled is a conflict in plain words', async (t)
   const { actions, send, settle, store, clock } = await actionParts(t)
   const done = await send()
   await settle(done, delivered)
-  await t.rejects(actions.cancel(done, ALL), {
+  await t.rejects(actions.cancel(done, EVERYTHING), {
     code: 'conflict',
     details: `message ${done} is delivered: the recipient's server has taken it, so it cannot be canceled`,
   })
   const bad = await send()
   await settle(bad, bounced, '550 5.1.1 no such user')
-  await t.rejects(actions.cancel(bad, ALL), { code: 'conflict', details: /is bounced: it was refused for good/ })
+  await t.rejects(actions.cancel(bad, EVERYTHING), { code: 'conflict', details: /is bounced: it was refused for good/ })
   const suppressed = await send({ to: 'suppressed@simulator.sternpost.test' })
-  await t.rejects(actions.cancel(suppressed, ALL), {
+  await t.rejects(actions.cancel(suppressed, EVERYTHING), {
     code: 'conflict',
     details: /is suppressed: its address is on the suppression list/,
   })
@@ -131,14 +137,14 @@ t.test('cancel: what cannot be canceled is a conflict in plain words', async (t)
     pools: ['default'],
     limit: 10,
   })
-  await t.rejects(actions.cancel(sending, ALL), {
+  await t.rejects(actions.cancel(sending, EVERYTHING), {
     code: 'conflict',
     details: /is sending: its SMTP transaction is under way/,
   })
   const unknown = newIdentifier('msg', clock.now())
-  await t.rejects(actions.cancel(unknown, ALL), { code: 'not_found', details: `message ${unknown}` })
-  await t.rejects(actions.cancel('x', ALL), { code: 'not_found' })
-  await t.rejects(actions.cancel(done, { domains: ['other.com'] }), { code: 'not_found' })
+  await t.rejects(actions.cancel(unknown, EVERYTHING), { code: 'not_found', details: `message ${unknown}` })
+  await t.rejects(actions.cancel('x', EVERYTHING), { code: 'not_found' })
+  await t.rejects(actions.cancel(done, { isTest: null, domains: ['other.com'] }), { code: 'not_found' })
 })
 
 t.test('cancel: a batch is canceled as far as it waits', async (t) => {
@@ -149,11 +155,11 @@ t.test('cancel: a batch is canceled as far as it waits', async (t) => {
   const [first] = results
   if (first === undefined || !('messageId' in first)) throw new Error('nothing was accepted')
   await settle(first.messageId, delivered)
-  t.same(await actions.cancelBatch(batchId, ALL), { batch_id: batchId, canceled: 2, not_canceled: 1 })
-  await actions.cancelBatch(batchId, ALL)
-  t.match(await parts.lookup.batch(batchId, ALL), { states: { canceled: 2, delivered: 1 } })
-  await t.rejects(actions.cancelBatch(newIdentifier('bat', clock.now()), ALL), { code: 'not_found' })
-  await t.rejects(actions.cancelBatch(batchId, { domains: ['other.com'] }), { code: 'not_found' })
+  t.same(await actions.cancelBatch(batchId, EVERYTHING), { batch_id: batchId, canceled: 2, not_canceled: 1 })
+  await actions.cancelBatch(batchId, EVERYTHING)
+  t.match(await parts.lookup.batch(batchId, EVERYTHING), { states: { canceled: 2, delivered: 1 } })
+  await t.rejects(actions.cancelBatch(newIdentifier('bat', clock.now()), EVERYTHING), { code: 'not_found' })
+  await t.rejects(actions.cancelBatch(batchId, { isTest: null, domains: ['other.com'] }), { code: 'not_found' })
 })
 
 const keeping = (key: string): Idempotent<RetriedMessageJson> => ({
@@ -167,9 +173,13 @@ t.test('retry: a deferred message is due now', async (t) => {
   const id = await send()
   await settle(id, { kind: 'deferred', retryAt: clock.now() + HOUR }, '450 later')
   const before = told.queued
-  t.same(await accepted(actions.retry(id, ALL, keeping('a'))), { message_id: id, retry_of: null, state: 'deferred' })
+  t.same(await accepted(actions.retry(id, seeing(ALL), keeping('a'))), {
+    message_id: id,
+    retry_of: null,
+    state: 'deferred',
+  })
   t.equal(told.queued, before + 1)
-  t.equal((await parts.lookup.message(id, ALL)).next_attempt_at, toUnixSeconds(clock.now()))
+  t.equal((await parts.lookup.message(id, EVERYTHING)).next_attempt_at, toUnixSeconds(clock.now()))
   t.match(await store.findIdempotent(keeping('a').entry, clock.now()), { kind: 'replayed' }, 'its answer is kept')
 })
 
@@ -189,15 +199,22 @@ t.test('retry: a bounced message is sent again as a new one', async (t) => {
   })
   await settle(id, bounced, '550 5.7.1 no')
   await clock.advance(HOUR)
-  const again = await accepted(actions.retry(id, ALL, keeping('b')))
+  const again = await accepted(actions.retry(id, seeing(ALL), keeping('b')))
   t.match(again, { message_id: /^msg_/, retry_of: id, state: 'queued' })
   t.not(again.message_id, id)
   const [first, second] = stored
   t.same(second?.content, first?.content)
   t.match(second, { retryOf: id, pool: 'spare', stream: 'bulk', sendAt: null, batch: null, isTest: false })
   t.match(second?.messages, [{ to: first?.messages[0]?.to, expiresAt: clock.now() + 600 * SECOND }])
-  t.match(await parts.lookup.message(again.message_id, ALL), { retry_of: id, state: 'queued', subject: 'Hi Ada' })
-  t.match(await actions.retry(id, ALL, keeping('b')), { kind: 'replayed', answer: { body: JSON.stringify(again) } })
+  t.match(await parts.lookup.message(again.message_id, EVERYTHING), {
+    retry_of: id,
+    state: 'queued',
+    subject: 'Hi Ada',
+  })
+  t.match(await actions.retry(id, seeing(ALL), keeping('b')), {
+    kind: 'replayed',
+    answer: { body: JSON.stringify(again) },
+  })
   t.equal(await stateOf(parts, id), 'bounced', 'the old one stays as it is')
 })
 
@@ -206,13 +223,13 @@ t.test('retry: an expired message too', async (t) => {
   const id = await send()
   await clock.advance(LIFETIME + SECOND)
   await store.expireDue(clock.now(), 10)
-  t.match(await accepted(actions.retry(id, ALL, null)), { retry_of: id, state: 'queued' })
+  t.match(await accepted(actions.retry(id, seeing(ALL), null)), { retry_of: id, state: 'queued' })
 })
 
 t.test('retry: every reason against it is told', async (t) => {
   const parts = await actionParts(t)
   const { actions, send, settle, store, clock, domains } = parts
-  const retry = (id: string, caller = ALL): Promise<string> => verdict(actions.retry(id, caller, null))
+  const retry = (id: string, caller = ALL): Promise<string> => verdict(actions.retry(id, seeing(caller), null))
   const waiting = await send()
   t.equal(
     await retry(waiting),
@@ -222,20 +239,22 @@ t.test('retry: every reason against it is told', async (t) => {
   await settle(waiting, delivered)
   t.match(await retry(waiting), /^conflict: message msg_\w+ is delivered: the recipient's server has taken it; only/)
   const canceled = await send()
-  await actions.cancel(canceled, ALL)
+  await actions.cancel(canceled, EVERYTHING)
   t.match(await retry(canceled), /^conflict: .* is canceled: it was withdrawn/)
   t.match(await retry(newIdentifier('msg', clock.now())), /^not_found: /)
 
   const bad = await send({ unsubscribe: { list: 'news', url: undefined } })
   await settle(bad, bounced, '550 5.1.1 no')
   t.match(await retry(bad, callerWith({ domains: ['other.com'] })), /^not_found: /)
-  t.match(await retry(bad, callerWith({ mode: 'test' })), /^forbidden: .* is live mail, which a test key does not send/)
+  t.match(await retry(bad, callerWith({ mode: 'test' })), /^not_found: /)
   const suppress = (scope: string, isTest: boolean): Promise<unknown> =>
     store.addSuppression({
       id: newIdentifier('sup', clock.now()),
       email: 'ada@example.net',
       reason: 'unsubscribe',
       scope,
+      domain: null,
+      owners: [],
       isTest,
       messageId: null,
       createdAt: clock.now(),
@@ -247,7 +266,7 @@ t.test('retry: every reason against it is told', async (t) => {
   t.equal(await retry(bad), 'conflict: ada@example.net is on the suppression list for the list news (unsubscribe)')
   await suppress('all', false)
   t.equal(await retry(bad), 'conflict: ada@example.net is on the suppression list (unsubscribe)')
-  await store.removeSuppressions('ada@example.net', null, false)
+  await store.removeSuppressions({ email: 'ada@example.net', scope: null, isTest: false, domains: [] })
   await domains.remove('acme.com', { purge: false })
   t.match(await retry(bad), /^domain_not_verified: acme\.com/)
 })
@@ -256,7 +275,8 @@ t.test('retry: mail of a test key stays on the host, whoever asks', async (t) =>
   const { actions, accept, settle, stored } = await actionParts(t)
   const id = await acceptedId(accept(sendRequest(), callerWith({ mode: 'test' }), null))
   await settle(id, bounced, '550 5.1.1 no')
-  await actions.retry(id, ALL, null)
+  await t.rejects(actions.retry(id, seeing(ALL), null), { code: 'not_found' }, 'a live key does not see it')
+  await actions.retry(id, { caller: ALL, reach: EVERYTHING }, null)
   t.match(stored[1], { isTest: true, messages: [{ isCaptured: true }] })
 })
 
@@ -265,7 +285,7 @@ t.test('retry: content that is gone is a conflict', async (t) => {
   const id = await send()
   await settle(id, bounced, '550 5.1.1 no')
   const store = { ...options.store, requestToRepeat: async () => null }
-  await t.rejects(createMessageActions({ ...options, store }).retry(id, ALL, null), {
+  await t.rejects(createMessageActions({ ...options, store }).retry(id, seeing(ALL), null), {
     code: 'conflict',
     details: `message ${id}: its content is no longer stored, so it cannot be sent again`,
   })
@@ -275,7 +295,7 @@ t.test('explain: what happened, what it waits for, what to do', async (t) => {
   const parts = await actionParts(t)
   const { lookup, send, settle, clock, waits } = parts
   const id = await send()
-  const explain = () => lookup.explain(id, ALL)
+  const explain = () => lookup.explain(id, EVERYTHING)
   t.match(await explain(), {
     message_id: id,
     state: 'queued',
@@ -327,7 +347,7 @@ t.test('explain: what happened, what it waits for, what to do', async (t) => {
 t.test('explain: the end of a message', async (t) => {
   const parts = await actionParts(t)
   const { lookup, send, settle, store, clock } = parts
-  const explain = (id: string) => lookup.explain(id, ALL)
+  const explain = (id: string) => lookup.explain(id, EVERYTHING)
   const done = await send()
   await settle(done, delivered)
   t.match(await explain(done), {
@@ -352,7 +372,7 @@ t.test('explain: the end of a message', async (t) => {
   const late = await send({ sendAt: toUnixSeconds(clock.now() + 3 * DAY) })
   t.match(await explain(late), { waiting_for: 'send_at', summary: 'It is sent in 3 days.' })
   const gone = await send()
-  await parts.actions.cancel(gone, ALL)
+  await parts.actions.cancel(gone, EVERYTHING)
   t.match(await explain(gone), { summary: 'It was canceled before it was sent.', waiting_for: null })
   const suppressed = await send({ to: 'suppressed@simulator.sternpost.test' })
   t.match(await explain(suppressed), { summary: 'It was not sent: the address is on the suppression list.' })
@@ -379,7 +399,7 @@ t.test('explain: checks that did not pass', async (t) => {
   zone.set(nameOf('dkim'), { TXT: ['v=DKIM1; p='] })
   await clock.advance(MINUTE)
   await domains.verify('acme.com')
-  const { checks } = await lookup.explain(await send(), ALL)
+  const { checks } = await lookup.explain(await send(), EVERYTHING)
   t.match(checks, [
     { check: 'dkim', status: 'fail', seen: /\w/ },
     { check: 'spf', status: 'pass' },

@@ -364,7 +364,16 @@ t.test('a token takes its recipient off the list, once', async (t) => {
   t.same([await unsubscribe(token), await unsubscribe(token.toUpperCase())], [true, true])
   t.equal(await unsubscribe(link), false)
   t.equal(events.count, 1)
-  const asked = { isTest: false, email: null, reason: null, scope: null, since: null, limit: 10, after: null }
+  const asked = {
+    isTest: false,
+    email: null,
+    domains: [],
+    reason: null,
+    scope: null,
+    since: null,
+    limit: 10,
+    after: null,
+  }
   t.equal((await store.listSuppressions(asked)).suppressions.length, 1)
   const foreign = unsubscribeToken(newIdentifier('msg', NOW), 0, KEYS.unsubscribe)
   t.equal(await unsubscribe(foreign), false, 'its mail is not kept any more')

@@ -3,6 +3,7 @@
  * may see them.
  */
 import t from 'tap'
+import { EVERYTHING } from '../../src/mail/reach.ts'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { createMessageLookup, type MessageLookup } from '../../src/messages/lookup/lookup-message.ts'
@@ -25,7 +26,7 @@ import {
 } from '../store/store-samples.ts'
 
 const NOW_SECONDS = NOW / SECOND
-const ALL = { domains: [] }
+const ALL = EVERYTHING
 
 function lookupIn(store: Store): MessageLookup {
   return createMessageLookup({
@@ -183,11 +184,11 @@ t.test('a key that is limited to some domains sees those alone', async (t) => {
   const batchId = newIdentifier('bat', NOW)
   const id = await acceptOne(store, { content, batch: { id: batchId, rejected: 1 } })
   const views: ((domains: string[]) => Promise<unknown>)[] = [
-    (domains) => lookup.message(id, { domains }),
-    (domains) => lookup.events(id, { domains }),
-    (domains) => lookup.transcript(id, { domains }),
-    (domains) => lookup.explain(id, { domains }),
-    (domains) => lookup.batch(batchId, { domains }),
+    (domains) => lookup.message(id, { isTest: null, domains }),
+    (domains) => lookup.events(id, { isTest: null, domains }),
+    (domains) => lookup.transcript(id, { isTest: null, domains }),
+    (domains) => lookup.explain(id, { isTest: null, domains }),
+    (domains) => lookup.batch(batchId, { isTest: null, domains }),
   ]
   for (const view of views) {
     for (const domains of [[], ['acme.com'], ['sub.acme.com'], ['other.com', 'acme.com']]) await view(domains)
@@ -196,7 +197,7 @@ t.test('a key that is limited to some domains sees those alone', async (t) => {
     }
   }
   const idsFor = async (domains: string[]): Promise<string[]> =>
-    (await lookup.search(query(), { domains })).messages.map((message) => message.message_id)
+    (await lookup.search(query(), { isTest: null, domains })).messages.map((message) => message.message_id)
   for (const domains of [['acme.com', 'x.org'], ['sub.acme.com']]) t.same(await idsFor(domains), [id])
   t.same(await idsFor(['b.acme.com']), [])
   t.same(await idsFor(['other.com']), [])

@@ -393,6 +393,8 @@ t.test('a suppressed recipient is accepted, and said to be suppressed', async (t
     email: 'ada@example.net',
     reason: 'hard_bounce',
     scope: 'all',
+    domain: null,
+    owners: [],
     isTest: false,
   })
   await store.addSuppression({
@@ -401,6 +403,8 @@ t.test('a suppressed recipient is accepted, and said to be suppressed', async (t
     email: 'bob@example.net',
     reason: 'unsubscribe',
     scope: 'news',
+    domain: null,
+    owners: [],
     isTest: false,
   })
   const send = async (changes: Partial<SendRequest>, mode: 'live' | 'test' = 'live') =>

@@ -3,6 +3,7 @@
  */
 import fc from 'fast-check'
 import t from 'tap'
+import type { Whose } from '../../src/messages/suppressions/check-suppression.ts'
 import { SECOND, toUnixSeconds } from '../../src/base/clock.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { readCsv, type CsvRow } from '../../src/messages/suppressions/read-csv.ts'
@@ -26,7 +27,14 @@ const query = (changes: Partial<SuppressionQuery> = {}): SuppressionQuery => ({
   ...changes,
 })
 
-const given = (email: string | undefined, reason?: string, scope?: string) => ({ email, reason, scope })
+const LIVE: Whose = { isTest: false, domains: [] }
+const TEST: Whose = { isTest: true, domains: [] }
+const given = (email: string | undefined, reason?: string, scope?: string, domain?: string) => ({
+  email,
+  reason,
+  scope,
+  domain,
+})
 
 interface Parts {
   store: Store
@@ -45,7 +53,7 @@ async function parts(t: Parameters<typeof testStore>[0]): Promise<Parts> {
     clock,
     list,
     async entries(isTest = false) {
-      const { suppressions } = await list.list(query({ limit: 100 }), isTest)
+      const { suppressions } = await list.list(query({ limit: 100 }), { isTest, domains: [] })
       return suppressions.map(({ email, reason, scope }) => `${email} ${reason} ${scope}`).reverse()
     },
   }
@@ -53,7 +61,7 @@ async function parts(t: Parameters<typeof testStore>[0]): Promise<Parts> {
 
 t.test('an entry is added once, listed, and removed', async (t) => {
   const { list, clock, entries } = await parts(t)
-  const first = await list.add(given('Ada <X@ACME.org>'), false)
+  const first = await list.add(given('Ada <X@ACME.org>'), LIVE)
   t.match(first, {
     isNew: true,
     suppression: {
@@ -66,34 +74,34 @@ t.test('an entry is added once, listed, and removed', async (t) => {
     },
   })
   await clock.advance(SECOND)
-  t.same(await list.add(given('X@acme.org', 'complaint'), false), { ...first, isNew: false }, 'as it was')
-  await list.add(given('X@acme.org', 'unsubscribe', 'news'), false)
-  await list.add(given('x@acme.org'), false)
-  await list.add(given('X@acme.org'), true)
+  t.same(await list.add(given('X@acme.org', 'complaint'), LIVE), { ...first, isNew: false }, 'as it was')
+  await list.add(given('X@acme.org', 'unsubscribe', 'news'), LIVE)
+  await list.add(given('x@acme.org'), LIVE)
+  await list.add(given('X@acme.org'), TEST)
   t.same(await entries(), ['X@acme.org manual all', 'X@acme.org unsubscribe news', 'x@acme.org manual all'])
   t.same(await entries(true), ['X@acme.org manual all'], 'test keys have a list of their own')
   const found = async (changes: Partial<SuppressionQuery>): Promise<number> =>
-    (await list.list(query(changes), false)).suppressions.length
+    (await list.list(query(changes), LIVE)).suppressions.length
   t.equal(await found({ email: 'X@ACME.ORG' }), 2)
   t.equal(await found({ reason: 'manual' }), 2)
   t.equal(await found({ scope: 'news' }), 1)
   t.equal(await found({ since: toUnixSeconds(clock.now()) }), 2)
-  const page = await list.list(query({ limit: 2 }), false)
+  const page = await list.list(query({ limit: 2 }), LIVE)
   t.equal(page.suppressions.length, 2)
-  t.match(await list.list(query({ limit: 2, after: page.next }), false), {
+  t.match(await list.list(query({ limit: 2, after: page.next }), LIVE), {
     suppressions: [{ scope: 'all' }],
     next: null,
   })
-  t.same(await list.remove('X@Acme.org', 'news', false), { email: 'X@acme.org', deleted: 1 })
-  t.same(await list.remove('X@acme.org', null, false), { email: 'X@acme.org', deleted: 1 })
-  await t.rejects(list.remove('X@acme.org', null, false), { code: 'not_found', details: 'suppression of X@acme.org' })
-  await t.rejects(list.remove('x@acme.org', 'news', false), { code: 'not_found', details: /with scope news$/ })
+  t.same(await list.remove('X@Acme.org', 'news', LIVE), { email: 'X@acme.org', deleted: 1 })
+  t.same(await list.remove('X@acme.org', null, LIVE), { email: 'X@acme.org', deleted: 1 })
+  await t.rejects(list.remove('X@acme.org', null, LIVE), { code: 'not_found', details: 'suppression of X@acme.org' })
+  await t.rejects(list.remove('x@acme.org', 'news', LIVE), { code: 'not_found', details: /with scope news$/ })
   t.same(await entries(true), ['X@acme.org manual all'])
 })
 
 t.test('bad entries and questions are refused with every problem', async (t) => {
   const { list, entries } = await parts(t)
-  const add = (...entry: Parameters<typeof given>): Promise<string> => verdict(list.add(given(...entry), false))
+  const add = (...entry: Parameters<typeof given>): Promise<string> => verdict(list.add(given(...entry), LIVE))
   t.equal(await add(undefined), 'invalid_request: email: is missing')
   const answer = await add('x@@y', 'angry', 'News')
   t.ok(
@@ -110,18 +118,18 @@ t.test('bad entries and questions are refused with every problem', async (t) => 
   )
   t.match(await add('a@b.org', '__proto__'), /^invalid_request: reason: /)
   t.match(
-    await verdict(list.list(query({ email: 'x', reason: 'y', scope: 'Z' }), false)),
+    await verdict(list.list(query({ email: 'x', reason: 'y', scope: 'Z' }), LIVE)),
     /^invalid_request: email: .*; reason: .*; scope: /,
   )
-  t.match(await verdict(list.list(query({ after: 'x' }), false)), /^invalid_request: /)
-  t.match(await verdict(list.remove('x', 'Y', false)), /^invalid_request: email: .*; scope: /)
+  t.match(await verdict(list.list(query({ after: 'x' }), LIVE)), /^invalid_request: /)
+  t.match(await verdict(list.remove('x', 'Y', LIVE)), /^invalid_request: email: .*; scope: /)
   t.same(await entries(), [])
   t.equal(await add('a@b.test'), 'accepted', 'a reserved name may be on the list of a server for tests')
 })
 
 t.test('a file is imported line by line, the bad ones are told', async (t) => {
   const { list, entries } = await parts(t)
-  await list.add(given('old@example.org'), false)
+  await list.add(given('old@example.org'), LIVE)
   const csv = [
     '\u{feff}Email,Reason,Scope',
     'ada@example.org,complaint,',
@@ -149,7 +157,7 @@ t.test('a file is imported line by line, the bad ones are told', async (t) => {
     'line 15: email: is missing',
     'line 16: scope: must be all with the reason complaint',
   ]
-  t.same(await list.import(csv, false), { added: 4, existing: 2, rejected: 7, errors })
+  t.same(await list.import(csv, LIVE), { added: 4, existing: 2, rejected: 7, errors })
   t.same(await entries(), [
     'old@example.org manual all',
     'ada@example.org complaint all',
@@ -158,12 +166,12 @@ t.test('a file is imported line by line, the bad ones are told', async (t) => {
     'eve@example.org manual all',
   ])
   t.same(
-    await list.import(csv, false),
+    await list.import(csv, LIVE),
     { added: 0, existing: 6, rejected: 7, errors },
     'importing it again changes nothing',
   )
   const one = { added: 1, existing: 0, rejected: 0, errors: [] }
-  t.same(await list.import('scope,email\nnews,zoe@example.org', true), one, 'columns in any order')
+  t.same(await list.import('scope,email\nnews,zoe@example.org', TEST), one, 'columns in any order')
   t.same(await entries(true), ['zoe@example.org manual news'])
 })
 
@@ -181,11 +189,11 @@ t.test('a file without a right header line is refused', async (t) => {
     '"email',
   ]
   for (const csv of headless) {
-    const answer = await verdict(list.import(csv, false))
+    const answer = await verdict(list.import(csv, LIVE))
     t.match(answer, /^invalid_request: line 1: expected the header line/, JSON.stringify(csv))
   }
-  t.match(await verdict(list.import(`email\n${'x'.repeat(10 * 2 ** 20)}`, false)), /^payload_too_large: /)
-  t.same(await list.import('email', false), { added: 0, existing: 0, rejected: 0, errors: [] })
+  t.match(await verdict(list.import(`email\n${'x'.repeat(10 * 2 ** 20)}`, LIVE)), /^payload_too_large: /)
+  t.same(await list.import('email', LIVE), { added: 0, existing: 0, rejected: 0, errors: [] })
   t.same(await entries(), [])
 })
 
@@ -205,10 +213,10 @@ t.test('a large file is written in pieces, and gives others their turn', async (
   let pending = setImmediate(turn)
   const lines = Array.from({ length: 20_000 }, (_, index) => `user${index}@example.org`)
   const all = { added: 20_000, existing: 0, rejected: 0, errors: [] }
-  t.same(await list.import(`email\n${lines.join('\n')}\n`, false), all)
+  t.same(await list.import(`email\n${lines.join('\n')}\n`, LIVE), all)
   t.ok(Math.max(...sizes) <= 500)
   t.ok(turns >= 20_000 / 500)
-  const bad = await list.import(`email\n${'x\n'.repeat(100_000)}${'\n'.repeat(100_000)}`, false)
+  const bad = await list.import(`email\n${'x\n'.repeat(100_000)}${'\n'.repeat(100_000)}`, LIVE)
   t.match(bad, { added: 0, rejected: 100_000 })
   t.equal(bad.errors.length, 100)
   clearImmediate(pending)

@@ -25,6 +25,8 @@ export function startingImage(): Buffer {
     url: 'http://hooks.test/',
     events: ['*'],
     include: [],
+    isTest: false,
+    domains: [],
     description: null,
     status: 'enabled',
     sealedSecret: sealSecret(createKeyRing(MASTER_KEY), id, 'secret'),

@@ -171,7 +171,16 @@ export const unsubscribing: Cases = {
     const id = await deliveredMessage(store, content)
     t.same(await store.recordUnsubscribe({ messageId: id, now: LATER }), { kind: 'unsubscribed' })
     t.same(await store.recordUnsubscribe({ messageId: id, now: LATER + 5 }), { kind: 'repeated' })
-    const list = { isTest: false, email: null, reason: null, scope: null, since: null, limit: 10, after: null }
+    const list = {
+      isTest: false,
+      email: null,
+      domains: [],
+      reason: null,
+      scope: null,
+      since: null,
+      limit: 10,
+      after: null,
+    }
     const { suppressions } = await store.listSuppressions(list)
     t.match(suppressions, [
       { email: recipient, reason: 'unsubscribe', scope: 'news', isTest: false, messageId: id, createdAt: LATER },
@@ -180,7 +189,7 @@ export const unsubscribing: Cases = {
     const data = { message_id: id, recipient, list: 'news' }
     t.same(await toldOf(store), [{ event: 'email.unsubscribed', timestamp: LATER / 1_000, data }])
 
-    await store.removeSuppressions(recipient, null, false)
+    await store.removeSuppressions({ email: recipient, scope: null, isTest: false, domains: [] })
     t.same(await store.recordUnsubscribe({ messageId: id, now: LATER }), { kind: 'unsubscribed' }, 'after coming back')
   },
 
@@ -197,7 +206,7 @@ export const unsubscribing: Cases = {
     t.same(await store.recordUnsubscribe({ messageId: simulated, now: LATER }), { kind: 'unsubscribed' })
     t.same(await store.recordUnsubscribe({ messageId: simulated, now: LATER }), { kind: 'repeated' })
     const listOf = async (isTest: boolean): Promise<string[]> => {
-      const asked = { isTest, email: null, reason: null, scope: null, since: null, limit: 10, after: null }
+      const asked = { isTest, email: null, domains: [], reason: null, scope: null, since: null, limit: 10, after: null }
       return (await store.listSuppressions(asked)).suppressions.map(({ email }) => email)
     }
     t.same([await listOf(true), await listOf(false)], [[recipient], []])

@@ -66,6 +66,8 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
     email: ADDRESS,
     reason: 'unsubscribe',
     scope: 'news',
+    domain: null,
+    owners: [],
     isTest: false,
     messageId: alone,
     createdAt: NOW,
@@ -78,13 +80,15 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
     remoteAddress: '127.0.0.1',
     bytes: Buffer.from(`To: ${ADDRESS}`),
   })
-  await store.removeSuppressions(ADDRESS, 'all', false)
+  await store.removeSuppressions({ email: ADDRESS, scope: 'all', isTest: false, domains: [] })
   const later = await acceptOne(store, { sendAt: NOW + 1_000 }, { to })
   await store.addSuppression({
     id: newIdentifier('sup', NOW),
     email: ADDRESS,
     reason: 'hard_bounce',
     scope: 'all',
+    domain: null,
+    owners: [],
     isTest: false,
     messageId: alone,
     createdAt: NOW,
@@ -115,7 +119,11 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   }
   const other = await acceptOne(store, {}, { to: { name: null, address: 'ada@example.com' } })
   t.match(await lookUp(store, other), { state: 'queued' }, 'another one is another one')
-  t.same(await store.removeSuppressions(ADDRESS, null, false), 2, 'its owner may come back')
+  t.same(
+    await store.removeSuppressions({ email: ADDRESS, scope: null, isTest: false, domains: [] }),
+    2,
+    'its owner may come back',
+  )
   const back = await acceptOne(store, {}, { to })
   t.match(await lookUp(store, back), { state: 'queued' })
 })

@@ -25,6 +25,8 @@ export const idempotency: Cases = {
       email: 'ada@example.com',
       reason: 'manual' as const,
       scope: 'all',
+      domain: null,
+      owners: [],
       isTest: false,
       messageId: null,
       createdAt: NOW,
@@ -35,7 +37,7 @@ export const idempotency: Cases = {
     t.same(await store.findIdempotent(entry(), NOW), { kind: 'new' })
     t.match(await store.acceptMessages(keyedRequest({ messages })), { kind: 'accepted', suppressed })
     const replayed = { kind: 'replayed', answer: ANSWER, suppressed }
-    await store.removeSuppressions('ada@example.com', null, false)
+    await store.removeSuppressions({ email: 'ada@example.com', scope: null, isTest: false, domains: [] })
     const repeated = newMessage()
     t.same(await store.acceptMessages(keyedRequest({ now: NOW + DAY - 1, messages: [repeated] })), replayed)
     t.equal(await lookUp(store, repeated.id), null)

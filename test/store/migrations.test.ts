@@ -273,6 +273,8 @@ t.test('a filled database of version 2 keeps its messages, and all that is new w
     email: 'ada@example.com',
     reason: 'complaint',
     scope: 'all',
+    domain: null,
+    owners: [],
     isTest: false,
     messageId: null,
     createdAt: NOW,

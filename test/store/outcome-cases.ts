@@ -158,7 +158,7 @@ export const outcomes: Cases = {
     const view = await lookUp(store, message.id)
     t.match(view, { state: 'sending', bounce: null, isPossibleDuplicate: false })
     t.equal(view?.attempts.length, 3)
-    t.equal(await store.removeSuppressions('ada@example.com', null, false), 0)
+    t.equal(await store.removeSuppressions({ email: 'ada@example.com', scope: null, isTest: false, domains: [] }), 0)
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered, { at: NOW + 3 })] })
     t.match(await lookUp(store, message.id), { state: 'sending', isPossibleDuplicate: true }, 'but that it was sent')
     const held = { ...message, ...rowClaim(again) }

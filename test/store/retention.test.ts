@@ -235,6 +235,7 @@ t.test('a link redirects, and its list takes a refusal, long after content and m
   const list = await store.listSuppressions({
     isTest: false,
     email: 'Ada@example.com',
+    domains: [],
     reason: null,
     scope: null,
     since: null,

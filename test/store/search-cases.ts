@@ -1,6 +1,7 @@
 /**
  * Searching messages: what every store engine must find, and in which order.
  */
+import { EVERYTHING } from '../../src/mail/reach.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { MessagePage, SearchMessagesRequest } from '../../src/store/records/lookup-records.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -29,7 +30,7 @@ export const anything: SearchMessagesRequest = {
   ip: null,
   since: null,
   until: null,
-  domains: null,
+  reach: EVERYTHING,
   limit: 100,
   after: null,
   now: NOW,
@@ -76,10 +77,10 @@ export const searching: Cases = {
       [{ tag: { key: 'kind', value: 'BILL' } }, ''],
       [{ tag: { key: 'ki%', value: '%' } }, ''],
       [{ tag: { key: 'n', value: '2' } }, '2'],
-      [{ domains: ['zeta.org', 'none.org'] }, '543'],
-      [{ domains: ['acme.com'] }, '543210', 'also by the domain of the sender'],
-      [{ domains: ['me.com', 'even@acme.com', 'com'] }, ''],
-      [{ domains: [] }, ''],
+      [{ reach: { isTest: null, domains: ['zeta.org', 'none.org'] } }, '543'],
+      [{ reach: { isTest: null, domains: ['acme.com'] } }, '543210', 'also by the domain of the sender'],
+      [{ reach: { isTest: null, domains: ['me.com', 'even@acme.com', 'com'] } }, ''],
+      [{ reach: { isTest: null, domains: [] } }, ''],
       [{ since: NOW + 7_200_000 }, '5432'],
       [{ until: NOW + 7_200_000 }, '210'],
       [{ since: NOW + 3_600_001, until: NOW + 3 * 3_600_000 }, '32'],
@@ -87,8 +88,11 @@ export const searching: Cases = {
       [{ until: NOW - 1 }, ''],
       [{ from: 'even@acme.com', tag: { key: 'kind', value: 'bill' }, since: NOW + 1 }, '2'],
       [{ recipient: '1@example.com', from: 'even@acme.com' }, ''],
-      [{ recipient: '1@example.com', tag: { key: 'n', value: '1' }, domains: ['acme.com'] }, '1'],
-      [{ tag: { key: 'n', value: '2' }, domains: ['zeta.org'] }, ''],
+      [
+        { recipient: '1@example.com', tag: { key: 'n', value: '1' }, reach: { isTest: null, domains: ['acme.com'] } },
+        '1',
+      ],
+      [{ tag: { key: 'n', value: '2' }, reach: { isTest: null, domains: ['zeta.org'] } }, ''],
       [{ isp: 'gmail' }, ''],
       [{ ip: '127.0.0.11' }, ''],
       [{ batchId: newIdentifier('bat', NOW) }, ''],

@@ -180,6 +180,8 @@ export function webhookEndpoint(changes: Partial<WebhookEndpointRecord> = {}): W
     url: 'https://hooks.example.com/mail',
     events: ['email.delivered', 'email.bounced'],
     include: [],
+    isTest: false,
+    domains: [],
     description: null,
     status: 'enabled',
     sealedSecret: Uint8Array.of(1, 2, 3),

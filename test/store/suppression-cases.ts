@@ -28,6 +28,8 @@ function suppression(changes: Partial<SuppressionRecord> = {}): SuppressionRecor
     email: 'ada@example.com',
     reason: 'manual',
     scope: 'all',
+    domain: null,
+    owners: [],
     isTest: false,
     messageId: null,
     createdAt: NOW,
@@ -36,7 +38,16 @@ function suppression(changes: Partial<SuppressionRecord> = {}): SuppressionRecor
 }
 
 const newsletter = { ...sampleContent, unsubscribe: { list: 'news', url: null } }
-const everything = { isTest: false, email: null, reason: null, scope: null, since: null, limit: 100, after: null }
+const everything = {
+  isTest: false,
+  email: null,
+  domains: [],
+  reason: null,
+  scope: null,
+  since: null,
+  limit: 100,
+  after: null,
+}
 
 async function kindsOf(store: Store, id: string): Promise<EventKind[] | undefined> {
   return (await store.messageEvents(id))?.map(({ kind }) => kind)
@@ -208,11 +219,11 @@ export const suppressionList: Cases = {
       suppression({ scope: 'offers' }),
       suppression({ isTest: true }),
     ])
-    t.equal(await store.removeSuppressions('ADA@example.com', null, false), 0)
-    t.equal(await store.removeSuppressions('ada@Example.com', 'news', false), 1)
-    t.equal(await store.removeSuppressions('ada@example.com', 'news', false), 0)
-    t.equal(await store.removeSuppressions('%', null, false), 0)
-    t.equal(await store.removeSuppressions('ada@example.com', null, false), 2)
+    t.equal(await store.removeSuppressions({ email: 'ADA@example.com', scope: null, isTest: false, domains: [] }), 0)
+    t.equal(await store.removeSuppressions({ email: 'ada@Example.com', scope: 'news', isTest: false, domains: [] }), 1)
+    t.equal(await store.removeSuppressions({ email: 'ada@example.com', scope: 'news', isTest: false, domains: [] }), 0)
+    t.equal(await store.removeSuppressions({ email: '%', scope: null, isTest: false, domains: [] }), 0)
+    t.equal(await store.removeSuppressions({ email: 'ada@example.com', scope: null, isTest: false, domains: [] }), 2)
     t.equal((await store.listSuppressions({ ...everything, isTest: true })).suppressions.length, 1)
     await acceptOne(store)
     t.equal((await store.queueSummary(NOW)).waiting, 1, 'it is mailed again')
@@ -238,7 +249,7 @@ export const suppressionList: Cases = {
     t.equal(await emails({ email: '%' as never }), '')
     const first = await store.listSuppressions({ ...everything, limit: 3 })
     await store.addSuppression(suppression({ email: 'r7@example.com' }))
-    await store.removeSuppressions('r4@example.com', null, false)
+    await store.removeSuppressions({ email: 'r4@example.com', scope: null, isTest: false, domains: [] })
     const second = await store.listSuppressions({ ...everything, limit: 3, after: first.next })
     t.equal(second.suppressions.map(({ email }) => email[1]).join(''), '321')
     const third = await store.listSuppressions({ ...everything, limit: 3, after: second.next })

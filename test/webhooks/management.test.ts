@@ -4,6 +4,7 @@
  */
 import { createHmac } from 'node:crypto'
 import t, { type Test } from 'tap'
+import { EVERYTHING } from '../../src/mail/reach.ts'
 import { DAY, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import { INCLUDED_FIELDS } from '../../src/store/records/webhook-records.ts'
@@ -61,8 +62,8 @@ t.test('a delivery is shown with its body and every attempt', async (t) => {
   const [messageId = ''] = await harness.deliver()
   await harness.pump('the first attempt is over', () => harness.attempts.length === 1)
   await harness.settle()
-  t.match(await harness.endpoints.find(id), { pending: 1, consecutive_failures: 1, last_success_at: null })
-  t.match((await harness.endpoints.find(id)).last_failure_at, harness.clock.now() / SECOND)
+  t.match(await harness.endpoints.find(id, EVERYTHING), { pending: 1, consecutive_failures: 1, last_success_at: null })
+  t.match((await harness.endpoints.find(id, EVERYTHING)).last_failure_at, harness.clock.now() / SECOND)
   await harness.clock.advance(MINUTE * 1.02)
   await harness.pump('it succeeds', () => harness.attempts.length === 2)
   await harness.settle()
@@ -84,8 +85,8 @@ t.test('a delivery is shown with its body and every attempt', async (t) => {
     { n: 1, status: 500, error: 'answered 500; only 200 counts', answer: 'thank you' },
     { n: 2, status: 200, error: null, answer: 'thank you' },
   ])
-  t.match(await harness.endpoints.find(id), { pending: 0, consecutive_failures: 0, dead_letters: 0 })
-  t.equal((await harness.endpoints.find(id)).last_success_at, Math.floor(harness.clock.now() / SECOND))
+  t.match(await harness.endpoints.find(id, EVERYTHING), { pending: 0, consecutive_failures: 0, dead_letters: 0 })
+  t.equal((await harness.endpoints.find(id, EVERYTHING)).last_success_at, Math.floor(harness.clock.now() / SECOND))
 })
 
 t.test('deliveries are found by status, kind and message, page by page', async (t) => {
@@ -153,10 +154,14 @@ t.test('dead letters turn a failing endpoint off after five days; enabling start
   await harness.deliver(9)
   await bury(harness, 9)
   await harness.clock.advance(5 * DAY)
-  t.match(await harness.endpoints.find(id), { status: 'enabled', dead_letters: 9, pending: 0 }, 'nine are not enough')
+  t.match(
+    await harness.endpoints.find(id, EVERYTHING),
+    { status: 'enabled', dead_letters: 9, pending: 0 },
+    'nine are not enough',
+  )
   await harness.deliver()
   await bury(harness, 1)
-  t.match(await harness.endpoints.find(id), {
+  t.match(await harness.endpoints.find(id, EVERYTHING), {
     status: 'disabled',
     disabled_reason: 'failing',
     dead_letters: 10,
@@ -191,7 +196,7 @@ t.test('ten dead letters within five days, or a success between, turn nothing of
   const id = await harness.addEndpoint(receiver.url)
   await harness.deliver(12)
   await bury(harness, 12)
-  t.match(await harness.endpoints.find(id), { status: 'enabled', dead_letters: 12 }, 'a day has passed')
+  t.match(await harness.endpoints.find(id, EVERYTHING), { status: 'enabled', dead_letters: 12 }, 'a day has passed')
   await harness.clock.advance(5 * DAY)
   receiver.answerWith(200)
   await harness.deliver()
@@ -199,7 +204,7 @@ t.test('ten dead letters within five days, or a success between, turn nothing of
   receiver.answerWith(503)
   await harness.deliver()
   await bury(harness, 1)
-  t.match(await harness.endpoints.find(id), { status: 'enabled', dead_letters: 13 })
+  t.match(await harness.endpoints.find(id, EVERYTHING), { status: 'enabled', dead_letters: 13 })
 })
 
 t.test('a replay is a new delivery of the same bytes, behind what is due', async (t) => {
@@ -314,7 +319,7 @@ t.test('a removed endpoint gets nothing more, and its rows go', async (t) => {
   await harness.deliver(6)
   await harness.pump('some are under way', () => receiver.requests.length === 4)
   await harness.endpoints.remove(id)
-  t.equal(await codeOf(harness.endpoints.find(id)), 'not_found')
+  t.equal(await codeOf(harness.endpoints.find(id, EVERYTHING)), 'not_found')
   t.equal(await codeOf(harness.endpoints.remove(id)), 'not_found')
   await harness.pump('they end', () => harness.attempts.length === 4)
   await harness.deliver()
@@ -325,7 +330,7 @@ t.test('a removed endpoint gets nothing more, and its rows go', async (t) => {
   const prune = (): Promise<number> =>
     harness.store.pruneWebhooks({ now: harness.clock.now(), succeededBefore: 0, failedBefore: 0, limit: 4 })
   t.same([await prune(), await prune(), await prune()], [4, 2, 0], 'in parts')
-  t.same(await harness.endpoints.list(10, null), { endpoints: [], next: null })
+  t.same(await harness.endpoints.list(EVERYTHING, 10, null), { endpoints: [], next: null })
 })
 
 t.test('what ended long enough ago is forgotten', async (t) => {
@@ -372,7 +377,11 @@ t.test('a trial posts one signed sample of each kind, and nothing remembers it',
   t.equal(await codeOf(harness.tryEndpoint(id, 'email.sent')), 'invalid_request')
   t.equal(await codeOf(harness.tryEndpoint('wh_x', null)), 'not_found')
   t.same((await harness.deliveries.list({ ...ALL, endpointId: id })).deliveries, [])
-  t.match(await harness.endpoints.find(id), { last_success_at: null, last_failure_at: null, consecutive_failures: 0 })
+  t.match(await harness.endpoints.find(id, EVERYTHING), {
+    last_success_at: null,
+    last_failure_at: null,
+    consecutive_failures: 0,
+  })
   t.same(harness.toldAgain, ['webhook.test', 'email.bounced', 'email.opened', 'email.clicked'])
   receiver.answerWith('hang')
   const slow = Array.from({ length: 4 }, () => harness.tryEndpoint(id, null))

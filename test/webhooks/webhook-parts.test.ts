@@ -97,6 +97,8 @@ t.test('a registered endpoint has the documented fields and keeps its secret sea
       url: 'https://app.acme.com/hooks',
       events: ['email.delivered', 'email.bounced', 'email.complained', 'email.opened', 'email.clicked'],
       include: [],
+      mode: 'live',
+      domains: [],
       description: 'orders',
       status: 'enabled',
       disabled_reason: null,

@@ -56,7 +56,7 @@ export function addSuppressionCommands(program: Command): void {
     .option('--scope <scope>', 'of this scope alone: all, or the name of a list (default: every scope)')
     .option('--yes', 'do it')
     .action(remove)
-  const imported = 'add the addresses of a CSV file with the header line email[,reason][,scope]; of any size'
+  const imported = 'add the addresses of a CSV file with the header line email[,reason][,scope][,domain]; of any size'
   addVerb(suppression, 'import <file>', imported, 'unsubscribed.csv').action(importFile)
   const exported = 'print all entries as CSV that `suppression import` takes'
   withFilters(addVerb(suppression, 'export', exported, '> suppressed.csv')).action(exportAll)

@@ -13,6 +13,7 @@ import type { Egress } from '../../egress/egress.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import { bouncedData, deferredData, deliveredData, type ServiceEvent } from '../../mail/event.ts'
 import type { ConnectionFacts, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
+import { EVERYTHING } from '../../mail/reach.ts'
 import type { ShownRecipients } from '../../mail/shown-recipient.ts'
 import { isSimulated } from '../../mail/simulator.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
@@ -51,7 +52,7 @@ const SECOND_WITHIN = 30 * DAY
 const SECOND_AFTER = DAY
 /** Of an address that gets more mail than this within 30 days only the last ends are looked at. */
 const MOST_LOOKED_AT = 100
-const ANY = { from: null, batchId: null, tag: null, isp: null, ip: null, until: null, domains: null, after: null }
+const ANY = { from: null, batchId: null, tag: null, isp: null, ip: null, until: null, reach: EVERYTHING, after: null }
 
 export function createRecordTry(options: RecordTryOptions) {
   const { clock, logger, metrics, egress, configuration, recorder } = options

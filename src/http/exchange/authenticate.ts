@@ -19,16 +19,19 @@ interface KeyAuthenticationOptions {
   apiKeys: Pick<HttpFeatures['apiKeys'], 'authenticate'>
   trustedProxies: readonly string[]
   failedLogins: FailedLogins
+  /** A server for development: test keys see everything. */
+  testMode: boolean
 }
 
 export function createKeyAuthentication(options: KeyAuthenticationOptions): Authenticate {
-  const { apiKeys, trustedProxies, failedLogins } = options
+  const { apiKeys, trustedProxies, failedLogins, testMode } = options
   return async (request) => {
     const address = clientAddress(request, trustedProxies)
     try {
       const record = await apiKeys.authenticate(bearerOf(request), address)
       const { id: apiKeyId, mode, scopes, domains, allowedIps, name, last4 } = record
-      return { apiKeyId, mode, scopes, domains, allowedIps, label: `${name} …${last4}` }
+      const reach = { isTest: testMode ? null : mode === 'test', domains }
+      return { apiKeyId, mode, scopes, domains, reach, allowedIps, label: `${name} …${last4}` }
     } catch (thrown) {
       if (thrown instanceof ServiceError && thrown.code === 'unauthorized') failedLogins.note(address)
       throw thrown

@@ -1,4 +1,5 @@
 /** Who asks: an API key, or the administrator on the admin socket. */
+import { EVERYTHING, type Reach } from '../../mail/reach.ts'
 
 export interface Principal {
   /** null: no key, the administrator. */
@@ -7,6 +8,8 @@ export interface Principal {
   scopes: string[]
   /** Sending domains it may use; empty: all. */
   domains: string[]
+  /** What it sees: both modes on the admin socket, and on a server for development, which has no live side. */
+  reach: Reach
   /** Networks it may be used from; empty: all. */
   allowedIps: string[]
   /** For the log: name and last four characters of the key, or the name of the person. */
@@ -22,6 +25,7 @@ export const ANONYMOUS: Principal = {
   mode: 'live',
   scopes: [],
   domains: [],
+  reach: { isTest: false, domains: [] },
   allowedIps: [],
   label: 'anonymous',
 }
@@ -32,7 +36,7 @@ export const ANONYMOUS: Principal = {
  */
 export function administrator(name: string | undefined): Principal {
   const label = name === undefined || name === '' ? 'administrator' : name
-  return { apiKeyId: null, mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], label }
+  return { apiKeyId: null, mode: 'live', scopes: ['admin'], domains: [], reach: EVERYTHING, allowedIps: [], label }
 }
 
 /** As the audit of an IP names who asked. */
@@ -43,4 +47,9 @@ export function auditName({ apiKeyId }: Principal): string {
 /** A key that is limited to some sending domains does not learn about others. */
 export function mayUseDomain({ domains }: Principal, domain: string): boolean {
   return domains.length === 0 || domains.includes(domain)
+}
+
+/** IPs, the queue and the configuration serve all sending domains. */
+export function reachesServer({ reach }: Principal): boolean {
+  return reach.isTest !== true && reach.domains.length === 0
 }

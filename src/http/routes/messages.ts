@@ -34,7 +34,7 @@ function lookupRoutes(messages: Messages): Route[] {
       query: wire.searchSchema,
       ok: okList(wire.listedMessageSchema),
       async handler({ principal }, query) {
-        const page = await messages.search(query, principal)
+        const page = await messages.search(query, principal.reach)
         return successList(page.messages, page.next)
       },
     }),
@@ -42,25 +42,25 @@ function lookupRoutes(messages: Messages): Route[] {
       summary: 'One message with its delivery attempts.',
       ok: okData(wire.messageSchema),
       errors: ['not_found'],
-      handler: async (request) => success(await messages.message(idIn(request), request.principal)),
+      handler: async (request) => success(await messages.message(idIn(request), request.principal.reach)),
     }),
     get('/email/:message_id/events', {
       summary: 'The timeline of a message, oldest first.',
       ok: okList(wire.eventSchema),
       errors: ['not_found'],
-      handler: async (request) => successList(await messages.events(idIn(request), request.principal)),
+      handler: async (request) => successList(await messages.events(idIn(request), request.principal.reach)),
     }),
     get('/email/:message_id/explain', {
       summary: 'Why a message is in its state, in plain words.',
       ok: okData(wire.explanationSchema),
       errors: ['not_found'],
-      handler: async (request) => success(await messages.explain(idIn(request), request.principal)),
+      handler: async (request) => success(await messages.explain(idIn(request), request.principal.reach)),
     }),
     get('/email/:message_id/transcript', {
       summary: 'The SMTP dialogue of each delivery attempt, without the message itself.',
       ok: okList(wire.transcriptSchema),
       errors: ['not_found'],
-      handler: async (request) => successList(await messages.transcript(idIn(request), request.principal)),
+      handler: async (request) => successList(await messages.transcript(idIn(request), request.principal.reach)),
     }),
   ]
 }
@@ -73,7 +73,7 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
       ok: okData(wire.canceledSchema),
       errors: ['not_found', 'conflict'],
       async handler(request) {
-        const canceled = await messages.cancel(idIn(request), request.principal)
+        const canceled = await messages.cancel(idIn(request), request.principal.reach)
         note('message canceled', request, { message_id: canceled.message_id })
         return success(canceled)
       },
@@ -87,7 +87,7 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
       async handler(request) {
         const acceptance = await messages.retry(
           idIn(request),
-          callerOf(request),
+          { caller: callerOf(request), reach: request.principal.reach },
           idempotent(request, (data) => ({ success: true, data })),
         )
         if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
@@ -100,7 +100,7 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
       summary: 'A batch with the states of its messages.',
       ok: okData(wire.batchSchema),
       errors: ['not_found'],
-      handler: async (request) => success(await messages.batch(idIn(request), request.principal)),
+      handler: async (request) => success(await messages.batch(idIn(request), request.principal.reach)),
     }),
     post('/email/batch/:batch_id/cancel', {
       summary: 'Withdraws the messages of a batch that wait.',
@@ -108,7 +108,7 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
       ok: okData(wire.canceledBatchSchema),
       errors: ['not_found'],
       async handler(request) {
-        const canceled = await messages.cancelBatch(idIn(request), request.principal)
+        const canceled = await messages.cancelBatch(idIn(request), request.principal.reach)
         note('batch canceled', request, { batch_id: canceled.batch_id, messages: canceled.canceled })
         return success(canceled)
       },

@@ -7,8 +7,17 @@ import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import { packageVersion } from '../../base/package-version.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import type { Principal } from '../exchange/principal.ts'
-import { createNote, OK, routesOf, type Note, type Route } from '../exchange/route.ts'
+import { reachesServer } from '../exchange/principal.ts'
+import {
+  createNote,
+  OK,
+  routesOf,
+  successList,
+  type Answer,
+  type ApiRequest,
+  type Note,
+  type Route,
+} from '../exchange/route.ts'
 import { openApiDocument } from '../openapi/document.ts'
 import { domainRoutes } from './domains.ts'
 import { emailRoutes } from './email.ts'
@@ -37,8 +46,8 @@ export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: R
   const contract = [
     ...emailRoutes({ features, mostMailBytes, mostRecipients }),
     ...messageRoutes(features, note),
-    ...domainRoutes(features, note),
-    ...ipRoutes(features, note),
+    ...domainRoutes(features, note).map(ofLiveSide),
+    ...ipRoutes(features, note).map(ofLiveSide).map(ofWholeServer),
     ...webhookRoutes(features, note),
     ...suppressionRoutes(features, note),
     ...keyRoutes(features, note),
@@ -73,17 +82,32 @@ function administrationRoutes({ administration }: HttpFeatures, note: Note): Rou
  * whatever its scopes.
  */
 function forAdministrators(open: Route): Route {
-  return {
-    ...open,
-    isInternal: true,
-    async handle(request, document) {
-      requireWholeServer(request.principal)
-      return open.handle(request, document)
-    },
-  }
+  return guarded({ ...open, isInternal: true }, ({ principal }) => {
+    if (reachesServer(principal)) return
+    throw new ServiceError('forbidden', 'a test key, or a key for some sending domains, does not administer the server')
+  })
 }
 
-function requireWholeServer({ mode, domains }: Principal): void {
-  if (mode === 'live' && domains.length === 0) return
-  throw new ServiceError('forbidden', 'a test key, or a key for some sending domains, does not administer the server')
+/** IPs are there for all live mail. */
+function ofWholeServer(open: Route): Route {
+  return guarded(open, ({ principal }) => {
+    if (principal.reach.domains.length === 0) return
+    throw new ServiceError('forbidden', 'IPs serve all sending domains: a key for some of them has no access')
+  })
+}
+
+/** Domains and IPs are on the live side: for a test key there are none. */
+function ofLiveSide(open: Route): Route {
+  return guarded(open, ({ principal, params, path }) => {
+    if (principal.reach.isTest !== true) return
+    if (open.method === 'GET' && Object.keys(params).length === 0) return successList([])
+    const [named] = Object.values(params)
+    if (named !== undefined) throw new ServiceError('not_found', named.slice(0, 64))
+    throw new ServiceError('forbidden', `a test key adds nothing to ${path}`)
+  })
+}
+
+/** `check` answers in place of the route, or throws, or lets the request pass. */
+function guarded(open: Route, check: (request: ApiRequest) => Answer | undefined): Route {
+  return { ...open, handle: async (request, document) => check(request) ?? open.handle(request, document) }
 }

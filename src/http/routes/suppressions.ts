@@ -1,8 +1,9 @@
 /**
  * The suppression list (http/README.md "Suppressions"). Mail of test keys has a list of its own, which only test keys
- * see.
+ * see; a key for some sending domains sees and changes what belongs to those.
  */
 import * as wire from '../../api/suppression.ts'
+import type { Whose } from '../../messages/suppressions/check-suppression.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
 import {
@@ -30,7 +31,7 @@ export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppress
       query: wire.listSuppressionsSchema,
       ok: okList(wire.suppressionSchema),
       async handler({ principal }, query) {
-        const page = await suppressions.list(query, isTest(principal))
+        const page = await suppressions.list(query, whose(principal))
         return successList(page.suppressions, page.next)
       },
     }),
@@ -39,9 +40,9 @@ export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppress
       body: wire.addSuppressionSchema,
       ok: { ...okData(wire.suppressionSchema, CREATED), otherStatus: OK },
       idempotency: 'after-answer',
-      async handler(request, { email, reason, scope }) {
-        const given = { email, reason: reason ?? undefined, scope: scope ?? undefined }
-        const { suppression, isNew } = await suppressions.add(given, isTest(request.principal))
+      async handler(request, { email, reason, scope, domain }) {
+        const given = { email, reason: reason ?? undefined, scope: scope ?? undefined, domain: domain ?? undefined }
+        const { suppression, isNew } = await suppressions.add(given, whose(request.principal))
         if (isNew) note('suppression added', request, { suppression_id: suppression.id })
         return success(suppression, isNew ? CREATED : OK)
       },
@@ -52,18 +53,18 @@ export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppress
       ok: okData(wire.removedSuppressionsSchema),
       errors: ['not_found'],
       async handler(request, { scope }) {
-        const removed = await suppressions.remove(param(request, 'email'), scope, isTest(request.principal))
+        const removed = await suppressions.remove(param(request, 'email'), scope, whose(request.principal))
         note('suppression removed', request, removed)
         return success(removed)
       },
     }),
     postText('/suppressions/import', {
-      summary: 'Adds the addresses of a CSV file with the header line email[,reason][,scope].',
+      summary: 'Adds the addresses of a CSV file with the header line email[,reason][,scope][,domain].',
       contentType: 'text/csv',
       bodyLimit: { bytes: MOST_IMPORT_BYTES, code: 'payload_too_large' },
       ok: okData(wire.importedSuppressionsSchema),
       async handler(request, text) {
-        const imported = await suppressions.import(text, isTest(request.principal))
+        const imported = await suppressions.import(text, whose(request.principal))
         note('suppressions imported', request, { added: imported.added })
         return success(imported)
       },
@@ -71,6 +72,6 @@ export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppress
   ]
 }
 
-function isTest({ mode }: Principal): boolean {
-  return mode === 'test'
+function whose({ mode, reach }: Principal): Whose {
+  return { isTest: mode === 'test', domains: reach.domains }
 }

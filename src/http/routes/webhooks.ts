@@ -4,9 +4,12 @@
  */
 import { z } from 'zod'
 import { noFieldsSchema } from '../../api/fields.ts'
-import { withoutNulls } from '../../api/names.ts'
+import { withoutNulls, type CamelFields } from '../../api/names.ts'
 import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import { includesReach, type Reach } from '../../mail/reach.ts'
+import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import {
   ACCEPTED,
@@ -36,9 +39,43 @@ export function webhookRoutes(features: HttpFeatures, note: Note): Route[] {
   ]
 }
 
-const idOf = (request: ApiRequest): string => param(request, 'id')
+/** ServiceError `not_found` for an endpoint beyond the reach of the key, in all routes of one endpoint. */
+async function idOf(
+  request: ApiRequest,
+  { webhookEndpoints }: Pick<HttpFeatures, 'webhookEndpoints'>,
+): Promise<string> {
+  return (await webhookEndpoints.find(param(request, 'id'), request.principal.reach)).id
+}
 
-function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[] {
+type EndpointFields = CamelFields<z.infer<typeof wire.registerEndpointSchema>>
+
+/** A key registers endpoints for what it reaches itself; `mode` is for the administrator, who has none. */
+function reachOfNew({ mode, domains }: Pick<EndpointFields, 'mode' | 'domains'>, { principal }: ApiRequest): Reach {
+  const own = principal.reach
+  const isTest = mode === null ? principal.mode === 'test' : mode === 'test'
+  if (own.isTest !== null && own.isTest !== isTest) {
+    throw new ServiceError('forbidden', `mode: a ${principal.mode} key has ${principal.mode} endpoints only`)
+  }
+  return { isTest, domains: domains === null ? own.domains : readDomains(domains, own) }
+}
+
+/** In the form they are stored in. ServiceError: `invalid_request`, or `forbidden` for one that the key is not for. */
+function readDomains(given: readonly string[], own: Reach): string[] {
+  const readings = given.map(readDomainName)
+  const problems = readings.flatMap((reading, index) => (reading.ok ? [] : [`domains[${index}]: ${reading.problem}`]))
+  if (problems.length > 0) throw new ServiceError('invalid_request', problems.join('; '))
+  const domains = [...new Set(readings.flatMap((reading) => (reading.ok ? [reading.name] : [])))]
+  if (includesReach({ ...own, isTest: null }, { isTest: null, domains })) return domains
+  throw new ServiceError('forbidden', `domains: this key is only for ${own.domains.join(', ')}`)
+}
+
+function endpointRoutes({ webhookEndpoints, domains: sending }: HttpFeatures, note: Note): Route[] {
+  const features = { webhookEndpoints }
+  const warnOfUnknown = async (request: ApiRequest, domains: readonly string[]): Promise<void> => {
+    for (const domain of domains) {
+      if ((await sending.find(domain)) === null) request.warn(`domains: ${domain} is no sending domain of this server`)
+    }
+  }
   return [
     post('/webhooks', {
       summary: 'Registers an endpoint that receives events.',
@@ -46,11 +83,11 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
       ok: okData(wire.createdWebhookSchema, CREATED),
       errors: ['conflict'],
       idempotency: 'after-answer',
-      async handler(request, fields) {
-        const { endpoint, secret, warnings } = await webhookEndpoints.register({
-          ...fields,
-          include: fields.include ?? [],
-        })
+      async handler(request, { mode, domains, include, ...fields }) {
+        const reach = reachOfNew({ mode, domains }, request)
+        const asked = { ...fields, include: include ?? [], reach }
+        const { endpoint, secret, warnings } = await webhookEndpoints.register(asked)
+        await warnOfUnknown(request, endpoint.domains)
         for (const warning of warnings) request.warn(warning)
         note('webhook endpoint registered', request, { endpoint_id: endpoint.id })
         return success(secret === null ? endpoint : { ...endpoint, secret }, CREATED)
@@ -60,8 +97,8 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
       summary: 'Lists the endpoints, newest first.',
       query: wire.listEndpointsSchema,
       ok: okList(wire.webhookEndpointSchema),
-      async handler(_request, { limit, after }) {
-        const { endpoints, next } = await webhookEndpoints.list(limit, after)
+      async handler({ principal }, { limit, after }) {
+        const { endpoints, next } = await webhookEndpoints.list(principal.reach, limit, after)
         return successList(endpoints, next)
       },
     }),
@@ -69,15 +106,18 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
       summary: 'One endpoint, without its secret.',
       ok: OK_ENDPOINT,
       errors: ['not_found'],
-      handler: async (request) => success(await webhookEndpoints.find(idOf(request))),
+      handler: async (request) => success(await webhookEndpoints.find(param(request, 'id'), request.principal.reach)),
     }),
     patch('/webhooks/:id', {
       summary: 'Changes an endpoint; enabling it resets its counters.',
       body: wire.changeEndpointSchema,
       ok: OK_ENDPOINT,
       errors: ['not_found'],
-      async handler(request, fields) {
-        const endpoint = await webhookEndpoints.update(idOf(request), withoutNulls(fields))
+      async handler(request, { domains: given, ...fields }) {
+        const domains = given === null ? null : readDomains(given, request.principal.reach)
+        const change = withoutNulls({ ...fields, domains })
+        const endpoint = await webhookEndpoints.update(await idOf(request, features), change)
+        if (domains !== null) await warnOfUnknown(request, domains)
         note('webhook endpoint changed', request, { endpoint_id: endpoint.id })
         return success(endpoint)
       },
@@ -87,7 +127,7 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
       ok: okData(wire.removedWebhookSchema),
       errors: ['not_found'],
       async handler(request) {
-        const id = idOf(request)
+        const id = await idOf(request, features)
         await webhookEndpoints.remove(id)
         note('webhook endpoint removed', request, { endpoint_id: id })
         return success({ id, deleted: true })
@@ -97,14 +137,15 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
 }
 
 /** What is done with the secret of an endpoint: signing one sample, and changing it. */
-function secretRoutes({ webhookEndpoints, tryWebhook }: HttpFeatures, note: Note): Route[] {
+function secretRoutes(features: HttpFeatures, note: Note): Route[] {
+  const { webhookEndpoints, tryWebhook } = features
   return [
     post('/webhooks/:id/test', {
       summary: 'Sends one sample event now, signed with the real secret, and does not retry it.',
       body: wire.tryEndpointSchema,
       ok: okData(wire.webhookTrialSchema),
       errors: ['not_found'],
-      handler: async (request, { event }) => success(await tryWebhook(idOf(request), event)),
+      handler: async (request, { event }) => success(await tryWebhook(await idOf(request, features), event)),
     }),
     post('/webhooks/:id/rotate-secret', {
       summary: 'Gives an endpoint a new secret; the old one signs for a while.',
@@ -112,7 +153,7 @@ function secretRoutes({ webhookEndpoints, tryWebhook }: HttpFeatures, note: Note
       ok: okData(wire.rotatedSecretSchema),
       errors: ['not_found', 'conflict'],
       async handler(request, { secret: given, graceSeconds }) {
-        const id = idOf(request)
+        const id = await idOf(request, features)
         const { secret, switchAt, warnings } = await webhookEndpoints.rotateSecret(id, { secret: given, graceSeconds })
         for (const warning of warnings) request.warn(warning)
         note('webhook secret rotated', request, { endpoint_id: id })
@@ -123,7 +164,8 @@ function secretRoutes({ webhookEndpoints, tryWebhook }: HttpFeatures, note: Note
   ]
 }
 
-function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
+function deliveryRoutes(features: HttpFeatures): Route[] {
+  const { webhookDeliveries } = features
   return [
     get('/webhooks/:id/deliveries', {
       summary: 'Lists what was sent to an endpoint or waits for it, newest first.',
@@ -131,7 +173,8 @@ function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
       ok: okList(wire.webhookDeliverySchema),
       errors: ['not_found'],
       async handler(request, { status: state, event: kind, ...rest }) {
-        const { deliveries, next } = await webhookDeliveries.list({ endpointId: idOf(request), state, kind, ...rest })
+        const endpointId = await idOf(request, features)
+        const { deliveries, next } = await webhookDeliveries.list({ endpointId, state, kind, ...rest })
         return successList(deliveries, next)
       },
     }),
@@ -139,7 +182,8 @@ function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
       summary: 'One delivery, with its exact body and every attempt.',
       ok: okData(wire.webhookDeliveryDetailSchema),
       errors: ['not_found'],
-      handler: async (request) => success(await webhookDeliveries.find(idOf(request), param(request, 'whd'))),
+      handler: async (request) =>
+        success(await webhookDeliveries.find(await idOf(request, features), param(request, 'whd'))),
     }),
     post('/webhooks/:id/deliveries/:whd/replay', {
       summary: 'Makes a new delivery of the same event and bytes.',
@@ -147,7 +191,7 @@ function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
       ok: okData(wire.webhookDeliverySchema, ACCEPTED),
       errors: ['not_found', 'conflict'],
       handler: async (request) =>
-        success(await webhookDeliveries.replay(idOf(request), param(request, 'whd')), ACCEPTED),
+        success(await webhookDeliveries.replay(await idOf(request, features), param(request, 'whd')), ACCEPTED),
     }),
     post('/webhooks/:id/replay', {
       summary: 'Sends ended deliveries again, the oldest event first, behind live events.',
@@ -155,12 +199,12 @@ function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
       ok: okData(wire.replayedSchema, ACCEPTED),
       errors: ['not_found', 'conflict'],
       handler: async (request, fields) =>
-        success({ queued: await webhookDeliveries.replayRange(idOf(request), fields) }, ACCEPTED),
+        success({ queued: await webhookDeliveries.replayRange(await idOf(request, features), fields) }, ACCEPTED),
     }),
   ]
 }
 
-/** It ends when its key is revoked or expires. */
+/** It ends when its key is revoked, expires, or is for other sending domains than before. */
 function streamRoute({ eventStreams, apiKeys }: HttpFeatures): Route {
   return get('/webhooks/stream', {
     summary: 'Events as they happen, as server-sent events; goes on behind Last-Event-ID.',
@@ -172,7 +216,9 @@ function streamRoute({ eventStreams, apiKeys }: HttpFeatures): Route {
       const stream = await eventStreams.open({
         events: events?.split(',') ?? null,
         lastEventId: typeof lastEventId === 'string' && lastEventId !== '' ? lastEventId : null,
-        isAllowed: async () => principal.apiKeyId === null || apiKeys.isValid(principal.apiKeyId),
+        reach: principal.reach,
+        isAllowed: async () =>
+          principal.apiKeyId === null || apiKeys.isValid(principal.apiKeyId, principal.reach.domains),
       })
       request.setHeader('Content-Type', 'text/event-stream; charset=utf-8')
       // A proxy must not wait for more.

@@ -5,9 +5,10 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { AcceptanceOptions } from '../accept/accept-mail.ts'
+import type { Reach } from '../../mail/reach.ts'
 import { reasonAgainst } from './explain-state.ts'
 import { createRetryMessage } from './retry-message.ts'
-import { notFound, requireBatch, requireMessage, type Viewer } from './visible-messages.ts'
+import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
 
 export type MessageActions = ReturnType<typeof createMessageActions>
 
@@ -17,9 +18,9 @@ export function createMessageActions(options: AcceptanceOptions) {
   return {
     retry: createRetryMessage(options),
     /** Unchanged when it was canceled before. */
-    async cancel(id: string, viewer: Viewer) {
+    async cancel(id: string, reach: Reach) {
       const now = clock.now()
-      await requireMessage(store, id, viewer, now)
+      await requireMessage(store, id, reach, now)
       const result = await store.cancelMessage(id, now)
       if (result === null) throw notFound('message', id)
       if (result.kind === 'refused') {
@@ -30,9 +31,9 @@ export function createMessageActions(options: AcceptanceOptions) {
       return { message_id: id, state: 'canceled' }
     },
     /** Never a conflict: what cannot be canceled is counted. */
-    async cancelBatch(id: string, viewer: Viewer) {
+    async cancelBatch(id: string, reach: Reach) {
       const now = clock.now()
-      await requireBatch(store, id, viewer, now)
+      await requireBatch(store, id, reach, now)
       const result = await store.cancelBatch(id, now)
       if (result === null) throw notFound('batch', id)
       if (result.canceled > 0) onEvents()

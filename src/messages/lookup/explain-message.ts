@@ -5,6 +5,7 @@
 import type { ExplanationJson } from '../../api/message.ts'
 import { HOUR, type Clock } from '../../base/clock.ts'
 import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
+import type { Reach } from '../../mail/reach.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { WaitReason } from '../../mail/waiting-mail.ts'
 import type { Whereabouts } from '../../mail/whereabouts.ts'
@@ -17,9 +18,9 @@ import { explainSending } from './explain-sending.ts'
 import { summaryOf } from './explain-state.ts'
 import { secondsOrNull } from './message-data.ts'
 import { timeUntil } from './time-words.ts'
-import { requireMessage, type Viewer } from './visible-messages.ts'
+import { requireMessage } from './visible-messages.ts'
 
-type ExplainMessage = (id: string, viewer: Viewer) => Promise<ExplanationJson>
+type ExplainMessage = (id: string, reach: Reach) => Promise<ExplanationJson>
 
 export interface ExplainOptions {
   store: Store
@@ -40,15 +41,15 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
   const { store, clock, domains, classify, whyWaiting, longestStageMilliseconds } = options
 
   /** What nobody has may have come to its end between the two questions: then the message is read once more. */
-  async function look(id: string, viewer: Viewer): Promise<{ message: MessageView; where: Whereabouts | undefined }> {
-    const message = await requireMessage(store, id, viewer, clock.now())
+  async function look(id: string, reach: Reach): Promise<{ message: MessageView; where: Whereabouts | undefined }> {
+    const message = await requireMessage(store, id, reach, clock.now())
     const where = message.state === 'sending' ? await options.whereIs(message.id) : undefined
     if (message.state !== 'sending' || where !== undefined) return { message, where }
-    return { message: await requireMessage(store, id, viewer, clock.now()), where }
+    return { message: await requireMessage(store, id, reach, clock.now()), where }
   }
 
-  return async (id, viewer) => {
-    const { message, where } = await look(id, viewer)
+  return async (id, reach) => {
+    const { message, where } = await look(id, reach)
     const now = clock.now()
     const { state } = message
     const [domain, similar] = await Promise.all([domains.find(message.domain), similarOf(message, store, now)])

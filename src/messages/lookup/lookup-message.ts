@@ -1,15 +1,16 @@
 /**
- * Messages and batches looked up and searched for (http/README.md "Batch lookup and cancel" and "Lookup"). A key that
- * is limited to some sending domains sees those alone. Throws ServiceError `not_found`, and `invalid_request` for
+ * Messages and batches looked up and searched for (http/README.md "Batch lookup and cancel" and "Lookup"). Those
+ * within the reach of the one who asks. Throws ServiceError `not_found`, and `invalid_request` for
  * search parameters.
  */
 import type { BatchJson } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
+import type { Reach } from '../../mail/reach.ts'
 import type { BatchView } from '../../store/records/lookup-records.ts'
 import { createExplainMessage, type ExplainOptions } from './explain-message.ts'
 import { eventData, listedMessageData, messageData } from './message-data.ts'
 import { readSearch, type MessageQuery } from './read-search.ts'
-import { notFound, requireBatch, requireMessage, type Viewer } from './visible-messages.ts'
+import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
 
 export type MessageLookup = ReturnType<typeof createMessageLookup>
 
@@ -18,28 +19,24 @@ export function createMessageLookup(options: ExplainOptions) {
 
   return {
     explain: createExplainMessage(options),
-    async message(id: string, viewer: Viewer) {
-      return messageData(await requireMessage(store, id, viewer, clock.now()))
+    async message(id: string, reach: Reach) {
+      return messageData(await requireMessage(store, id, reach, clock.now()))
     },
     /** Newest first. A page may hold fewer than `limit` and still not be the last. */
-    async search(query: MessageQuery, viewer: Viewer) {
-      const page = await store.searchMessages({
-        ...readSearch(query),
-        domains: viewer.domains.length === 0 ? null : [...viewer.domains],
-        now: clock.now(),
-      })
+    async search(query: MessageQuery, reach: Reach) {
+      const page = await store.searchMessages({ ...readSearch(query), reach, now: clock.now() })
       return { messages: page.messages.map(listedMessageData), next: page.next }
     },
     /** Oldest first. */
-    async events(id: string, viewer: Viewer) {
-      await requireMessage(store, id, viewer, clock.now())
+    async events(id: string, reach: Reach) {
+      await requireMessage(store, id, reach, clock.now())
       const events = await store.messageEvents(id)
       if (events === null) throw notFound('message', id)
       return events.map(eventData)
     },
     /** Oldest first. */
-    async transcript(id: string, viewer: Viewer) {
-      await requireMessage(store, id, viewer, clock.now())
+    async transcript(id: string, reach: Reach) {
+      await requireMessage(store, id, reach, clock.now())
       const transcripts = await store.transcripts(id)
       if (transcripts === null) throw notFound('message', id)
       return transcripts.map(({ at, ip, host, dialogue }, index) => ({
@@ -50,8 +47,8 @@ export function createMessageLookup(options: ExplainOptions) {
         dialogue,
       }))
     },
-    async batch(id: string, viewer: Viewer) {
-      return batchData(await requireBatch(store, id, viewer, clock.now()))
+    async batch(id: string, reach: Reach) {
+      return batchData(await requireBatch(store, id, reach, clock.now()))
     },
   }
 }

@@ -27,7 +27,7 @@ export interface MessageQuery {
   after: string | null
 }
 
-export function readSearch(query: MessageQuery): Omit<SearchMessagesRequest, 'domains' | 'now'> {
+export function readSearch(query: MessageQuery): Omit<SearchMessagesRequest, 'reach' | 'now'> {
   const problems = createFieldProblems([])
   const { isp, since, until, limit, after } = query
   const search = {

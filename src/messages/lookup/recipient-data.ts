@@ -7,6 +7,7 @@
 import { toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { parseAddress } from '../../mail/address.ts'
+import { EVERYTHING } from '../../mail/reach.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { Store } from '../../store/store.ts'
 
@@ -51,7 +52,7 @@ export async function exportRecipient(
     ip: null,
     since: null,
     until: null,
-    domains: null,
+    reach: EVERYTHING,
     limit: PAGE,
     after: cursor,
     now: clock.now(),
@@ -130,7 +131,16 @@ async function suppressionsOf(store: RecipientStore, spellings: readonly string[
   const pages = await Promise.all(
     spellings.flatMap((email) =>
       [false, true].map((isTest) =>
-        store.listSuppressions({ isTest, email, reason: null, scope: null, since: null, limit: PAGE, after: null }),
+        store.listSuppressions({
+          ...EVERYTHING,
+          isTest,
+          email,
+          reason: null,
+          scope: null,
+          since: null,
+          limit: PAGE,
+          after: null,
+        }),
       ),
     ),
   )

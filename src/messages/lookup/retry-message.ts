@@ -5,6 +5,7 @@
 import type { RetriedMessageJson } from '../../api/message.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { Mailbox } from '../../mail/message.ts'
+import { ownerOf, type Reach } from '../../mail/reach.ts'
 import type { AcceptRequest } from '../../store/records/accept-records.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import { acceptMail, type AcceptanceOptions, type CheckedSubmission } from '../accept/accept-mail.ts'
@@ -15,17 +16,20 @@ import { requireMessage } from './visible-messages.ts'
 
 type RetryMessage = (
   id: string,
-  caller: Caller,
+  { caller, reach }: { caller: Caller; reach: Reach },
   idempotent: Idempotent<RetriedMessageJson> | null,
 ) => Promise<Acceptance<RetriedMessageJson>>
 
 type RepeatedRequest = Omit<AcceptRequest, 'now' | 'apiKeyId' | 'idempotency'>
 
+/** Entries of one address are few. */
+const ALL_OF_ADDRESS = { domains: [], reason: null, scope: null, since: null, limit: 1_000, after: null }
+
 export function createRetryMessage(options: AcceptanceOptions): RetryMessage {
   const { store, clock } = options
 
-  return async (id, caller, idempotent) => {
-    const message = await requireMessage(store, id, caller, clock.now())
+  return async (id, { caller, reach }, idempotent) => {
+    const message = await requireMessage(store, id, reach, clock.now())
     if (message.state === 'deferred') return advance(message, idempotent, options)
     if (message.state !== 'bounced' && message.state !== 'expired') throw notRetriable(message)
     const request = await store.requestToRepeat(id, clock.now())
@@ -33,10 +37,8 @@ export function createRetryMessage(options: AcceptanceOptions): RetryMessage {
     if (request === null || repeated === undefined) {
       throw new ServiceError('conflict', `message ${id}: its content is no longer stored, so it cannot be sent again`)
     }
-    if (caller.mode === 'test' && !request.isTest) {
-      throw new ServiceError('forbidden', `message ${id} is live mail, which a test key does not send`)
-    }
-    await refuseSuppressed(repeated.to, request, options)
+    const list = request.content.unsubscribe?.list ?? null
+    await refuseSuppressed(repeated.to, { message, list }, options)
     return acceptMail(
       {
         mail: mailOf(id, request, clock.now()),
@@ -75,26 +77,17 @@ function notRetriable({ id, state }: MessageView): ServiceError {
 /** Unlike in acceptance it is a conflict: the caller asked for this message alone. */
 async function refuseSuppressed(
   { address }: Mailbox,
-  { isTest, content }: RepeatedRequest,
+  { message, list }: { message: MessageView; list: string | null },
   { store }: AcceptanceOptions,
 ): Promise<void> {
-  const scopes = [EVERY_LIST, ...(content.unsubscribe === null ? [] : [content.unsubscribe.list])]
-  for (const scope of scopes) {
-    const {
-      suppressions: [found],
-    } = await store.listSuppressions({
-      isTest,
-      email: address,
-      reason: null,
-      scope,
-      since: null,
-      limit: 1,
-      after: null,
-    })
-    if (found === undefined) continue
-    const where = found.scope === EVERY_LIST ? '' : ` for the list ${found.scope}`
-    throw new ServiceError('conflict', `${address} is on the suppression list${where} (${found.reason})`)
-  }
+  const { isTest, domains } = ownerOf(message)
+  const { suppressions } = await store.listSuppressions({ ...ALL_OF_ADDRESS, isTest, email: address })
+  const found = suppressions.find(
+    ({ scope, domain }) => (scope === EVERY_LIST || scope === list) && (domain === null || domains.includes(domain)),
+  )
+  if (found === undefined) return
+  const where = found.scope === EVERY_LIST ? '' : ` for the list ${found.scope}`
+  throw new ServiceError('conflict', `${address} is on the suppression list${where} (${found.reason})`)
 }
 
 function mailOf(id: string, request: RepeatedRequest, now: number): CheckedSubmission {

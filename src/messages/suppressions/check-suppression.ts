@@ -4,8 +4,16 @@
  */
 import { parseAddress } from '../../mail/address.ts'
 import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'
+import { readDomainName } from '../../senders/domain-name.ts'
 import { shown, type FieldProblems } from '../accept/field-problems.ts'
 import { EVERY_LIST, isScope, LIST_NAME_RULE } from '../accept/list-name.ts'
+
+/** Who asks: which list is meant, and which entries of it. */
+export interface Whose {
+  isTest: boolean
+  /** Sending domains; empty: all. */
+  domains: readonly string[]
+}
 
 /** Undefined: not given. */
 export interface GivenSuppression {
@@ -14,9 +22,11 @@ export interface GivenSuppression {
   reason: string | undefined
   /** Default all. */
   scope: string | undefined
+  /** The sending domain; default: all of those who add it. */
+  domain: string | undefined
 }
 
-export type CheckedSuppression = Pick<SuppressionRecord, 'email' | 'reason' | 'scope'>
+export type CheckedSuppression = Pick<SuppressionRecord, 'email' | 'reason' | 'scope' | 'domain' | 'owners'>
 
 const REASONS = [
   'hard_bounce', // the address does not exist; holds for every list
@@ -25,13 +35,18 @@ const REASONS = [
   'manual', // somebody said so
 ] as const
 
-export function checkSuppression(given: GivenSuppression, problems: FieldProblems): CheckedSuppression {
+export function checkSuppression(
+  given: GivenSuppression,
+  { domains }: Pick<Whose, 'domains'>,
+  problems: FieldProblems,
+): CheckedSuppression {
   const email = given.email === undefined ? missing('email', problems) : readEmail(given.email, problems)
   const reason = readReason(given.reason ?? 'manual', problems)
   const scope = readScope(given.scope ?? EVERY_LIST, problems)
   const isOfAddress = reason === 'hard_bounce' || reason === 'complaint'
   if (isOfAddress && scope !== EVERY_LIST) problems.add('scope', `must be ${EVERY_LIST} with the reason ${reason}`)
-  return { email, reason, scope }
+  const domain = readDomain(given.domain, domains, problems)
+  return { email, reason, scope, domain, owners: domain === null ? [] : [domain] }
 }
 
 /** Any address that could have been written to; a name under `.test` may be one of a server for tests. */
@@ -51,6 +66,16 @@ export function readReason(text: string, problems: FieldProblems): SuppressionRe
 export function readScope(text: string, problems: FieldProblems): string {
   if (!isScope(text)) problems.add('scope', `${LIST_NAME_RULE}; ${EVERY_LIST} stands for every list`)
   return text
+}
+
+/** null: of every sending domain. */
+function readDomain(text: string | undefined, own: readonly string[], problems: FieldProblems): string | null {
+  const [first = null] = own
+  if (text === undefined && own.length < 2) return first
+  const reading = readDomainName(text ?? '')
+  if (reading.ok && (own.length === 0 || own.includes(reading.name))) return reading.name
+  problems.add('domain', own.length === 0 && !reading.ok ? reading.problem : `must be one of ${own.join(', ')}`)
+  return null
 }
 
 function missing(path: string, problems: FieldProblems): string {

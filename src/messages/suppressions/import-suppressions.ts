@@ -10,12 +10,12 @@ import { ServiceError } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Store } from '../../store/store.ts'
-import { checkSuppression, type CheckedSuppression, type GivenSuppression } from './check-suppression.ts'
+import { checkSuppression, type CheckedSuppression, type GivenSuppression, type Whose } from './check-suppression.ts'
 import { createFieldProblems, shown } from '../accept/field-problems.ts'
 import { readCsv, type CsvRow } from './read-csv.ts'
 
 /** The text of the file. */
-type ImportSuppressions = (csv: string, isTest: boolean) => Promise<ImportedSuppressionsJson>
+type ImportSuppressions = (csv: string, whose: Whose) => Promise<ImportedSuppressionsJson>
 
 interface ImportOptions {
   store: Pick<Store, 'addSuppressions'>
@@ -26,11 +26,11 @@ interface ImportOptions {
 const MOST_BYTES = 10 * 1_024 * 1_024
 const MOST_ERRORS = 100
 const ROWS_PER_PIECE = 500
-const COLUMNS = ['email', 'reason', 'scope'] as const
+const COLUMNS = ['email', 'reason', 'scope', 'domain'] as const
 type Column = (typeof COLUMNS)[number]
 
 export function createImportSuppressions({ store, clock, metrics }: ImportOptions): ImportSuppressions {
-  return async (csv, isTest) => {
+  return async (csv, whose) => {
     if (Buffer.byteLength(csv) > MOST_BYTES) {
       throw new ServiceError('payload_too_large', `the file has more than ${MOST_BYTES} bytes`)
     }
@@ -38,7 +38,7 @@ export function createImportSuppressions({ store, clock, metrics }: ImportOption
     const columns = readHeader(rows.next().value)
     const result: ImportedSuppressionsJson = { added: 0, existing: 0, rejected: 0, errors: [] }
     for (let piece = nextPiece(rows); piece.length > 0; piece = nextPiece(rows)) {
-      const entries = piece.flatMap((row) => readRow(row, columns, result))
+      const entries = piece.flatMap((row) => readRow(row, { columns, whose }, result))
       const now = clock.now()
       const added =
         entries.length === 0
@@ -47,7 +47,7 @@ export function createImportSuppressions({ store, clock, metrics }: ImportOption
               entries.map((entry) => ({
                 ...entry,
                 id: newIdentifier('sup', now),
-                isTest,
+                isTest: whose.isTest,
                 messageId: null,
                 createdAt: now,
               })),
@@ -79,24 +79,28 @@ function readHeader(row: CsvRow | undefined): Column[] {
   if (isRight) return columns
   throw new ServiceError(
     'invalid_request',
-    `line 1: expected the header line email[,reason][,scope], not '${shown(names.join(','))}'`,
+    `line 1: expected the header line email[,reason][,scope][,domain], not '${shown(names.join(','))}'`,
   )
 }
 
 /** Empty for an empty line, and after a problem, which is then counted. */
-function readRow(row: CsvRow, columns: readonly Column[], result: ImportedSuppressionsJson): CheckedSuppression[] {
+function readRow(
+  row: CsvRow,
+  { columns, whose }: { columns: readonly Column[]; whose: Whose },
+  result: ImportedSuppressionsJson,
+): CheckedSuppression[] {
   const { line, fields, problem } = row
   if (fields.length === 1 && fields[0] === '' && problem === null) return []
   const isTooLong = fields.length > columns.length
   const malformed = problem ?? (isTooLong ? `${fields.length} fields, not ${columns.length}` : null)
   if (malformed !== null) return reject(line, malformed, result)
-  const given: GivenSuppression = { email: undefined, reason: undefined, scope: undefined }
+  const given: GivenSuppression = { email: undefined, reason: undefined, scope: undefined, domain: undefined }
   columns.forEach((column, index) => {
     const text = fields[index]?.trim() ?? ''
     if (text !== '') given[column] = text
   })
   const problems = createFieldProblems([])
-  const entry = checkSuppression(given, problems)
+  const entry = checkSuppression(given, whose, problems)
   const found = problems.fields()
   return found.length === 0 ? [entry] : reject(line, found.join('; '), result)
 }

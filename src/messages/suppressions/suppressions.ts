@@ -1,6 +1,6 @@
 /**
  * The suppression list as the API shows it: list, add, remove, import (messages/README.md "Suppressions"). Mail of test
- * keys has a list of its own: `isTest` says which one is meant. Throws ServiceError `invalid_request` with every
+ * keys has a list of its own; a key for some sending domains sees and changes what belongs to those. Throws ServiceError `invalid_request` with every
  * problem, `not_found`.
  */
 import type { SuppressionJson } from '../../api/suppression.ts'
@@ -10,7 +10,14 @@ import { newIdentifier } from '../../base/identifier.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Store } from '../../store/store.ts'
 import type { SuppressionRecord } from '../../store/records/suppression-records.ts'
-import { checkSuppression, readEmail, readReason, readScope, type GivenSuppression } from './check-suppression.ts'
+import {
+  checkSuppression,
+  readEmail,
+  readReason,
+  readScope,
+  type GivenSuppression,
+  type Whose,
+} from './check-suppression.ts'
 import { createFieldProblems, refuseProblems } from '../accept/field-problems.ts'
 import { createImportSuppressions } from './import-suppressions.ts'
 
@@ -34,10 +41,10 @@ interface SuppressionsOptions {
 
 export function createSuppressions({ store, clock, metrics }: SuppressionsOptions) {
   return {
-    async list({ email, reason, scope, since, limit, after }: SuppressionQuery, isTest: boolean) {
+    async list({ email, reason, scope, since, limit, after }: SuppressionQuery, whose: Whose) {
       const problems = createFieldProblems([])
       const asked = {
-        isTest,
+        ...whose,
         limit,
         after,
         email: email === null ? null : readEmail(email, problems),
@@ -51,16 +58,16 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
     },
 
     /** What is there already stays as it is. */
-    async add(given: GivenSuppression, isTest: boolean) {
+    async add(given: GivenSuppression, whose: Whose) {
       const problems = createFieldProblems([])
-      const checked = checkSuppression(given, problems)
+      const checked = checkSuppression(given, whose, problems)
       refuseProblems(problems)
       const now = clock.now()
       const id = newIdentifier('sup', now)
       const { suppression, isNew } = await store.addSuppression({
         id,
         ...checked,
-        isTest,
+        isTest: whose.isTest,
         messageId: null,
         createdAt: now,
       })
@@ -69,12 +76,12 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
     },
 
     /** null scope: every scope. ServiceError `not_found` when there is none. */
-    async remove(email: string, scope: string | null, isTest: boolean) {
+    async remove(email: string, scope: string | null, whose: Whose) {
       const problems = createFieldProblems([])
       const address = readEmail(email, problems)
       const inScope = scope === null ? null : readScope(scope, problems)
       refuseProblems(problems)
-      const deleted = await store.removeSuppressions(address, inScope, isTest)
+      const deleted = await store.removeSuppressions({ ...whose, email: address, scope: inScope })
       if (deleted > 0) return { email: address, deleted }
       const where = inScope === null ? '' : ` with scope ${inScope}`
       throw new ServiceError('not_found', `suppression of ${address}${where}`)
@@ -84,6 +91,7 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
   }
 }
 
-function suppressionData({ id, email, reason, scope, messageId, createdAt }: SuppressionRecord): SuppressionJson {
-  return { id, email, reason, scope, message_id: messageId, created_at: toUnixSeconds(createdAt) }
+function suppressionData({ messageId, createdAt, ...record }: SuppressionRecord): SuppressionJson {
+  const { id, email, reason, scope, domain } = record
+  return { id, email, reason, scope, domain, message_id: messageId, created_at: toUnixSeconds(createdAt) }
 }

@@ -2,6 +2,7 @@
 import type { Bounce, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import type { EventKind } from '../../mail/event.ts'
 import type { MessageState, Stream, Variables } from '../../mail/message.ts'
+import type { Reach } from '../../mail/reach.ts'
 import type { EngagementTally } from './engagement-records.ts'
 import type { QueuedRows, WaitingFor } from './queue-records.ts'
 
@@ -71,8 +72,8 @@ export interface SearchMessagesRequest {
   /** Accepted from `since` to `until`, both included. */
   since: number | null
   until: number | null
-  /** Sending domains, those that sign or those of the sender; null: all. */
-  domains: string[] | null
+  /** Of messages within it. */
+  reach: Reach
   limit: number
   /** `next` of the page before, or null: from the newest on. */
   after: string | null
@@ -85,7 +86,7 @@ export interface MessagePage {
   next: string | null
 }
 
-export interface BatchView extends Pick<MessageView, 'id' | 'createdAt' | 'from' | 'subject' | 'domain'> {
+export interface BatchView extends Pick<MessageView, 'id' | 'createdAt' | 'from' | 'subject' | 'domain' | 'isTest'> {
   accepted: number
   rejected: number
   states: Record<MessageState, number>

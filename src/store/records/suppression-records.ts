@@ -10,6 +10,10 @@ export interface SuppressionRecord {
   email: string
   reason: SuppressionReason
   scope: string
+  /** The sending domain whose mail it keeps away; null: that of all. */
+  domain: string | null
+  /** The sending domains that added or found it; empty: the server. */
+  owners: readonly string[]
   isTest: boolean
   /** The message that brought it onto the list, or null. */
   messageId: string | null
@@ -18,6 +22,8 @@ export interface SuppressionRecord {
 
 interface ListSuppressionsRequest {
   isTest: boolean
+  /** Those that belong to one of these sending domains; empty: all. */
+  domains: readonly string[]
   email: string | null
   reason: SuppressionReason | null
   scope: string | null
@@ -27,13 +33,15 @@ interface ListSuppressionsRequest {
   after: string | null
 }
 
+type RemoveSuppressionsRequest = Pick<ListSuppressionsRequest, 'isTest' | 'domains' | 'scope'> & { email: string }
+
 export interface SuppressionVerbs {
-  /** Adds it, or returns the one with the same address, scope and list. */
+  /** Adds it, or returns the one with the same address, scope, domain and list. */
   addSuppression(suppression: SuppressionRecord): Promise<{ suppression: SuppressionRecord; isNew: boolean }>
   /** Of many at once, e.g. an import: how many were new. */
   addSuppressions(suppressions: SuppressionRecord[]): Promise<number>
-  /** null scope: every scope. Returns how many there were. */
-  removeSuppressions(email: string, scope: string | null, isTest: boolean): Promise<number>
+  /** null scope: every scope; domains as in a list. Returns how many there were. */
+  removeSuppressions(request: RemoveSuppressionsRequest): Promise<number>
   /** Newest first. ServiceError invalid_request for a cursor that is none. */
   listSuppressions(
     request: ListSuppressionsRequest,

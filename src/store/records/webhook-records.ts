@@ -1,5 +1,6 @@
 /** Webhook endpoints and the deliveries on their way to them. */
 import type { EventKind } from '../../mail/event.ts'
+import type { Owner, Reach } from '../../mail/reach.ts'
 
 export const INCLUDED_FIELDS = [
   'tags', // of the message, an object
@@ -15,7 +16,8 @@ type DisabledReason =
   | 'failing' // no success for days and dead letters
   | 'manual' // by the customer
 
-export interface WebhookEndpointRecord {
+/** Its reach: the events it gets, replays too. It never shrinks, so every delivery is within it. */
+export interface WebhookEndpointRecord extends Reach {
   id: string
   url: string
   /** Kinds, or `*`. */
@@ -45,7 +47,7 @@ export interface WebhookEndpointState extends Omit<WebhookEndpointRecord, 'seale
 
 /** What may be changed; what is left out stays. */
 export type WebhookEndpointChange = Partial<
-  Pick<WebhookEndpointRecord, 'url' | 'events' | 'include' | 'status'> & { description: string }
+  Pick<WebhookEndpointRecord, 'url' | 'events' | 'include' | 'domains' | 'status'> & { description: string }
 >
 
 /** Both secrets of an endpoint; before `switchAt` the first one signs, from then on the second. */
@@ -162,6 +164,7 @@ export interface ReplayedEvent {
   eventId: string
   kind: EventKind
   body: string
+  owner: Owner
 }
 
 /** One part of a replay; the parts follow each other by `after`. */
@@ -197,8 +200,9 @@ interface StreamedEvent extends ReplayedEvent {
 export interface WebhookVerbs {
   /** ServiceError conflict when it would be one more living endpoint than `most` (null: no limit). */
   addWebhookEndpoint(endpoint: WebhookEndpointRecord, most?: number | null): Promise<void>
-  /** Newest first. ServiceError invalid_request for a cursor that is none. */
+  /** Those within a reach, newest first. ServiceError invalid_request for a cursor that is none. */
   listWebhookEndpoints(
+    reach: Reach,
     limit: number,
     after: string | null,
   ): Promise<{ endpoints: WebhookEndpointState[]; next: string | null }>
@@ -214,7 +218,7 @@ export interface WebhookVerbs {
     rotation: { sealedSecret: Uint8Array; switchAt: number; now: number },
   ): Promise<{ kind: 'rotated' } | { kind: 'under-way'; switchAt: number } | null>
   /** Where and with what to post, for a post that is no delivery. */
-  findWebhookTarget(id: string): Promise<WebhookTarget | null>
+  findWebhookTarget(id: string): Promise<(WebhookTarget & Reach) | null>
   /** Due deliveries of enabled endpoints, now leased; no endpoint gets more than `perEndpoint` at once. */
   claimWebhooks(request: ClaimWebhooksRequest): Promise<ClaimedWebhookDelivery[]>
   /** Attempt and next state of each; repeating it changes nothing. Returns the endpoints that were turned off. */

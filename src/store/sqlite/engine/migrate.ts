@@ -23,6 +23,7 @@ const MIGRATIONS = [
   '0011-waiting-counts.sql',
   '0012-states-one-by-one.sql',
   '0013-claims.sql',
+  '0014-reach.sql',
 ] as const
 
 /** The schema this program writes. */

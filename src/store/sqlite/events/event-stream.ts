@@ -6,6 +6,7 @@ import type { Database } from 'better-sqlite3'
 import { MINUTE } from '../../../base/clock.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
+import { createOwners } from './owners.ts'
 import { bisect } from '../engine/pages.ts'
 import { identifierTime } from '../engine/stored-identifier.ts'
 import { oneColumn } from '../engine/statements.ts'
@@ -17,9 +18,14 @@ const SLACK = MINUTE
 export function createEventStream(database: Database) {
   const findAfter = database.prepare<
     [number, number],
-    { position: number; id: Buffer; kind: EventKind; body: string | null }
+    { position: number; id: Buffer; messageKey: number | null; kind: EventKind; body: string | null }
   >(`
-    select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit +?`)
+    select event_seq as position, id, message_seq as messageKey, kind, body
+    from events
+    where event_seq > ?
+    order by event_seq
+    limit +?`)
+  const owners = createOwners(database)
   const findEnd = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
   const findNext = database.prepare<[number], { seq: number; id: Buffer }>(`
     select event_seq as seq, id from events where event_seq >= ? order by event_seq limit 1`)
@@ -32,7 +38,12 @@ export function createEventStream(database: Database) {
     eventsAfter: (position, limit) =>
       findAfter
         .all(position, limit)
-        .map(({ id, body, ...row }) => ({ ...row, eventId: identifierFromBytes('evt', id), body: body ?? '' })),
+        .map(({ id, body, messageKey, ...row }) => ({
+          ...row,
+          eventId: identifierFromBytes('evt', id),
+          body: body ?? '',
+          owner: owners.ofEvent(messageKey, () => dataIn(body)),
+        })),
     /** The place behind this event, or the present end; never one before `since`. Undefined for what is no identifier. */
     eventPosition(lastEventId, since) {
       const end = (findEnd.get() ?? 0) + 1
@@ -46,4 +57,9 @@ export function createEventStream(database: Database) {
       return Math.max(oldest, exact ?? firstFrom(time + 1, end) - 1)
     },
   } satisfies SomeVerbs
+}
+
+/** Of the body of an event. */
+export function dataIn(body: string | null): Record<string, unknown> {
+  return body === null ? {} : (JSON.parse(body) as { data: Record<string, unknown> }).data
 }

@@ -1,14 +1,16 @@
 /**
  * Writes events with everything that follows from them: the bytes every endpoint gets, and one webhook delivery for
- * each endpoint that asked for this kind, skipped while it is disabled. Always part of the verb that changes the state:
+ * each endpoint that asked for this kind and reaches whom the event belongs to, skipped while it is disabled. Always part of the verb that changes the state:
  * there is no state without its event and no event without its state.
  */
 import type { Database } from 'better-sqlite3'
 import { newIdentifier, newIdentifierBytes } from '../../../base/identifier.ts'
 import { eventBody, isSubscribed, type ServiceEvent } from '../../../mail/event.ts'
+import { reaches, type Owner, type Reach } from '../../../mail/reach.ts'
 import type { IncludedField } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
+import { createOwners } from './owners.ts'
 
 /** Kinds that tell what a server answered. */
 const ANSWERED = ['email.delivered', 'email.bounced', 'email.deferred']
@@ -25,6 +27,7 @@ interface Endpoint {
   isEnabled: boolean
   kinds: string[]
   include: IncludedField[]
+  reach: Reach
 }
 
 /** What happens to a message now. */
@@ -45,6 +48,7 @@ export function createEventRecorder(database: Database) {
     insert into webhook_deliveries (id, endpoint_id, event_seq, state, next_at, ended_at, body)
     values (?, ?, ?, ?, ?, ?, ?)`)
   const bodyWithExtras = createBodyWithExtras(database)
+  const owners = createOwners(database)
 
   return {
     /** Events of one verb; the endpoints are read once for all of them. `now`: when a delivery is due. */
@@ -53,8 +57,11 @@ export function createEventRecorder(database: Database) {
       for (const event of events) {
         const eventId = storedIdentifier('evt', event.id)
         const { lastInsertRowid } = addEvent.run(eventId, event.messageKey, event.kind, event.at, eventBody(event))
+        let owner: Owner | undefined
         for (const endpoint of endpoints) {
-          if (!isTold(event, endpoint)) continue
+          if (!isWanted(event, endpoint)) continue
+          owner ??= owners.ofEvent(event.messageKey, () => event.data)
+          if (!reaches(endpoint.reach, owner)) continue
           const { number, isEnabled, include } = endpoint
           const body = include.length === 0 ? null : bodyWithExtras(event, include)
           const id = newIdentifierBytes(now)
@@ -70,7 +77,7 @@ export function createEventRecorder(database: Database) {
   }
 }
 
-function isTold({ kind, isMachine }: RecordedEvent, { kinds, include }: Endpoint): boolean {
+function isWanted({ kind, isMachine }: RecordedEvent, { kinds, include }: Endpoint): boolean {
   return isSubscribed(kinds, kind) && (isMachine !== true || include.includes('machine'))
 }
 
@@ -79,12 +86,16 @@ interface EndpointRow {
   status: string
   events: string
   include: string
+  isTest: number | null
+  domains: string
 }
 
 /** What the rows hold is parsed again only when it is another text: nothing has to be told of a change. */
 function createEndpointReader(database: Database): () => Endpoint[] {
   const find = database.prepare<[], EndpointRow>(`
-    select endpoint_id as number, status, events, include from webhook_endpoints where removed_at is null`)
+    select endpoint_id as number, status, events, include, is_test as isTest, domains
+    from webhook_endpoints
+    where removed_at is null`)
   const parsed = new Map<number, { row: EndpointRow; endpoint: Endpoint }>()
   return () => {
     const rows = find.all()
@@ -100,16 +111,19 @@ function createEndpointReader(database: Database): () => Endpoint[] {
   }
 }
 
+/** Its mode never changes. */
 function isSameRow(left: EndpointRow, right: EndpointRow): boolean {
-  return left.status === right.status && left.events === right.events && left.include === right.include
+  const isSame = (column: keyof EndpointRow): boolean => left[column] === right[column]
+  return isSame('status') && isSame('events') && isSame('include') && isSame('domains')
 }
 
-function endpointOf({ number, status, events, include }: EndpointRow): Endpoint {
+function endpointOf({ number, status, events, include, isTest, domains }: EndpointRow): Endpoint {
   return {
     number,
     isEnabled: status === 'enabled',
     kinds: JSON.parse(events) as string[],
     include: JSON.parse(include) as IncludedField[],
+    reach: { isTest: isTest === null ? null : isTest === 1, domains: JSON.parse(domains) as string[] },
   }
 }
 

@@ -104,7 +104,7 @@ export function createBatchAndLinkReads(database: Database) {
   const findBatch = database.prepare<[Buffer], BatchRow>(`
     select
       batches.content_id as contentId, batches.created_at as createdAt, batches.rejected,
-      contents.from_address as "from", contents.subject,
+      contents.from_address as "from", contents.subject, contents.is_test as isTest,
       (select lanes.domain from messages join lanes on lanes.lane_id = messages.lane_id
         where messages.content_id = batches.content_id limit 1) as domain
     from batches
@@ -151,12 +151,13 @@ export function createBatchAndLinkReads(database: Database) {
         view.clicked += row.clicked
         view.complained += row.complained
       }
-      const { contentId: _contentId, ...facts } = batch
-      return { ...facts, ...view }
+      const { contentId: _contentId, isTest, ...facts } = batch
+      return { ...facts, ...view, isTest: isTest === 1 }
     },
   } satisfies SomeVerbs
 }
 
 interface BatchRow extends Pick<BatchView, 'createdAt' | 'from' | 'subject' | 'domain' | 'rejected'> {
   contentId: number
+  isTest: number
 }

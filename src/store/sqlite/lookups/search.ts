@@ -58,6 +58,7 @@ const CONDITION = `
   and (@since is null or walked.created_at >= @since)
   and (@until is null or walked.created_at <= @until)
   and (@isp is null or walked.isp = @isp)
+  and (@isTest is null or @isTest = (select is_test from contents where content_id = walked.content_id))
   and (@domains is null
     or walked.lane_id in (select lane_id from lanes where domain in (select value from json_each(@domains)))
     or (select substr(from_address, instr(from_address, '@') + 1) from contents where content_id = walked.content_id)
@@ -75,7 +76,7 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
   const findMessage = database.prepare<[number], MessageRow>(messageQuery('messages.seq = ?'))
 
   return (request) => {
-    const { state, isp, ip, since, until, now } = request
+    const { state, isp, ip, since, until, now, reach } = request
     const range = findRange(request)
     const batchContent = request.batchId === null ? null : getNamed(findBatch, 'bat', request.batchId)
     if (range === undefined || batchContent === undefined) return { messages: [], next: null }
@@ -87,7 +88,8 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
       from: request.from === null ? null : comparableAddress(request.from),
       tagKey: request.tag?.key ?? null,
       tagValue: request.tag?.value ?? null,
-      domains: request.domains === null ? null : JSON.stringify(request.domains),
+      isTest: reach.isTest === null ? null : Number(reach.isTest),
+      domains: reach.domains.length === 0 ? null : JSON.stringify(reach.domains),
     }
     const { found, next } = walks[leadOf(request)](parameters, request.limit)
     const messages = found.flatMap((seq) => findMessage.get(seq) ?? []).map((row) => viewOf(row, now))

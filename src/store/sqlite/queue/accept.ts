@@ -14,6 +14,7 @@ import type { SuppressionReason } from '../../records/suppression-records.ts'
 import { comparableAddress } from '../engine/stored-address.ts'
 import { createAnswerWriter, createFindIdempotent } from './kept-answers.ts'
 import { createQueueNames, createQueuedTally } from './queue-names.ts'
+import { ownerOf } from '../../../mail/reach.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createFindDomainRoute, type KnownRoute } from './routes.ts'
 import { createContentWriter } from '../messages/stored-content.ts'
@@ -61,7 +62,7 @@ function createRequestWriter(database: Database): (request: PackedRequest) => Wr
     addBatch(contentId, request)
     const laneId = names.laneId(request.domain, request.stream)
     const roadOf = createRoad(request)
-    const question = { isTest, list: content.unsubscribeList }
+    const owner = ownerOf({ isTest, domain: request.domain, from: content.fromAddress })
     const suppressed: SuppressedMessage[] = []
     const tally = createQueuedTally()
     const happened: RecordedEvent[] = []
@@ -69,7 +70,7 @@ function createRequestWriter(database: Database): (request: PackedRequest) => Wr
       const recipient = comparableAddress(message.to.address)
       const reason =
         message.simulatedSuppression === undefined
-          ? checkSuppression(recipient, question)
+          ? checkSuppression(recipient, owner, content.unsubscribeList)
           : message.simulatedSuppression
       const road = roadOf(message)
       const dueAt = sendAt ?? now

@@ -17,6 +17,7 @@ import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
 import { UNROUTED, type QueueKey } from '../../records/queue-records.ts'
 import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/claim-records.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
+import { createOwners } from '../events/owners.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
 import { oneColumn } from '../engine/statements.ts'
 
@@ -197,8 +198,9 @@ function claimedMessage(row: DueRow, claim: number, { pool, route, domain, strea
 
 /** Ends those of the listed messages that their own list keeps from being sent; returns their rows. */
 function createSuppressedEnder(database: Database): (listed: readonly DueRow[], now: number) => Set<number> {
-  const findContent = database.prepare<[number], { isTest: number; list: string | null }>(`
-    select is_test as isTest, unsubscribe_list as list from contents where content_id = ?`)
+  const findList = oneColumn(database)<[number], string | null>(`
+    select unsubscribe_list from contents where content_id = ?`)
+  const owners = createOwners(database)
   const check = createSuppressionCheck(database)
   const end = database.prepare<[number, number]>(`update messages set state = 'suppressed', final_at = ? where seq = ?`)
   const endingOf = createSuppressedEnding(database)
@@ -207,10 +209,10 @@ function createSuppressedEnder(database: Database): (listed: readonly DueRow[], 
     const suppressed = new Set<number>()
     const happened: RecordedEvent[] = []
     for (const { key, id, recipient, recipientDomain, contentId } of listed) {
-      const content = findContent.get(contentId)
+      const list = findList.get(contentId)
       // Whether a simulated recipient is suppressed was decided at acceptance.
-      if (content === undefined || isSimulated(recipientDomain)) continue
-      const reason = check(recipient, { isTest: content.isTest === 1, list: content.list })
+      if (list === undefined || isSimulated(recipientDomain)) continue
+      const reason = check(recipient, owners.ofRow(key), list)
       if (reason === null) continue
       suppressed.add(key)
       end.run(now, key)

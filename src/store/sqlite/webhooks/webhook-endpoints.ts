@@ -21,16 +21,16 @@ export function createEndpointWrites(database: Database) {
   const add = database.prepare(`
     insert into webhook_endpoints
       (id, url, events, include, description, status, disabled_reason, sealed_secret, created_at, updated_at,
-      enabled_at)
+      enabled_at, is_test, domains)
     values
       (@id, @url, @events, @include, @description, @status, iif(@status = 'disabled', 'manual', null), @sealedSecret,
-      @createdAt, @createdAt, @createdAt)`)
+      @createdAt, @createdAt, @createdAt, @isTest, @domains)`)
   const numberOf = createEndpointNumber(database)
   const find = createFindWebhookEndpoint(database)
-  const change = database.prepare<[string | null, string | null, string | null, string | null, number, number]>(`
+  const change = database.prepare<[...(string | null)[], number, number]>(`
     update webhook_endpoints
     set url = coalesce(?, url), events = coalesce(?, events), include = coalesce(?, include),
-      description = coalesce(?, description), updated_at = ?
+      description = coalesce(?, description), domains = coalesce(?, domains), updated_at = ?
     where endpoint_id = ?`)
   const enable = database.prepare<[number, number]>(`
     update webhook_endpoints
@@ -55,14 +55,19 @@ export function createEndpointWrites(database: Database) {
       if (most !== null && (count.get() ?? 0) >= most) {
         throw new ServiceError('conflict', `there are ${most} webhook endpoints already, the most there may be`)
       }
-      const { id, events, include, ...rest } = endpoint
-      const lists = { events: JSON.stringify(events), include: JSON.stringify(include) }
-      add.run({ ...rest, ...lists, id: storedIdentifier('wh', id) })
+      const { id, events, include, domains, isTest, ...rest } = endpoint
+      const lists = {
+        events: JSON.stringify(events),
+        include: JSON.stringify(include),
+        domains: JSON.stringify(domains),
+      }
+      add.run({ ...rest, ...lists, isTest: isTest === null ? null : Number(isTest), id: storedIdentifier('wh', id) })
     },
-    updateWebhookEndpoint(id, { url, events, include, description, status }, now) {
+    updateWebhookEndpoint(id, { url, events, include, description, domains, status }, now) {
       const number = numberOf(id)
       if (number === undefined) return null
-      change.run(url ?? null, jsonOrNull(events), jsonOrNull(include), description ?? null, now, number)
+      const lists = [jsonOrNull(events), jsonOrNull(include), description ?? null, jsonOrNull(domains)]
+      change.run(url ?? null, ...lists, now, number)
       if (status === 'enabled') enable.run(now, number)
       if (status === 'disabled') disable.run(number)
       return find(id)
@@ -85,7 +90,13 @@ export function createEndpointWrites(database: Database) {
   } satisfies SomeVerbs
 }
 
-interface EndpointRow extends Omit<WebhookEndpointState, 'id' | 'events' | 'include'> {
+interface ReachColumns {
+  isTest: number | null
+  domains: string
+}
+
+interface EndpointRow
+  extends Omit<WebhookEndpointState, 'id' | 'events' | 'include' | 'isTest' | 'domains'>, ReachColumns {
   number: number
   id: Buffer
   events: string
@@ -93,7 +104,7 @@ interface EndpointRow extends Omit<WebhookEndpointState, 'id' | 'events' | 'incl
 }
 
 const COLUMNS = `
-  endpoint_id as number, id, url, events, include, description, status, disabled_reason as disabledReason,
+  endpoint_id as number, id, url, events, include, is_test as isTest, domains, description, status, disabled_reason as disabledReason,
   created_at as createdAt, updated_at as updatedAt, last_success_at as lastSuccessAt,
   last_failure_at as lastFailureAt, consecutive_failures as consecutiveFailures,
   (select count(*) from webhook_deliveries
@@ -108,27 +119,43 @@ function toState({ number: _number, id, events, include, ...row }: EndpointRow):
     id: identifierFromBytes('wh', id),
     events: JSON.parse(events) as string[],
     include: JSON.parse(include) as WebhookEndpointState['include'],
+    ...reachOf(row),
   }
 }
 
+/** Of an endpoint's row. */
+function reachOf({ isTest, domains }: ReachColumns): Pick<WebhookEndpointState, 'isTest' | 'domains'> {
+  return { isTest: isTest === null ? null : isTest === 1, domains: JSON.parse(domains) as string[] }
+}
+
 export function createEndpointReads(database: Database) {
-  const findPage = database.prepare<[number, number], EndpointRow>(`
+  const findPage = database.prepare<
+    [{ before: number; isTest: number | null; domains: string | null; limit: number }],
+    EndpointRow
+  >(`
     select ${COLUMNS}
     from webhook_endpoints
-    where removed_at is null and endpoint_id < ?
+    where removed_at is null and endpoint_id < @before and (@isTest is null or is_test = @isTest)
+      and (@domains is null or domains <> '[]' and not exists (
+        select 1 from json_each(webhook_endpoints.domains)
+        where value not in (select value from json_each(@domains))))
     order by endpoint_id desc
-    limit +?`)
-  const findSecrets = database.prepare<[Buffer], SecretColumns & { url: string }>(`
-    select url, ${SECRET_COLUMNS} from webhook_endpoints where id = ? and removed_at is null`)
+    limit +@limit`)
+  const findSecrets = database.prepare<[Buffer], SecretColumns & ReachColumns & { url: string }>(`
+    select url, is_test as isTest, domains, ${SECRET_COLUMNS} from webhook_endpoints where id = ? and removed_at is null`)
   return {
-    listWebhookEndpoints(limit, after) {
-      const rows = findPage.all(positionAfter(after), limit + 1)
+    listWebhookEndpoints({ isTest, domains }, limit, after) {
+      const reach = {
+        isTest: isTest === null ? null : Number(isTest),
+        domains: domains.length === 0 ? null : JSON.stringify(domains),
+      }
+      const rows = findPage.all({ ...reach, before: positionAfter(after), limit: limit + 1 })
       const { page, next } = pageOf(rows, limit, ({ number }) => String(number))
       return { endpoints: page.map(toState), next }
     },
     findWebhookTarget(id) {
       const row = getNamed(findSecrets, 'wh', id)
-      return row === undefined ? null : { endpointId: id, url: row.url, ...secretsOf(row) }
+      return row === undefined ? null : { endpointId: id, url: row.url, ...secretsOf(row), ...reachOf(row) }
     },
   } satisfies SomeVerbs
 }

@@ -7,6 +7,8 @@ import { identifierFromBytes, identifierToBytes, newIdentifier } from '../../../
 import type { EventKind } from '../../../mail/event.ts'
 import type { ReplayedEvent, ReplayWebhooksRequest } from '../../records/webhook-records.ts'
 import { firstIdentifierAt, storedIdentifier } from '../engine/stored-identifier.ts'
+import { dataIn } from '../events/event-stream.ts'
+import { createOwners } from '../events/owners.ts'
 import { createEndpointNumber } from './webhook-endpoints.ts'
 import type { SomeVerbs } from '../engine/verb-types.ts'
 
@@ -15,6 +17,7 @@ const MOST_READ = 1_000
 
 interface ReplayRow {
   id: Buffer
+  messageKey: number | null
   eventNumber: number
   eventId: Buffer
   kind: EventKind
@@ -26,7 +29,7 @@ interface ReplayRow {
 }
 
 const COLUMNS = `
-  deliveries.id, deliveries.event_seq as eventNumber, events.id as eventId, events.kind, events.at,
+  deliveries.id, deliveries.event_seq as eventNumber, events.message_seq as messageKey, events.id as eventId, events.kind, events.at,
   coalesce(deliveries.body, events.body) as body, deliveries.body as ownBody,
   deliveries.state = 'pending' as isPending`
 const EVENT = 'cross join events on events.event_seq = deliveries.event_seq'
@@ -54,6 +57,7 @@ export function createReplays(database: Database) {
     where deliveries.endpoint_id = ? and deliveries.id = ?`,
   )
   const write = createReplayWriter(database)
+  const toReplayed = createReplayedEvents(database)
   const findPart = createPartFinder(database)
   const findLater = database
     .prepare<[number, number, Buffer], number>(
@@ -117,6 +121,12 @@ function createPartFinder(database: Database): (endpoint: number, request: Repla
   }
 }
 
-function toReplayed({ eventId, kind, body }: ReplayRow): ReplayedEvent {
-  return { eventId: identifierFromBytes('evt', eventId), kind, body }
+function createReplayedEvents(database: Database): (row: ReplayRow) => ReplayedEvent {
+  const owners = createOwners(database)
+  return ({ messageKey, eventId, kind, body }) => ({
+    eventId: identifierFromBytes('evt', eventId),
+    kind,
+    body,
+    owner: owners.ofEvent(messageKey, () => dataIn(body)),
+  })
 }
