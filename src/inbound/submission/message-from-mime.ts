@@ -1,8 +1,8 @@
 /**
  * A submitted message (RFC 6409) -> what acceptance wants to know of it, and the bytes to send (inbound/README.md
  * "Submission"). Only the form of its options is judged here; acceptance judges the values as those of the API.
- * Return-Path is cut out: the last server writes it (RFC 5321 §4.4). Pure; what cannot be read is a problem in a
- * sentence.
+ * Return-Path is cut out: the last server writes it (RFC 5321 §4.4). So is Authentication-Results: from an app it can
+ * only be forged (RFC 8601 §5). Pure; what cannot be read is a problem in a sentence.
  */
 import { decodeWords } from 'postal-mime'
 import { parseAddress } from '../../mail/address.ts'
@@ -14,7 +14,7 @@ type Read<Value> = ({ ok: true } & Value) | { ok: false; problem: string }
 
 /** Each at most once. */
 const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
-const REMOVED = new Set(['bcc', 'resent-bcc', 'return-path', ...CONTROLS])
+const REMOVED = new Set(['bcc', 'resent-bcc', 'return-path', 'authentication-results', ...CONTROLS])
 
 // Every control character.
 const CONTROL = /\p{Cc}+/gu
