@@ -11,7 +11,7 @@ import {
   type BodyReader,
   type BodyReaderOptions,
 } from '../../src/http/exchange/body-reader.ts'
-import { structureProblem } from '../../src/http/exchange/read-json.ts'
+import { readJson, structureProblem } from '../../src/http/exchange/read-json.ts'
 import {
   ask,
   get,
@@ -29,6 +29,17 @@ shareStore(t)
 
 const SEND_HEAD = `POST /v1/email/send HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${keyNamed('send')}\r\n`
 const MEBIBYTE = 1024 * 1024
+
+t.test('a text that no field has room for is refused before other threads see it', async (t) => {
+  const read = (value: unknown) => (): unknown => readJson(Buffer.from(JSON.stringify(value)))
+  const long = 'x'.repeat(5 * MEBIBYTE + 1)
+  const refusal = { code: 'invalid_request' }
+  t.throws(read({ html: long }), { ...refusal, details: 'html: has 5242881 bytes, at most 5242880 are allowed' })
+  t.throws(read({ cc: ['a', long] }), { ...refusal, details: 'cc: has 5242881 bytes, at most 5242880 are allowed' })
+  t.throws(read({ variables: { ['k'.repeat(1_000)]: long } }), { ...refusal, details: /^k{80}…: has 5242881 bytes/ })
+  t.doesNotThrow(read({ html: long.slice(1) }), 'the longest')
+  t.doesNotThrow(read({ attachments: [{ content: long }] }), 'an attachment')
+})
 
 t.test('JSON types are taken, others are 415', async (t) => {
   const { port } = await startApi(t)

@@ -27,6 +27,8 @@ const MOST_HEADER_BYTES = 64 * 1024
 const MOST_TAIL_BYTES = 100
 /** http/README.md "Limits": as much html as a request may have. */
 const MOST_HTML_BYTES = 5 * 1024 * 1024
+/** Of that much html as quoted-printable: three for each byte, and the line ends. */
+const MOST_ENCODED_BYTES = 3.2 * MOST_HTML_BYTES
 /** Bytes that mean the same in each of these, so that what we put in is right in all of them. */
 const CHARACTER_SETS: ReadonlyMap<string, 'utf8' | 'latin1'> = new Map([
   ...['', 'utf-8', 'utf8', 'us-ascii', 'ascii'].map((name): [string, 'utf8'] => [name, 'utf8']),
@@ -49,7 +51,7 @@ export function readSubmittedMail(raw: Uint8Array): SubmittedMail {
 export function findSubmittedHtml(raw: Uint8Array): SubmittedHtml | undefined {
   const bytes = toBuffer(raw)
   const part = findPart({ bytes, partsLeft: MOST_PARTS }, { start: 0, end: bytes.length }, 0)
-  if (part === undefined || part === 'odd') return undefined
+  if (part === undefined || part === 'odd' || part.end - part.headerEnd > MOST_ENCODED_BYTES) return undefined
   const decoded = decodePart(bytes.subarray(part.headerEnd + LINE_END.length, part.end), part.encoding)
   const html = decoded === undefined || decoded.length > MOST_HTML_BYTES ? undefined : decode(decoded, part.charset)
   return html === undefined ? undefined : { html, replace: createReplace(bytes, part) }

@@ -12,6 +12,10 @@ import { shown } from '../../messages/accept/field-problems.ts'
 
 /** Enough to help; `details` is short. */
 const MOST_PROBLEMS = 20
+/** Of html and text, which may be the longest (http/README.md "Limits"). */
+const MOST_TEXT_BYTES = 5 * 1024 * 1024
+/** The one field that may be longer; it has a limit of its own. */
+const ATTACHMENT_CONTENT = 'content'
 
 /** One thing wrong with one field; `path` is such as `attachments[1].name`. */
 export interface FieldProblem {
@@ -41,7 +45,7 @@ export function readJson(bytes: Uint8Array): JsonDocument {
   const problem = structureProblem(bytes)
   if (problem !== undefined) throw new ServiceError('invalid_request', `the body ${problem.text}`, problem)
   const value = parse(text)
-  refuseInfinity(value)
+  refuseExtremes(value, 'the body')
   // Once the bytes are valid UTF-8, a \u escape is the only way to either of them.
   return { value, unsafe: text.includes('\\u') ? unsafeStrings(value) : [] }
 }
@@ -82,12 +86,20 @@ function positionIn(thrown: unknown): string {
   return position === undefined ? '' : ` at character ${position}`
 }
 
-/** What 1e999 is read as: kept as JSON it would come back as null. */
-function refuseInfinity(value: unknown): void {
+/**
+ * Refuses Infinity, which is what 1e999 is read as: kept as JSON it would come back as null. And a text that no field
+ * has room for, before other threads copy it and walk through it.
+ */
+function refuseExtremes(value: unknown, key: string): void {
   if (typeof value === 'number' && !Number.isFinite(value)) throw malformed('the body has a number that is too large')
+  if (typeof value === 'string' && value.length > MOST_TEXT_BYTES && key !== ATTACHMENT_CONTENT) {
+    const bytes = Buffer.byteLength(value)
+    const details = `${shown(key)}: has ${bytes} bytes, at most ${MOST_TEXT_BYTES} are allowed`
+    throw new ServiceError('invalid_request', details)
+  }
   if (typeof value !== 'object' || value === null) return
-  if (Array.isArray(value)) for (const item of value) refuseInfinity(item)
-  else for (const item of Object.values(value)) refuseInfinity(item)
+  if (Array.isArray(value)) for (const item of value) refuseExtremes(item, key)
+  else for (const [name, item] of Object.entries(value)) refuseExtremes(item, name)
 }
 
 function malformed(details: string, cause?: unknown): ServiceError {

@@ -1,0 +1,125 @@
+/**
+ * The worst body of each kind at every route that takes one, while a second connection asks for `/v1/health` all the
+ * time. Each answer is 200 or a clear refusal, the second connection always gets its answers, and memory stays within
+ * bounds. How long those took is printed by `TEST_SCALE=full`, and not judged: it depends on the machine.
+ */
+import { readFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import t from 'tap'
+import { startSandbox } from '../support/sandbox-process.ts'
+import { describedRoutes } from '../support/response-check.ts'
+
+const isFull = process.env['TEST_SCALE'] === 'full'
+const MEBIBYTE = 1024 * 1024
+/** Characters of the long texts. */
+const LONG = (isFull ? 30 : 6) * MEBIBYTE
+/** Beyond what the process has after its start; bodies under way alone may take 128 MiB. */
+const MOST_GROWTH = 512 * MEBIBYTE
+/** Served, or refused for what the request is. 403: an administrator's route. 429: too many requests. */
+const GOOD = new Set([200, 201, 400, 403, 404, 409, 413, 415, 422, 429])
+
+t.setTimeout(isFull ? 1_800_000 : 300_000)
+
+const keys = (count: number): object =>
+  Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, 'v']))
+
+/** By kind; `field` is one that the route knows. */
+const JSON_KINDS: Record<string, (field: string) => string> = {
+  'a long text': (field) => JSON.stringify({ [field]: 'x'.repeat(LONG) }),
+  'quotes, escaped': (field) => `{"${field}":"${'\\"'.repeat(LONG / 2)}"}`,
+  'a text in a list': (field) => JSON.stringify({ [field]: ['x'.repeat(LONG)] }),
+  'a long key': () => JSON.stringify({ ['x'.repeat(LONG)]: 1 }),
+  'open braces': (field) => JSON.stringify({ [field]: '{{'.repeat(2 * MEBIBYTE), variables: { a: 1 } }),
+  'many keys': (field) => JSON.stringify({ [field]: keys(300_000) }),
+  'many allowed keys': (field) => JSON.stringify({ [field]: keys(9_000), ...keys(9_000) }),
+  'many entries': (field) => JSON.stringify({ [field]: Array.from({ length: 90_000 }, () => 1) }),
+  deep: (field) => `{"${field}":${'['.repeat(LONG)}`,
+  'a long number': (field) => `{"${field}":${'1'.repeat(LONG)}}`,
+  'white space': () => `{${' '.repeat(LONG)}}`,
+}
+const CSV_KINDS: Record<string, () => string> = {
+  'an open quote': () => `email,reason,scope\n${'"'.repeat(LONG)}`,
+  'bad rows': () => `email,reason,scope\n${'x\n'.repeat(isFull ? 4 * MEBIBYTE : 100_000)}`,
+  'one field': () => `email,reason,scope\n${'x'.repeat(LONG)}`,
+}
+
+/**
+ * Routes for mail get each kind; the others, which refuse a large body unread, one kind after the other. The full size
+ * has each kind in each field of each route.
+ */
+function* worstBodies(): Generator<{ method: string; path: string; type: string; kind: string; body: string }> {
+  const routes = describedRoutes()
+  for (const [number, { method, path: pattern, body: wanted }] of routes.entries()) {
+    if (wanted === null) continue
+    const { contentType: type, schema, limit } = wanted
+    const path = `/v1${pattern.replace(/:\w+/g, 'x')}`
+    const fields = Object.keys((schema as { shape?: object }).shape ?? { html: 1, subject: 1, variables: 1 })
+    const kinds = Object.entries(type === 'application/json' ? JSON_KINDS : CSV_KINDS)
+    for (const [index, [kind, make]] of kinds.entries()) {
+      if (!isFull && limit === null && index !== number % kinds.length) continue
+      const tried = isFull ? fields : [fields[index % fields.length] ?? 'x']
+      for (const field of tried) yield { method, path, type, kind: `${kind} in ${field}`, body: make(field) }
+    }
+  }
+}
+
+/** A thread of its own, so that making bodies does not count. Answers each message with the waits since the last one. */
+const ASKING = `
+  const { parentPort, workerData } = require('node:worker_threads')
+  let waits = [], failures = 0
+  parentPort.on('message', () => { parentPort.postMessage({ waits, failures }); waits = []; failures = 0 })
+  const run = async () => {
+    for (;;) {
+      const startedAt = performance.now()
+      await fetch(workerData).then((answer) => answer.arrayBuffer()).catch(() => { failures += 1 })
+      waits.push(performance.now() - startedAt)
+    }
+  }
+  run()
+`
+
+t.test('no body stops the server', async (t) => {
+  const { banner } = await startSandbox(t)
+  const asking = new Worker(ASKING, { eval: true, workerData: new URL('/v1/health', banner.base_url).href })
+  t.teardown(() => asking.terminate())
+  const answers = async (): Promise<{ waits: number[]; failures: number }> => {
+    asking.postMessage(null)
+    const [given] = await once(asking, 'message')
+    return given
+  }
+  const pid = Number(readFileSync(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8').trim().split(' ')[0])
+  const idle = residentBytes(pid)
+  const all: number[] = []
+  await answers()
+  let most = 0
+  let tried = 0
+  for (const { method, path, type, kind, body } of worstBodies()) {
+    const headers = { Authorization: `Bearer ${banner.key}`, 'Content-Type': type, Connection: 'close' }
+    const answer = await fetch(new URL(path, banner.base_url), { method, headers, body }).catch(() => null)
+    // Who goes on sending after a 413 may lose the answer with the connection.
+    const status = answer?.status ?? (body.length > MEBIBYTE ? 413 : 0)
+    await answer?.text()
+    if (!GOOD.has(status)) t.fail(`${method} ${path}, ${kind}: ${status}`)
+    const { waits, failures } = await answers()
+    if (failures > 0) t.fail(`${method} ${path}, ${kind}: the second connection lost ${failures} answers`)
+    all.push(...waits)
+    most = Math.max(most, residentBytes(pid))
+    tried += 1
+    if (isFull) t.comment(`${method} ${path}, ${kind}: ${status}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms`)
+  }
+  const sorted = all.toSorted((left, right) => left - right)
+  const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? 0
+  t.comment(
+    `${tried} bodies; waits for /v1/health: p99 ${p99.toFixed(0)} ms, longest ${(sorted.at(-1) ?? 0).toFixed(0)} ms`,
+  )
+  t.comment(`memory ${(idle / MEBIBYTE).toFixed(0)} MiB idle, at most ${(most / MEBIBYTE).toFixed(0)} MiB`)
+  t.ok(tried > 50, 'the routes that take a body were tried')
+  t.ok(most - idle < MOST_GROWTH, 'memory stays within bounds')
+  t.equal((await fetch(new URL('/v1/health', banner.base_url))).status, 200, 'and it still runs')
+})
+
+function residentBytes(pid: number): number {
+  const kibibytes = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+  return Number(kibibytes) * 1024
+}
