@@ -22,7 +22,7 @@ export interface HostileClients {
 const PAUSE = 300
 const DRIP = 500
 const DRIPS = 20
-const TOO_LARGE = 300 * 1024
+const TOO_LARGE = 100 * 2 ** 20
 
 export function startHostileClients(scene: SoakScene, random: RandomSource): HostileClients {
   const answers = new Map<string, number>()
@@ -69,7 +69,7 @@ export function startHostileClients(scene: SoakScene, random: RandomSource): Hos
       note('given up', null)
     },
     'wrong key': () => ask('wrong key', head(2, 'sk_live_wrong') + '{}'),
-    'too large': () => ask('too large', head(TOO_LARGE).replace('/v1/email/send', '/v1/keys') + ' '.repeat(TOO_LARGE)),
+    'too large': () => ask('too large', head(TOO_LARGE)),
     async dialogue() {
       const door = random.integer(2) === 0 ? 'reports' : 'submission'
       const dialogue = fuzzedDialogue({ seed: 1, index: 1_000_000 + number++, door }, 'sk_live_wrong', [])

@@ -16,6 +16,8 @@ export interface FuzzedDialogue {
   /** The first step does not wait for the greeting. */
   isEarly: boolean
   recipients: string[]
+  /** It is cut off behind a final dot, whose answer nobody hears. */
+  mayBeUnheard: boolean
 }
 
 export type Door = 'submission' | 'starttls' | 'reports'
@@ -155,7 +157,17 @@ export function fuzzedDialogue(
   const chosen = Array.from({ length: 1 + random.integer(3) }, () => random.oneOf(NAMES))
   for (const name of chosen) if (parts.length > 0) parts = MUTATIONS[name]?.(parts, random) ?? parts
   const steps = toSteps(parts, random, door)
-  return { name: `${door}: ${chosen.join(', ')}`, steps, isEarly: random.integer(20) === 0, recipients }
+  return {
+    name: `${door}: ${chosen.join(', ')}`,
+    steps,
+    recipients,
+    isEarly: random.integer(20) === 0,
+    mayBeUnheard: steps.includes('abort') && saidIn(steps).includes('\r\n.\r\n'),
+  }
+}
+
+function saidIn(steps: readonly Step[]): string {
+  return steps.map((step) => (typeof step === 'string' ? '' : step.bytes.toString('latin1'))).join('')
 }
 
 function command(text: string): Parts[number] {

@@ -156,6 +156,8 @@ const MUTATIONS: Record<string, Mutate> = {
   },
 }
 const NAMES = Object.keys(MUTATIONS)
+/** What follows the request may end the connection before its answer is written. */
+const UNHEARD_FRAMINGS = new Set(['garbage-behind', 'shorter', 'both', 'bad-chunks'])
 
 const routes = describedRoutes()
 const weighted = routes.map((route) => WEIGHTS[route.path] ?? 1)
@@ -166,20 +168,24 @@ export function fuzzedRequest(seed: number, index: number, key: string, known: K
   const route = chooseRoute(random)
   const recipient = `r${index}@good${index % 10}.test`
   const draft = draftOf(route, recipient, key, known, random)
+  const honest = draft.body
   const chosen = [random.oneOf(NAMES), ...(random.integer(3) === 0 ? [random.oneOf(NAMES)] : [])]
   for (const name of chosen) MUTATIONS[name]?.(draft, random)
   const { method, framing, isKeyWrong } = draft
+  const mayBeUnheard = chosen.includes('headers') || UNHEARD_FRAMINGS.has(framing)
+  // Its recipient has to be known.
+  if (mayBeUnheard) draft.body = honest
   const target = draft.query === '' ? draft.path : `${draft.path}?${draft.query}`
   return {
     name: `${route.method} ${route.path}: ${chosen.join(', ')}`,
     bytes: toBytes(draft, target),
     method,
     target,
-    isKeyWrong,
     recipient,
+    isKeyWrong,
+    mayBeUnheard,
     isCut: framing === 'cut' || framing === 'longer',
     isLast: chosen.includes('headers') || !['length', 'chunked'].includes(framing) || method === 'CONNECT',
-    mayBeUnheard: chosen.includes('headers') || ['garbage-behind', 'shorter', 'both', 'bad-chunks'].includes(framing),
   }
 }
 

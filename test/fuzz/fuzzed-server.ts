@@ -118,12 +118,12 @@ async function settle({ server, api, ledger, deadline, isKnown }: Settling): Pro
   const endsAt = performance.now() + deadline
   while (open().length > 0) {
     await liftAll(api)
-    // What was lifted gets time to go.
-    await until('every message has ended', () => open().length === 0, PAUSE_OF_LIFTING).catch(() => {})
     const unknown = new Set(open().flatMap(({ domain }) => (isKnown(domain) ? [] : [domain])))
     for (const domain of unknown) {
       await api.post('/admin/queue/actions', { action: 'drop', filter: { recipient_domain: domain } })
     }
+    // What was lifted gets time to go.
+    await until('every message has ended', () => open().length === 0, PAUSE_OF_LIFTING).catch(() => {})
     if (performance.now() > endsAt) throw new Error(`these do not end: ${JSON.stringify(open().slice(0, 20))}`)
   }
 }
