@@ -1,10 +1,10 @@
 /**
  * Memory and size of the database, looked at each minute, and whether they are flat.
  *
- * Judged is the stretch without restarts: from a third of the run, at most ten minutes, to its last sixth. Memory is
- * flat when the line through its values rises by no more than MEMORY_MARGIN over the stretch. The file holds every
- * message for the days of `retention`, so it cannot stop to grow: it is flat when a message of the stretch costs no more
- * bytes than DATABASE_MARGIN times one of before.
+ * Judged is the stretch without restarts: from a third of the run, at most ten minutes, to its last sixth; the restarts
+ * before it end at half of that third. Memory is flat when the line through its values rises by no more than
+ * MEMORY_MARGIN over the stretch. The file holds every message for the days of `retention`, so it cannot stop to grow:
+ * it is flat when a message of the stretch costs no more bytes than DATABASE_MARGIN times one of before.
  */
 import { statSync } from 'node:fs'
 import { join } from 'node:path'

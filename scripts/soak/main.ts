@@ -57,8 +57,9 @@ async function soak(scene: SoakScene, options: Options): Promise<{ faults: strin
   const minutesSince = (): number => (performance.now() - startedAt) / MINUTE
   const load = startLoad(scene, { random, share: options.share, mostRate: options.rate })
   const hostile = startHostileClients(scene, random)
+  // A server needs a while behind its last start until its memory says anything.
   const mayRestart = (): boolean =>
-    minutesSince() < from - 0.5 || (minutesSince() > to && minutesSince() < options.minutes - 0.5)
+    minutesSince() < from / 2 || (minutesSince() > to && minutesSince() < options.minutes - 0.5)
   const changes = startChanges(scene, { random, mayRestart })
   const looks: Look[] = []
   const faults: string[] = []
