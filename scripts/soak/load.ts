@@ -115,7 +115,7 @@ async function sendBySmtp(scene: SoakScene, { recipient, pace, count, isStopped 
       const to = recipient()
       const text = `From: shop@${SENDING_DOMAIN}\r\nTo: ${to}\r\nSubject: Order\r\n\r\n${'On its way\r\n'.repeat(50)}`
       const [reply] = await Promise.all([client.mail([to], text), pace(1)])
-      count(`smtp ${reply.slice(0, 3)}`)
+      count(`smtp ${/^\d/.test(reply) ? reply.slice(0, 3) : 'none'}`)
       if (!/^\d/.test(reply)) scene.ledger.doubt(to)
       for (const [id] of reply.startsWith('250') ? reply.matchAll(/msg_[0-9a-z]{26}/g) : []) scene.ledger.accept(id)
       if (!reply.startsWith('250')) return await sleep(PAUSE)

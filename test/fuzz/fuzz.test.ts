@@ -23,7 +23,7 @@ const REQUESTS_AT_ONCE = 8
 const DIALOGUES_AT_ONCE = 24
 const MEBIBYTE = 2 ** 20
 /** What a server may grow by under all of this: windows of connections and caches fill up. */
-const MOST_GROWTH = 250 * MEBIBYTE
+const MOST_GROWTH = 400 * MEBIBYTE
 /** More than this is a flood of one fault. */
 const MOST_TOLD = 20
 const SETTLED_WITHIN = IS_FULL ? 900_000 : 120_000
