@@ -72,34 +72,26 @@ export async function startSternpost(options: SternpostOptions): Promise<Sternpo
 
 async function startWith(options: SternpostOptions, zone: ZoneServer, addresses: string[]): Promise<ServeProcess> {
   const httpPort = await freePort()
-  const before = { ...process.env }
-  Object.assign(process.env, options.environment)
-  try {
-    return await startServe({
-      httpPort,
-      dnsServer: zone.server,
-      deliveryPort: options.deliveryPort,
+  return startServe({
+    httpPort,
+    dnsServer: zone.server,
+    deliveryPort: options.deliveryPort,
+    pools: {
+      version: 1,
+      default_pool: 'default',
       pools: {
-        version: 1,
-        default_pool: 'default',
-        pools: {
-          default: {
-            ips: addresses.map((address, index) => ({ address, hostname: `mta${index}.sternpost.test`, warmed: true })),
-          },
+        default: {
+          ips: addresses.map((address, index) => ({ address, hostname: `mta${index}.sternpost.test`, warmed: true })),
         },
       },
-      settings: {
-        ...CHANGED_SETTINGS['sternpost.yaml'],
-        listen: { http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking'] }] },
-      },
-      files: { 'providers.d/50-bench.yaml': options.providers ?? CHANGED_SETTINGS['providers.yaml'] },
-    })
-  } finally {
-    for (const name of Object.keys(options.environment ?? {})) {
-      if (before[name] === undefined) delete process.env[name]
-      else process.env[name] = before[name]
-    }
-  }
+    },
+    settings: {
+      ...CHANGED_SETTINGS['sternpost.yaml'],
+      listen: { http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking'] }] },
+    },
+    files: { 'providers.d/50-bench.yaml': options.providers ?? CHANGED_SETTINGS['providers.yaml'] },
+    environment: options.environment ?? {},
+  })
 }
 
 function toSternpost({

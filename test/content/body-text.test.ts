@@ -173,3 +173,12 @@ t.test('a composed message is canonical but for the white space that is told, an
   const { unsigned } = await composeUnsigned(input({ content: { html: '<p>a  b</p>\n' } }))
   t.equal(unsigned.runs?.length, 2, 'what is told of an ordinary message')
 })
+
+t.test('fixed lines keep no memory but their own', async (t) => {
+  // A pool of 64 KiB behind each of them made the content cache many times as large as its bound.
+  for (const lines of [1, 20, 2_000]) {
+    const fixed = fixedLines('On its way\n'.repeat(lines))
+    if (typeof fixed === 'string') t.fail('they are encoded')
+    else t.equal(fixed.encoded.buffer.byteLength, fixed.encoded.length)
+  }
+})

@@ -33,6 +33,8 @@ export interface ServeOptions {
   files?: Record<string, unknown>
   /** Where the database is kept, when the test brings the folder; it is not removed. */
   dataFolder?: string
+  /** Of the process, beside our own. */
+  environment?: Record<string, string>
 }
 
 export interface ServeProcess {
@@ -67,7 +69,10 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
 
   const start = async (): Promise<void> => {
     errors = ''
-    const started = spawn('sh', [COMMAND, 'serve', '--config', folder], { stdio: ['ignore', log.descriptor, 'pipe'] })
+    const started = spawn('sh', [COMMAND, 'serve', '--config', folder], {
+      stdio: ['ignore', log.descriptor, 'pipe'],
+      env: { ...process.env, ...options.environment },
+    })
     child = started
     started.stderr?.on('data', (text: Buffer) => (errors += text.toString()))
     await until(

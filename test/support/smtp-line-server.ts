@@ -6,8 +6,11 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 
 export interface SmtpDialogue {
-  /** The reply to MAIL, RCPT, DATA or RSET, or undefined for the usual one. `path` stands in the angle brackets. */
-  onCommand(verb: string, path: string): string | undefined
+  /**
+   * The reply to MAIL, RCPT, DATA or RSET, undefined for the usual one, null for none at all. `path` stands in the angle
+   * brackets.
+   */
+  onCommand(verb: string, path: string): string | undefined | null
   /**
    * A whole mail has come, as it was on the wire and without its final dot; the dialogue answers when it likes. What
    * the client sent behind the dot is read when this has resolved, so that the replies keep their order.
@@ -65,7 +68,9 @@ function converse(socket: Socket, dialogue: SmtpDialogue): void {
     const verb = line.slice(0, 4).toUpperCase()
     // The address between the angle brackets.
     const path = /<([^>]*)>/.exec(line)?.[1] ?? ''
-    const reply = dialogue.onCommand(verb, path) ?? USUAL_REPLIES[verb] ?? '250 2.0.0 ok'
+    const given = dialogue.onCommand(verb, path)
+    if (given === null) return
+    const reply = given ?? USUAL_REPLIES[verb] ?? '250 2.0.0 ok'
     isInData = reply.startsWith('354')
     socket.write(`${reply}\r\n`)
   }

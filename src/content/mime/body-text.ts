@@ -53,7 +53,10 @@ export function fixedLines(text: string): FixedLines | string {
   const runs: number[] = []
   const written = writeQuotedPrintable(source, target, 0, { mostEscaped: mostEscapedBytes(bytes), runs })
   if (written === undefined || runs.length > bytes * MOST_RUN_NUMBERS) return text
-  return { text, bytes, encoded: Buffer.from(target.subarray(0, written.end)), escaped: written.escaped, runs }
+  // In memory of its own: it is kept, and a part of the pool that small buffers share would keep 64 KiB of that.
+  const encoded = Buffer.allocUnsafeSlow(written.end)
+  target.copy(encoded, 0, 0, written.end)
+  return { text, bytes, encoded, escaped: written.escaped, runs }
 }
 
 export function hasText(body: BodyText): boolean {
