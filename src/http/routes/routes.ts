@@ -47,7 +47,7 @@ export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: R
     ...emailRoutes({ features, mostMailBytes, mostRecipients }),
     ...messageRoutes(features, note),
     ...domainRoutes(features, note).map(ofLiveSide),
-    ...ipRoutes(features, note).map(ofLiveSide).map(ofWholeServer),
+    ...ipRoutes(features, note).map(ofWholeServer).map(ofLiveSide),
     ...webhookRoutes(features, note),
     ...suppressionRoutes(features, note),
     ...keyRoutes(features, note),
