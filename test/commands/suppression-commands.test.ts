@@ -21,6 +21,7 @@ t.test('add, list and remove; remove shows the entries first', async (t) => {
   const news = await run('suppression', 'add', 'ada@example.net', '--scope', 'news', '--json')
   t.match(JSON.parse(news.stdout), { id: /^sup_/, email: 'ada@example.net', reason: 'manual', scope: 'news' })
   await run('suppression', 'add', 'bob@example.net')
+  await run('suppression', 'add', 'ada@example.net', '--domain', 'acme.com')
   const { stdout } = await run('suppression', 'list', '--email', 'ada@example.net', '--since', '2026-01-01')
   t.same(
     stdout
@@ -28,21 +29,25 @@ t.test('add, list and remove; remove shows the entries first', async (t) => {
       .slice(0, -1)
       .map((line) => line.split('\t').slice(1)),
     [
-      ['ada@example.net', 'manual', 'news', ''],
-      ['ada@example.net', 'manual', 'all', ''],
+      ['ada@example.net', 'manual', 'all', 'acme.com', ''],
+      ['ada@example.net', 'manual', 'news', '', ''],
+      ['ada@example.net', 'manual', 'all', '', ''],
     ],
   )
   const limited = await run('suppression', 'list', '--limit', '2', '--json')
   t.match(limited.stderr, /more than these 2\. All: sternpost suppression export/)
-  t.match(JSON.parse(limited.stdout), [{ email: 'bob@example.net' }, { scope: 'news' }])
+  t.match(JSON.parse(limited.stdout), [{ domain: 'acme.com' }, { email: 'bob@example.net' }])
 
   const asked = await run('suppression', 'remove', 'ada@example.net')
-  t.match(asked, { code: 64, stdout: 'ada@example.net: 2 entries would be removed: news (manual), all (manual)\n' })
+  t.match(asked, {
+    code: 64,
+    stdout: 'ada@example.net: 3 entries would be removed: all (manual), news (manual), all (manual)\n',
+  })
   t.match(asked.stderr, 'sternpost suppression remove ada@example.net --yes')
   const scoped = await run('suppression', 'remove', 'ada@example.net', '--scope', 'news', '--yes')
   t.match(scoped, { code: 0, stdout: 'ada@example.net: 1 entry removed\n', stderr: '' })
   const rest = await run('suppression', 'remove', 'ada@example.net', '--yes', '--json')
-  t.same(JSON.parse(rest.stdout), { email: 'ada@example.net', deleted: 1 })
+  t.same(JSON.parse(rest.stdout), { email: 'ada@example.net', deleted: 2 })
   t.match(await run('suppression', 'remove', 'ada@example.net', '--yes'), { code: 1, stderr: /is not suppressed\.\n/ })
   t.match(await run('suppression', 'add', 'ada@@x'), { code: 1, stderr: /email/ })
   t.match(await run('suppression', 'list', '--reason', 'whim'), { code: 64 })
@@ -60,7 +65,7 @@ t.test('what one server exports another one imports, and exports alike', async (
   const exported = await from.run('suppression', 'export')
   t.equal(exported.code, 0)
   t.equal(exported.stdout.trimEnd().split('\n').length, 252, 'all pages and the header line')
-  t.match(exported.stdout, /^email,reason,scope\nquoted@example\.net,unsubscribe,news\n/)
+  t.match(exported.stdout, /^email,reason,scope,domain\nquoted@example\.net,unsubscribe,news,\n/)
   const taken = join(from.folder, 'taken.csv')
   writeFileSync(taken, exported.stdout)
   const again = await to.run('suppression', 'import', taken, '--json')
@@ -69,7 +74,7 @@ t.test('what one server exports another one imports, and exports alike', async (
   t.same(back.stdout.split('\n').toSorted(), exported.stdout.split('\n').toSorted())
   t.equal(JSON.parse((await to.run('suppression', 'export', '--json')).stdout).length, 251)
   const some = await to.run('suppression', 'export', '--scope', 'news')
-  t.equal(some.stdout, 'email,reason,scope\nquoted@example.net,unsubscribe,news\n')
+  t.equal(some.stdout, 'email,reason,scope,domain\nquoted@example.net,unsubscribe,news,\n')
 })
 
 t.test('an import says which line of the file is wrong, and is repeatable', async (t) => {

@@ -44,8 +44,10 @@ t.test('simulated recipients and test keys on a live server', async (t) => {
   t.teardown(() => server.remove())
   const api = await prepareSender(server, zone)
   await api.post('/webhooks', { url: receiver.url, secret: 'a secret of some length' })
-  const made = await api.post('/keys', { name: 'test', mode: 'test', scopes: ['send'] })
+  const made = await api.post('/keys', { name: 'test', mode: 'test', scopes: ['send', 'webhooks'] })
   const testApi = apiClient(server.baseUrl, String((made.body['data'] as { key: string }).key))
+
+  await testApi.post('/webhooks', { url: receiver.url, secret: 'a secret of some length' })
 
   const html = '<p>Hello, <a href="https://example.com/orders/1042">your order</a></p>'
   const wanted: Record<string, string[]> = {}

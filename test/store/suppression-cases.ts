@@ -128,6 +128,30 @@ export const suppressing: Cases = {
     t.same(await suppressedAmong(store, addresses, { content: other }), [all, 'both@example.com complaint', all])
     t.same(await suppressedAmong(store, addresses, { isTest: true }), ['test@example.com manual'])
   },
+  'an entry of a domain keeps away the mail of that domain, and is seen and removed by it alone': async (
+    t,
+    { store },
+  ) => {
+    await store.beginEpoch(NOW, NOW)
+    await store.addSuppression(suppression({ domain: 'acme.com', owners: ['acme.com'] }))
+    const stateOf = async (domain: string): Promise<string | undefined> => {
+      const content = { ...sampleContent, from: { name: null, address: `orders@${domain}` } }
+      return (await lookUp(store, await acceptOne(store, { domain, content })))?.state
+    }
+    t.equal(await stateOf('acme.com'), 'suppressed')
+    t.equal(await stateOf('other.com'), 'queued')
+    const countFor = async (domains: string[]): Promise<number> => {
+      const whole = (await store.listSuppressions({ ...everything, domains })).suppressions.length
+      const ofAddress = { ...everything, domains, email: 'ada@example.com' }
+      t.equal((await store.listSuppressions(ofAddress)).suppressions.length, whole)
+      return whole
+    }
+    t.same([await countFor([]), await countFor(['acme.com']), await countFor(['other.com'])], [1, 1, 0])
+    const asked = { email: 'ada@example.com', scope: null, isTest: false }
+    t.equal(await store.removeSuppressions({ ...asked, domains: ['other.com'] }), 0)
+    t.equal(await store.removeSuppressions({ ...asked, domains: ['acme.com', 'x.org'] }), 1)
+  },
+
   'a simulated recipient does what it stands for, whatever the list says': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const simulated = (name: string, simulatedSuppression?: 'manual' | null) =>
@@ -184,7 +208,9 @@ export const suppressing: Cases = {
     const [tested] = await claim(store, epoch)
     if (tested === undefined) throw new Error('not claimed')
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [{ ...outcomeRecord(tested, bounced), suppresses: true }] })
-    t.match((await store.listSuppressions({ ...everything, isTest: true })).suppressions, [{ messageId: tested.id }])
+    t.match((await store.listSuppressions({ ...everything, isTest: true })).suppressions, [
+      { messageId: tested.id, domain: null, owners: ['acme.com'] },
+    ])
     t.equal((await store.listSuppressions(everything)).suppressions.length, 1)
   },
   'a late outcome of a dead epoch suppresses nothing': async (t, { store }) => {

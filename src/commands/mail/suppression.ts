@@ -2,8 +2,8 @@
  * `sternpost suppression`: the addresses that nothing is sent to (http/README.md "Suppressions", commands/README.md
  * "The command line").
  *
- * `export` prints CSV that `import` takes: what one server knows can be brought to another. Reason and scope travel
- * along; when an entry was made does not. `remove` shows the entries first and does nothing without --yes.
+ * `export` prints CSV that `import` takes: what one server knows can be brought to another. Reason, scope and
+ * domain travel along; when an entry was made does not. `remove` shows the entries first and does nothing without --yes.
  */
 import { statSync } from 'node:fs'
 import { Option, type Command } from 'commander'
@@ -51,6 +51,7 @@ export function addSuppressionCommands(program: Command): void {
     .action(list)
   addVerb(suppression, 'add <email>', 'send nothing to an address any more', 'ada@example.net')
     .option('--scope <scope>', 'all, or the name of a list', 'all')
+    .option('--domain <domain>', 'only mail from this sending domain (default: all)')
     .action(add)
   addVerb(suppression, 'remove <email>', 'send to an address again', 'ada@example.net --yes')
     .option('--scope <scope>', 'of this scope alone: all, or the name of a list (default: every scope)')
@@ -81,6 +82,7 @@ const COLUMNS: Columns<SuppressionJson> = {
   EMAIL: ({ email }) => email,
   REASON: ({ reason }) => reason,
   SCOPE: ({ scope }) => scope,
+  DOMAIN: ({ domain }) => domain,
   MESSAGE: (entry) => entry.message_id,
 }
 
@@ -89,8 +91,8 @@ async function list(flags: FilterFlags & LimitFlags): Promise<void> {
   await printFirst(flags, COLUMNS, pagesOf(flags), { whenNone: 'No such entry.', whenMore })
 }
 
-async function add(email: string, flags: VerbFlags & { scope: string }): Promise<void> {
-  const body = { email, reason: 'manual', scope: flags.scope }
+async function add(email: string, flags: VerbFlags & { scope: string; domain?: string }): Promise<void> {
+  const body = { email, reason: 'manual', scope: flags.scope, domain: flags.domain }
   const added = await ask(flags, suppressionSchema, `POST ${PATH}`, body)
   const { email: address, reason, scope, created_at: createdAt } = added
   const text = `${address} is suppressed (${reason}, scope ${scope}) since ${localTime(createdAt)}`
@@ -142,9 +144,11 @@ async function importFile(file: string, flags: VerbFlags): Promise<void> {
 async function exportAll(flags: FilterFlags): Promise<void> {
   const isJson = flags.json === true
   let isFirst = true
-  await printPiece(isJson ? '[' : 'email,reason,scope\n')
+  await printPiece(isJson ? '[' : 'email,reason,scope,domain\n')
   for await (const entries of pagesOf(flags)) {
-    const lines = entries.map(({ email, reason, scope }) => `${[email, reason, scope].map(csvField).join(',')}\n`)
+    const lines = entries.map(
+      ({ email, reason, scope, domain }) => `${[email, reason, scope, domain ?? ''].map(csvField).join(',')}\n`,
+    )
     const documents = entries.map((entry) => JSON.stringify(entry)).join(',')
     await printPiece(isJson ? `${isFirst ? '' : ','}${documents}` : lines.join(''))
     isFirst = entries.length === 0 && isFirst

@@ -15,7 +15,8 @@ import { localTime, printable, printList, printNote, printResult, sheetText, typ
 import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { addDeliveryCommands, pathOf } from './webhook-deliveries.ts'
 
-type AddFlags = VerbFlags & Given<'secret' | 'description'> & { event?: string[]; include?: string[] }
+type AddFlags = VerbFlags &
+  Given<'secret' | 'description'> & { event?: string[]; include?: string[]; domain?: string[]; test?: true }
 
 const ID = 'wh_01kapg6t3vq8x2m5r7w9y4c6dm'
 
@@ -26,6 +27,8 @@ export function addWebhookCommands(program: Command): void {
     .option('--event <kind>', 'kind of event, or *; repeat for several (default: the five standard kinds)', collect)
     .option('--secret <secret>', 'secret to sign with (default: one is generated)')
     .option('--include <field>', 'field to add to the data, e.g. tags; repeat for several', collect)
+    .option('--domain <domain>', 'only events of this sending domain; repeat for several (default: all)', collect)
+    .option('--test', 'events of the mail of test keys, in place of live mail')
     .option('--description <text>', 'what it is for, at most 200 characters')
     .action(add)
   addVerb(webhook, 'list', 'list the endpoints').action(list)
@@ -48,8 +51,9 @@ export function addWebhookCommands(program: Command): void {
 }
 
 async function add(url: string, flags: AddFlags): Promise<void> {
-  const { event: events, secret, include, description } = flags
-  const body = { url, events, secret, include, description }
+  const { event: events, secret, include, description, domain: domains } = flags
+  const mode = flags.test === true ? 'test' : undefined
+  const body = { url, events, secret, include, description, domains, mode }
   const added = await ask(flags, wire.createdWebhookSchema, 'POST /v1/webhooks', body)
   printResult(flags, added, () => `${added.id}\n${added.secret === undefined ? '' : `${added.secret}\n`}`)
   if (added.secret !== undefined) printNote(flags, 'The second line is its secret: this is the only time it is shown.')
@@ -82,6 +86,7 @@ export function endpointReport(endpoint: wire.WebhookEndpointJson): string {
     ['url', endpoint.url],
     ['events', endpoint.events.join(', ')],
     ['includes', endpoint.include.join(', ')],
+    ['mail of', `${endpoint.mode}, ${endpoint.domains.join(', ') || 'all domains'}`],
     ['description', endpoint.description],
     ['added', localTime(endpoint.created_at)],
     ['changed', localTime(endpoint.updated_at)],
