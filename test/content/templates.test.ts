@@ -269,3 +269,73 @@ function unescapeHtml(text: string): string {
   const quotes = text.replaceAll('&quot;', '"').replaceAll('&#39;', "'")
   return quotes.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&')
 }
+
+t.test('a value does not bring a scheme that runs something', (t) => {
+  const problemsOf = (html: string, u: string): string[] => {
+    const content = { subject: '', html, text: null, hasVariables: true }
+    return readTemplates(content)
+      .problems({ u, v: 'script:x' })
+      .map(({ name, text }) => `${name}: ${text}`)
+  }
+  const forms = [
+    'javascript:alert(1)',
+    'JaVaScRiPt:x',
+    ' javascript:x',
+    '\u0001javascript:x',
+    'java\tscript:x',
+    'java\nscript:x',
+    '\u200bjavascript:x',
+    'vbscript:x',
+    'data:text/html,x',
+    'file:///etc/passwd',
+    'blob:x',
+  ]
+  const places = [
+    '<a href="{{u}}">',
+    "<a href='{{u}}'>",
+    '<a href={{u}}>',
+    '<a HREF = " {{u}}/x">',
+    '<img src="{{{u}}}">',
+    '<form action="{{u|x}}">',
+    '<svg><a xlink:href="{{u}}">',
+  ]
+  for (const html of places)
+    for (const form of forms) t.equal(problemsOf(`\n${html}`, form).length, 1, `${html} ${form}`)
+  t.same(problemsOf('<p>\n<a href="{{u}}">', 'javascript:x'), [
+    'u: begins the URL of href in line 2 of the html with the scheme "javascript", which only the html itself may',
+  ])
+  for (const html of [
+    '<a href="java{{v}}">',
+    '<a href="{{u}}{{v}}">',
+    '<a href="{{u}}:x">',
+    '<a href="{{u|javascript}}:x">',
+  ]) {
+    t.equal(problemsOf(html, 'java').length + problemsOf(html, 'javascript').length > 0, true, html)
+  }
+  t.equal(problemsOf('<a href="{{{u}}}">', '&#106;avascript&colon;x').length, 1, 'references, where they are read')
+  t.same(problemsOf('<a href="{{u}}">', '&#106;avascript&colon;x'), [], 'escaped they are text')
+  const fine = [
+    'https://acme.com/a:b',
+    'HTTP://x',
+    'mailto:a@b.c',
+    'tel:+49',
+    'cid:logo',
+    '/a',
+    'a/b:c',
+    '?x=a:b',
+    '#a:b',
+    '',
+    'x',
+  ]
+  for (const html of places) for (const value of fine) t.same(problemsOf(html, value), [], `${html} ${value}`)
+  for (const html of [
+    '<p>{{u}}',
+    '<a href="https://x/?to={{u}}">',
+    '<a title="{{u}}">',
+    '<a href="javascript:f({{u}})">',
+    '<a href="#{{u}}">',
+  ]) {
+    t.same(problemsOf(html, 'javascript:x'), [], html)
+  }
+  t.end()
+})

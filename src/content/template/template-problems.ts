@@ -7,6 +7,7 @@
  */
 import type { StoredContent, Variables } from '../../mail/message.ts'
 import { parseTemplate, type Template, type TemplateKind } from './parse-template.ts'
+import { findOpenUrls, forbiddenScheme, type OpenUrl } from './url-schemes.ts'
 import { escapedBytes, isUsableValue } from './substitute-variables.ts'
 
 /** http/README.md "Limits". */
@@ -47,6 +48,8 @@ export function readTemplates(content: TemplateText, reserved: Variables = {}): 
       const given = new Map([...givenValues(uses, reserved), ...givenValues(uses, raw)])
       const found = variableProblems(uses, needed, given)
       if (found.length > 0) return found
+      const ofUrls = fields.flatMap((field) => urlProblems(field, given))
+      if (ofUrls.length > 0) return ofUrls
       return fields.flatMap((field) => fieldProblem(field.name, field.problem ?? renderedProblem(field, given)))
     },
     usable(raw) {
@@ -84,6 +87,8 @@ interface Field {
   sizeWithoutValues: number
   /** By variable: at most two, in two and in three braces. */
   places: Map<string, Place[]>
+  /** Only of the html. */
+  openUrls: readonly OpenUrl[]
 }
 
 /** All placeholders of a field that one value fills in the same way. */
@@ -101,7 +106,8 @@ function fieldsOf({ subject, html, text, hasVariables }: TemplateText): Field[] 
     if (source === null) return []
     const template = templateOf(source, name === 'html' ? 'html' : 'text', hasVariables)
     const problem = name === 'subject' ? subjectProblem(source) : sourceProblem(source)
-    return [{ name, template, problem, ...placesOf(name, template) }]
+    const openUrls = name === 'html' ? findOpenUrls(template) : []
+    return [{ name, template, problem, openUrls, ...placesOf(name, template) }]
   }
   return [...read('subject', subject), ...read('html', html), ...read('text', text)]
 }
@@ -170,6 +176,19 @@ function variableProblems(
     if (isUsableValue(value)) continue
     const kind = Array.isArray(value) ? 'an array' : 'an object'
     add(key, uses.get(key)?.fields ?? [], `must be a string, number or boolean, not ${kind}`)
+  }
+  return found
+}
+
+function urlProblems({ template, openUrls }: Field, given: GivenValues): TemplateProblem[] {
+  const found: TemplateProblem[] = []
+  for (const url of openUrls) {
+    const scheme = forbiddenScheme(url, template, ({ key, fallback }) => String(given.get(key) ?? fallback ?? ''))
+    const part = template[url.index]
+    if (scheme === undefined || typeof part !== 'object') continue
+    const what = `begins the URL of ${url.attribute} in line ${url.line} of the html with the scheme "${scheme}"`
+    found.push({ about: 'variable', name: part.key, text: `${what}, which only the html itself may` })
+    if (found.length === MOST_VARIABLE_PROBLEMS) break
   }
   return found
 }
