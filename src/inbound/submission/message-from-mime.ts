@@ -1,12 +1,13 @@
 /**
  * A submitted message (RFC 6409) -> what acceptance wants to know of it, and the bytes to send (inbound/README.md
  * "Submission"). Only the form of its options is judged here; acceptance judges the values as those of the API.
- * Return-Path is cut out: the last server writes it (RFC 5321 §4.4). So is Authentication-Results: from an app it can
- * only be forged (RFC 8601 §5). Pure; what cannot be read is a problem in a sentence.
+ * Which fields are cut out, and which name a sender beside From: mail/header-rules.ts. Pure; what cannot be read is a
+ * problem in a sentence.
  */
 import { decodeWords } from 'postal-mime'
 import { parseAddress } from '../../mail/address.ts'
 import { readStrictFields, type HeaderField, type PlacedField } from '../../mail/header-fields.ts'
+import { headerRule } from '../../mail/header-rules.ts'
 import type { Mailbox } from '../../mail/message.ts'
 import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
 
@@ -14,7 +15,6 @@ type Read<Value> = ({ ok: true } & Value) | { ok: false; problem: string }
 
 /** Each at most once. */
 const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
-const REMOVED = new Set(['bcc', 'resent-bcc', 'return-path', 'authentication-results', ...CONTROLS])
 
 // Every control character.
 const CONTROL = /\p{Cc}+/gu
@@ -24,11 +24,16 @@ export function messageFromMime(message: Buffer): Read<{ request: Omit<Submissio
   if (typeof fields === 'string') return { ok: false, problem: fields }
   const from = readFrom(fields)
   if (!from.ok) return from
+  const named = readSenders(fields)
+  if (!named.ok) return named
   const read = readControls(fields.filter(({ name }) => CONTROLS.includes(name)))
   if (!read.ok) return read
   const subject = decoded(fields.find(({ name }) => name === 'subject')?.value ?? '')
   const raw = withoutRemoved(message, fields)
-  return { ok: true, request: { ...read.controls, from: mailboxText(from.mailbox), subject, raw } }
+  return {
+    ok: true,
+    request: { ...read.controls, from: mailboxText(from.mailbox), senders: named.senders, subject, raw },
+  }
 }
 
 function readFrom(fields: readonly HeaderField[]): Read<{ mailbox: Mailbox }> {
@@ -38,6 +43,18 @@ function readFrom(fields: readonly HeaderField[]): Read<{ mailbox: Mailbox }> {
   // Whether its domain may send is judged by acceptance.
   const parsed = parseAddress(from.value, { allowReservedNames: true })
   return parsed.ok ? parsed : { ok: false, problem: `From: ${parsed.problem}` }
+}
+
+/** Of each field that names a sender beside From, the domain. */
+function readSenders(fields: readonly HeaderField[]): Read<{ senders: NonNullable<SubmissionRequest['senders']> }> {
+  const senders: NonNullable<SubmissionRequest['senders']> = []
+  for (const { name, value } of fields) {
+    if (headerRule(name) !== 'sender') continue
+    const parsed = parseAddress(value, { allowReservedNames: true })
+    if (!parsed.ok) return { ok: false, problem: `${name}: ${parsed.problem}` }
+    senders.push({ field: name, domain: parsed.domain })
+  }
+  return { ok: true, senders }
 }
 
 type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>
@@ -96,7 +113,7 @@ function decoded(text: string): string {
 }
 
 function withoutRemoved(message: Buffer, fields: readonly PlacedField[]): Buffer {
-  const removed = fields.filter(({ name }) => REMOVED.has(name))
+  const removed = fields.filter(({ name }) => headerRule(name) === 'removed' || CONTROLS.includes(name))
   if (removed.length === 0) return message
   const starts = [0, ...removed.map(({ end }) => end)]
   return Buffer.concat(starts.map((start, index) => message.subarray(start, removed[index]?.start)))

@@ -14,8 +14,8 @@ import { checkPool, checkTags } from './check-options.ts'
 import { readAddress, type CheckedRecipient, type RequestPolicy } from './check-shared-fields.ts'
 import { createFieldProblems } from './field-problems.ts'
 import { mismatch } from './idempotency.ts'
-import type { SenderDomain } from './require-sender.ts'
-import type { AcceptSubmission, SubmissionRequest } from './send-request.ts'
+import { requireSender, type SenderDomain } from './require-sender.ts'
+import type { AcceptSubmission, Caller, SubmissionRequest } from './send-request.ts'
 
 const STREAM = 'transactional'
 const KEY_PREFIX = 'smtp:'
@@ -42,6 +42,7 @@ export function createAcceptSubmission(options: AcceptanceOptions): AcceptSubmis
     // Before the rate: a repeat takes nothing of it.
     const kept = entry === null ? null : await findKept(store, entry, clock.now())
     if (kept !== null) return kept
+    await requireSenders(request, caller, options)
     const acceptance = await acceptMail<SubmissionAnswer>(
       {
         mail: {
@@ -62,6 +63,22 @@ export function createAcceptSubmission(options: AcceptanceOptions): AcceptSubmis
       options,
     )
     return acceptance.kind === 'accepted' ? acceptance.accepted : readKept(acceptance.answer.body)
+  }
+}
+
+/** Receivers show or judge these too: nobody is named there whom the key may not send as. */
+async function requireSenders(
+  { senders = [] }: SubmissionRequest,
+  caller: Caller,
+  options: AcceptanceOptions,
+): Promise<void> {
+  for (const { field, domain } of senders) {
+    try {
+      await requireSender(domain, caller, options)
+    } catch (thrown) {
+      if (!(thrown instanceof ServiceError)) throw thrown
+      throw new ServiceError(thrown.code, `${field}: ${thrown.details}`)
+    }
   }
 }
 

@@ -2,6 +2,7 @@
  * The customer's own header fields (http/README.md "Sending"): names that are theirs to give, values that stay inside
  * their line. A value may be text of any language: the renderer encodes it. Never throws. RFC 5322 §2.2.
  */
+import { headerRule } from '../../mail/header-rules.ts'
 import { checkText, shown, type FieldProblems } from './field-problems.ts'
 
 const MOST_HEADERS = 30
@@ -11,14 +12,6 @@ const MOST_VALUE_CHARACTERS = 998
 const NAME = /^[A-Za-z0-9-]{1,76}$/
 // Every control character but the tab.
 const CONTROL = /[^\P{Cc}\t]/u
-
-const DENIED = new Set(
-  (
-    'from to cc bcc sender reply-to date subject message-id mime-version dkim-signature return-path received ' +
-    'authentication-results feedback-id'
-  ).split(' '),
-)
-const DENIED_BEGINNINGS = ['content-', 'arc-', 'list-unsubscribe', 'cfbl-', 'x-service-', 'x-sternpost-']
 
 /** `ownNames`: further names that this server writes itself. */
 export function checkHeaders(
@@ -47,10 +40,7 @@ export function checkHeaders(
 function problemOfName(name: string, ownNames: readonly string[]): string | undefined {
   if (!NAME.test(name)) return 'is no header name: 1 to 76 letters, digits and hyphens'
   const lower = name.toLowerCase()
-  const isDenied =
-    DENIED.has(lower) ||
-    DENIED_BEGINNINGS.some((beginning) => lower.startsWith(beginning)) ||
-    ownNames.some((own) => own.toLowerCase() === lower)
+  const isDenied = headerRule(lower) !== undefined || ownNames.some((own) => own.toLowerCase() === lower)
   return isDenied ? 'may not be set by a request' : undefined
 }
 

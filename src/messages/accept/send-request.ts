@@ -64,6 +64,8 @@ export interface SubmissionRequest {
   recipients: string[]
   /** The address of the From header, with its display name. */
   from: string
+  /** Further fields that name a sender, such as `sender`, with the domains of their addresses; left out: none. */
+  senders?: { field: string; domain: string }[]
   /** Decoded, for lookup alone. */
   subject: string
   /** The message to send: CRLF, without Bcc and control headers. */
