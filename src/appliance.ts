@@ -65,6 +65,7 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const webhooks = startWebhooks(foundation)
   const egress = await startEgress(foundation, webhooks)
   const senders = createSenders(foundation, egress.egress, webhooks)
+  options.outside?.useDomains(senders.domains)
   const outboundTls = await startOutboundTls(foundation)
   const retention = createRetentionJobs(foundation)
   const backups = createBackupWriter(foundation)

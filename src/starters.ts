@@ -120,6 +120,7 @@ function startSandbox(
         driveJobs: (jobs) => driveJobs(jobs, clock),
         captureAddress: { address: CAPTURE_ADDRESS, port: capturePort },
         trackingUrl: baseUrl,
+        useDomains: domainsAreThere,
         observeWebhooks: sandbox.notingSecrets,
       },
     })
@@ -127,7 +128,6 @@ function startSandbox(
       () => appliance.stop(),
       async () => sandbox.endWaits(),
     )
-    domainsAreThere(appliance.domains)
     const key = await introduce(sandbox, appliance)
     // Not before: the first start is no part of what is sped up.
     clock.setSpeed(options.speed)

@@ -22,6 +22,7 @@ import { measuredBy, type DnsNotes } from '../network/measured-resolver.ts'
 import { withFront, type Resolver, type ValidatingResolver } from '../network/resolver.ts'
 import { createValidatingResolver } from '../network/validating-resolver.ts'
 import type { ScheduleOptions } from '../operations/schedule.ts'
+import type { Domains } from '../senders/domains.ts'
 import { openStore } from '../store/open/open-store.ts'
 import { locationFor, type StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
@@ -38,6 +39,8 @@ interface Outside {
   /** Scheme, host and port of every link in mail that leads back to us. */
   trackingUrl: string
   handlers: NonNullable<HttpServersOptions['extraHandlers']>
+  /** Before the first delivery: its DNS tells their records. */
+  useDomains: (domains: Domains) => void
   observeWebhooks: (register: WebhookEndpoints['register']) => WebhookEndpoints['register']
 }
 

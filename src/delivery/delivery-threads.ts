@@ -8,6 +8,7 @@ import type { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
+import { within } from '../base/within.ts'
 import type { ThreadPlace } from '../mail/whereabouts.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
 import type { FromThread, PathBatch, PathPlan, ThreadTurn, ToThread } from './protocol/try-result.ts'
@@ -167,18 +168,5 @@ function createThreadSlot(worker: Worker, onTurn: (turn: ThreadTurn) => void, on
       await ended.promise
       clearTimeout(timer)
     },
-  }
-}
-
-/** Undefined: it took longer. */
-async function within<Value>(waiting: Promise<Value>, milliseconds: number): Promise<Value | undefined> {
-  let timer: NodeJS.Timeout | undefined
-  const timeUp = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, milliseconds, undefined)
-  })
-  try {
-    return await Promise.race([waiting, timeUp])
-  } finally {
-    clearTimeout(timer)
   }
 }

@@ -9,6 +9,7 @@
  * row. Every claimed row ends recorded or given back; if the process dies first, its lease is left to the next one.
  * Errors of the store are logged and tried again.
  */
+import { within } from '../base/within.ts'
 import type { QueuedRows } from '../store/records/queue-records.ts'
 import { createQueueFigures, createWhyWaiting } from './claim/why-waiting.ts'
 import { createClaiming, type Claiming } from './claiming.ts'
@@ -132,13 +133,16 @@ type StopTimes = [drain: number, longest?: number]
 
 async function stopAll(
   { recorder, marks, tries, threads, pump, domains, placer, loop, walk, lookAgain, leases, orphans }: AllParts,
-  ...times: StopTimes
+  ...[drain, longest]: StopTimes
 ): Promise<void> {
   lookAgain.stop()
   orphans.stop()
-  await Promise.all([loop.stop(), walk.stop(), domains.stop()])
+  const routed = domains.stop()
+  await Promise.all([loop.stop(), walk.stop()])
   pump.giveBackWaiting()
-  await Promise.all([placer.settled(), threads.drain(...times)])
+  // What a lookup still holds then is left to its lease.
+  const lookedUp = Promise.all([routed, placer.settled()])
+  await Promise.all([within(lookedUp, drain), threads.drain(drain, longest)])
   pump.giveBackWaiting()
   tries.endUnanswered()
   marks.stop()

@@ -216,3 +216,23 @@ t.test('a host that never greets does not hold up the stop beyond its drain', as
   t.ok(performance.now() - start < 6 * SECOND)
   t.match(await engine.message(id), { state: 'queued', attempts: { length: 0 } })
 })
+
+t.test('a stop leaves rows whose lookups have no end to the next start', async (t) => {
+  const server = await scriptedMx({ address: '127.0.0.2' })
+  t.teardown(() => server.close())
+  let asked = 0
+  const engine = await startEngine(t, {
+    port: server.port,
+    watchStore: (store) => ({
+      ...store,
+      findReturnPath() {
+        asked += 1
+        return new Promise(() => {})
+      },
+    }),
+  })
+  const [id] = await engine.accept(ANNA)
+  await until('the row is being placed', () => asked === 1)
+  await engine.dispatcher.stop(50, 100)
+  t.match(await engine.message(id), { state: 'sending', attempts: [] })
+})
