@@ -12,6 +12,7 @@ import { reasonSchema } from './suppression.ts'
 /** http/README.md "Limits". */
 export const MOST_ATTACHMENTS = 20
 export const MOST_COPIES = 50
+const MOST_REPLY_ADDRESSES = 10
 
 const attachmentSchema = z.object({
   name: z.string(),
@@ -25,7 +26,9 @@ const sharedFields = {
   subject: z.string(),
   html: optionalText(),
   text: optionalText(),
-  reply_to: optionalText(),
+  reply_to: z
+    .union([z.string(), z.array(z.string()).max(MOST_REPLY_ADDRESSES)], 'expected a string or a list of strings')
+    .nullish(),
   attachments: z.array(attachmentSchema).max(MOST_ATTACHMENTS).nullish(),
   headers: freeObject({ type: 'string' }).nullish(),
   tags: freeObject({ type: 'string' }).nullish(),

@@ -56,7 +56,7 @@ export function composedFields(input: FieldsInput, subject: string): string[] {
     mailboxField('From', content.from),
     mailboxField('To', to),
     ...(cc.length === 0 ? [] : [mailboxesField('Cc', cc)]),
-    ...(content.replyTo === null ? [] : [mailboxField('Reply-To', content.replyTo)]),
+    ...(content.replyTo.length === 0 ? [] : [mailboxesField('Reply-To', content.replyTo)]),
     textField('Subject', subject),
     dateField(facts),
     messageIdField(input),
@@ -97,7 +97,7 @@ export function ownFields({ content, facts, complaint, returnPath, urls, setting
 /** Whether the header of a composed message has an address that is not ASCII. */
 export function namesNonAscii({ from, replyTo, addressees }: StoredContent): boolean {
   const others: Mailbox[] = addressees === null ? [] : [addressees.to, ...addressees.cc]
-  return [from, replyTo, ...others].some((mailbox) => mailbox !== null && !isAscii(mailbox.address))
+  return [from, ...replyTo, ...others].some(({ address }) => !isAscii(address))
 }
 
 /** The tag `campaign` without anything that has a meaning in the field. */

@@ -4,6 +4,7 @@
  */
 import { fieldBody, fieldName, splitFields } from '../mail/header-fields.ts'
 import type { StoredContent } from '../mail/message.ts'
+import { runTokenizer } from './html/run-tokenizer.ts'
 import { messageUrls } from './message-fields.ts'
 import { textOf } from './mime/body-text.ts'
 import { linksOf, prepareContent } from './prepare-content.ts'
@@ -21,6 +22,8 @@ export interface MessagePreview {
   headers: { name: string; value: string }[]
   /** Where the rewritten links lead. */
   links: string[]
+  /** Characters of text in the html when the pixel for opens is its only image; null: it is not. */
+  textBesidePixel: number | null
 }
 
 export async function previewMessage(input: PreviewInput): Promise<MessagePreview> {
@@ -28,10 +31,11 @@ export async function previewMessage(input: PreviewInput): Promise<MessagePrevie
   const { bodies, bytes } = await composeUnsigned({ ...input, content })
   const { facts, trackingBaseUrl: baseUrl, settings } = input
   const urls = messageUrls({ messageId: facts.messageId, baseUrl, keys: settings.keys })
+  const html = bodies?.html ? textOf(bodies.html) : null
   const header = bytes.toString('utf8', 0, bytes.indexOf('\r\n\r\n') + 2)
   return {
     subject: bodies?.subject ?? input.content.subject,
-    html: bodies?.html ? textOf(bodies.html) : null,
+    html,
     text: bodies?.text ? textOf(bodies.text) : null,
     mimeBytes: bytes.length,
     headers: splitFields(header).map((field) => ({
@@ -39,5 +43,16 @@ export async function previewMessage(input: PreviewInput): Promise<MessagePrevie
       value: fieldBody(field),
     })),
     links: linksOf(content, facts.variables, urls),
+    textBesidePixel: html !== null && input.content.tracking.opens ? textBesideOneImage(html) : null,
   }
+}
+
+function textBesideOneImage(html: string): number | null {
+  let images = 0
+  let characters = 0
+  runTokenizer(html, {
+    onopentagname: (start, end) => void (images += Number(html.slice(start, end).toLowerCase() === 'img')),
+    ontext: (start, end) => void (characters += end - start),
+  })
+  return images === 1 ? characters : null
 }

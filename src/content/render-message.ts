@@ -34,6 +34,9 @@ const textScratch = { text: Buffer.allocUnsafe(SCRATCH_BYTES), html: Buffer.allo
 const MOST_NOTED_BYTES = 256 * 1024
 /** With which the rest of a submitted mail begins. */
 const EMPTY_LINE = '\r\n'
+/** RFC 2045 §6.7 (5). */
+const SOFT_BREAK = '=\r\n'
+const LF = 0x0a
 
 export interface ComposeInput {
   content: PreparedContent
@@ -138,6 +141,7 @@ async function composeMessage({ fields, html, text, treeOf, seed, room }: Messag
         end = written
       }
     }
+    if (tree.endsWithText) end = closeText(target, end)
     const buffer = Buffer.allocUnsafe(end)
     target.copy(buffer, room, room, end)
     return { buffer, start: room, bodyStart, runs }
@@ -151,4 +155,9 @@ async function composeMessage({ fields, html, text, treeOf, seed, room }: Messag
     if (typeof written !== 'string') return written
     shape = { ...shape, [written]: 'base64' }
   }
+}
+
+/** A message ends with a line end. Where its text has none there, it is a soft one, which belongs to no text. */
+function closeText(target: Buffer, end: number): number {
+  return target[end - 1] === LF ? end : end + target.write(SOFT_BREAK, end, 'latin1')
 }

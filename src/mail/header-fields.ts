@@ -80,6 +80,9 @@ const END_OF_HEADER = '\r\n\r\n'
 const MOST_HEADER_BYTES = 256 * 1024
 // A field name and its colon, without white space between them.
 const STRICT_NAME = /^([!-9;-~]+):/
+/** RFC 5322 §2.1.1. */
+const LONGEST_LINE = 998
+const LONG_LINE = new RegExp(`[^\\r\\n]{${LONGEST_LINE + 1}}`)
 // A fold with nothing in it.
 const BLANK_FOLD = /\r\n[ \t]+(?=\r\n|$)/
 
@@ -100,6 +103,9 @@ export function readStrictFields(message: Buffer): PlacedField[] | string {
     if (name === undefined || blank !== null) {
       const line = header.slice(0, start + (name === undefined || blank === null ? 0 : blank.index + 2))
       return `line ${line.split('\r\n').length} of the header is no header field`
+    }
+    if (field.length > LONGEST_LINE && LONG_LINE.test(field)) {
+      return `${name} has a line of more than ${LONGEST_LINE} characters: fold it`
     }
     // Trimmed as characters: a byte of one may look like white space.
     const value = Buffer.from(unfolded(field), 'latin1').toString('utf8').trim()

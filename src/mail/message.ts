@@ -38,7 +38,7 @@ export interface Attachment {
 /** What a request says about the mail itself, before rendering; stored once and shared. */
 export interface StoredContent {
   from: Mailbox
-  replyTo: Mailbox | null
+  replyTo: Mailbox[]
   subject: string
   html: string | null
   /** null: a text part is made from the html. '': the caller wants none. */

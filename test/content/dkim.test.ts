@@ -145,7 +145,11 @@ t.test('the message follows its signature unchanged, and time is the only thing 
   const tags = tagsOf(field)
   t.match(tags, { v: '1', a: 'rsa-sha256', c: 'relaxed/relaxed', d: 'acme.com', s: 's1', t: '1795219200' })
   t.notOk('l' in tags || 'x' in tags, 'neither a length nor an expiry')
-  t.equal(tags['h'], 'From:From:To:To:Subject:Subject:Date:Date:Message-ID:Message-ID:MIME-Version:Content-Type')
+  t.equal(
+    tags['h'],
+    'From:From:To:To:Cc:Subject:Subject:Date:Date:Message-ID:Message-ID:Reply-To:' +
+      'MIME-Version:MIME-Version:Content-Type:Content-Type',
+  )
   t.ok(
     field.split('\r\n').every((line) => line.length <= 78),
     'folded',

@@ -52,6 +52,17 @@ t.test('without tracking there are no links, and a mail of text alone has no htm
   t.match(await preview({ content: { html, tracking: { opens: true, clicks: false } } }), { links: [], html: /<img / })
 })
 
+t.test('it tells how much text stands beside the pixel when that is the only image', async (t) => {
+  const tracking = { opens: true, clicks: false }
+  t.match(await preview({ content: { html: '<p>Hi <b>you</b></p>', tracking } }), { textBesidePixel: 6 })
+  const others = [
+    { html: '<p>Hi</p>', tracking: { opens: false, clicks: false } },
+    { html: '<p>Hi <IMG src="cid:x"></p>', tracking },
+    { html: null, text: 'Hi', tracking },
+  ]
+  for (const content of others) t.match(await preview({ content }), { textBesidePixel: null })
+})
+
 t.test('links that stay as they are are not among the rewritten ones', async (t) => {
   const { links } = await preview({
     content: {

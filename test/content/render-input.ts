@@ -36,7 +36,7 @@ export interface Change {
 export function storedContent(change: Partial<StoredContent> = {}): StoredContent {
   return {
     from: { name: 'Acme', address: 'orders@acme.com' },
-    replyTo: null,
+    replyTo: [],
     subject: 'Order {{no}}',
     html: null,
     text: 'Hi {{name}}',

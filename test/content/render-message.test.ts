@@ -26,7 +26,7 @@ const HEADERS_ALWAYS = [
 ]
 
 t.test('a message has exactly the header fields of the design, each once', async (t) => {
-  const bytes = await renderMessage(input({ content: { replyTo: { name: null, address: 'help@acme.com' } } }))
+  const bytes = await renderMessage(input({ content: { replyTo: [{ name: null, address: 'help@acme.com' }] } }))
   const { mail, keys } = await parse(bytes)
   t.strictSame(keys.toSorted(), [...HEADERS_ALWAYS, 'content-transfer-encoding', 'reply-to'].toSorted())
   t.equal(keys[0], 'dkim-signature', 'the signature stands first')

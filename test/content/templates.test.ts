@@ -4,6 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import t from 'tap'
+import { unquotedPlaceholder } from '../../src/content/html/unquoted-attribute.ts'
 import { parseTemplate } from '../../src/content/template/parse-template.ts'
 import { plainTextOf } from '../../src/content/html/plain-text.ts'
 import { escapedBytes, escapeHtml, substitute } from '../../src/content/template/substitute-variables.ts'
@@ -270,6 +271,26 @@ function unescapeHtml(text: string): string {
   return quotes.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&')
 }
 
+t.test('a placeholder in an attribute without quotes is refused, and named', (t) => {
+  t.equal(
+    unquotedPlaceholder('<p>\n<a class="x y={{u}}" href={{u}}>'),
+    'has a placeholder without quotes in line 2: write href="{{u}}"',
+  )
+  for (const html of ['<a href=https://x/{{u}}>', '<a href= {{u}}>', '<a\thref=/{{u|a b}}>', '<i a=1 b={{{u}}}c>']) {
+    t.ok(unquotedPlaceholder(html), html)
+  }
+  for (const html of [
+    '<a href="{{u}}">',
+    "<a href = '{{u}}'>",
+    '<p>x = {{u}}',
+    '<a title="a = {{u}}">',
+    '<!-- a={{u}} -->',
+  ]) {
+    t.notOk(unquotedPlaceholder(html), html)
+  }
+  t.end()
+})
+
 t.test('a value does not bring a scheme that runs something', (t) => {
   const problemsOf = (html: string, u: string): string[] => {
     const content = { subject: '', html, text: null, hasVariables: true }
@@ -293,7 +314,6 @@ t.test('a value does not bring a scheme that runs something', (t) => {
   const places = [
     '<a href="{{u}}">',
     "<a href='{{u}}'>",
-    '<a href={{u}}>',
     '<a HREF = " {{u}}/x">',
     '<img src="{{{u}}}">',
     '<form action="{{u|x}}">',

@@ -325,7 +325,7 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
 export function plainContent(change: Partial<StoredContent> = {}): StoredContent {
   return {
     from: { name: 'Acme', address: `news@${SENDING_DOMAIN}` },
-    replyTo: null,
+    replyTo: [],
     subject: 'Hello',
     html: '<p>Hello</p>',
     text: null,

@@ -147,6 +147,10 @@ t.test('what acceptance refuses has the code of the contract, and nothing is sto
     [from('From: a@acme.com (x) <b@acme.org>'), /^554 5\.6\.0 invalid_request: From: /],
     [from('From : a@acme.com'), /^554 5\.6\.0 invalid_request: line 1 of the header is no header field/],
     [from('From: a@acme.com\r\n \r\nFrom: b@acme.org'), /^554 5\.6\.0 invalid_request: line 2 of the header/],
+    [
+      from(`From: a@acme.com\r\nX-Long: a ${'b'.repeat(991)}`),
+      /^554 5\.6\.0 invalid_request: X-Long has a line of more/,
+    ],
     [from('From: a@acme.com\r\nX-Tags: order'), /^554 5\.6\.0 invalid_request: x-tags: must be key=value/],
     [from('From: a@acme.com\r\nX-Track: yes'), /^554 5\.6\.0 invalid_request: x-track: must be /],
     [from('From: a@acme.com\r\nX-Pool: none'), /^554 5\.6\.0 invalid_request: .*pool/],

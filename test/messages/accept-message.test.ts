@@ -62,7 +62,7 @@ t.test('an accepted message is in the store, whole, before the answer', async (t
     idempotency: null,
     content: {
       from: { name: 'Acme', address: 'orders@acme.com' },
-      replyTo: { name: null, address: 'help@acme.com' },
+      replyTo: [{ name: null, address: 'help@acme.com' }],
       subject: 'Order {{no}}',
       html: '<p>{{name|you}}</p>',
       text: 'Hi {{name}}',
@@ -98,7 +98,7 @@ t.test('what is left out has its default', async (t) => {
   await accept(sendRequest(plain), callerWith(), null)
   t.match(stored[0]?.content, {
     from: { name: null, address: 'orders@acme.com' },
-    replyTo: null,
+    replyTo: [],
     subject: '',
     text: '',
     html: '{{name}}',
@@ -151,6 +151,16 @@ t.test('each kind of bad input has its answer, and queues nothing', async (t) =>
     ['two senders', { from: 'a@acme.com, b@acme.com' }, /^invalid_request: from: /],
     ['a bad reply address', { replyTo: 'x@y@z.com' }, /^invalid_request: reply_to: 'x@y@z.com' has two '@' signs$/],
     ['line breaks in the reply address', { replyTo: 'a@b.com\r\nX: y' }, /^invalid_request: reply_to: .*U\+000D$/],
+    [
+      'one of several',
+      { replyTo: ['a@b.com', 'x@y@z.com'] },
+      /^invalid_request: reply_to\[1\]: 'x@y@z.com' has two '@' signs$/,
+    ],
+    [
+      'a placeholder without quotes',
+      { html: '<a href={{u}}>', variables: { u: 'x' } },
+      /^invalid_request: html: has a placeholder without quotes in line 1: write href="{{u}}"$/,
+    ],
     ['an empty reply address', { replyTo: '' }, /^invalid_request: reply_to: is empty$/],
     ['no subject', { subject: undefined }, /^invalid_request: subject: is missing$/],
     ['a line feed in the subject', { subject: 'Hi\nBcc: x@y.com' }, /^invalid_request: subject: has a line break/],

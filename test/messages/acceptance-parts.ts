@@ -33,7 +33,7 @@ const shared: SharedFields = {
   subject: 'Order',
   html: '<p>Hi</p>',
   text: undefined,
-  replyTo: undefined,
+  replyTo: [],
   attachments: [],
   headers: undefined,
   tags: undefined,

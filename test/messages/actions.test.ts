@@ -442,6 +442,10 @@ t.test('preview: the mail as it would be sent, and nothing stored', async (t) =>
     'there is no text part for readers without html',
     /the html is over 104448 bytes/,
   ])
+  const short = sendRequest({ text: undefined, html: `<p>${'x'.repeat(900)}`, track: { opens: true, clicks: false } })
+  t.match((await preview(short, ALL)).warnings, [
+    /only image beside 9\d\d characters of text: SpamAssassin adds up to 2.1 points/,
+  ])
   t.match(await verdict(preview(sendRequest({ to: 'x', from: 'y' }), ALL)), /^invalid_recipient: to: .*; from: /)
   t.match(await verdict(preview(sendRequest({ from: 'a@unknown.org' }), ALL)), /^domain_not_verified/)
   t.match(await verdict(preview(sendRequest(), callerWith({ domains: ['other.com'] }))), /^forbidden/)

@@ -102,7 +102,7 @@ export const accepting: Cases = {
     const big = new Uint8Array(2_500_000).map((_, index) => index % 251)
     const contents: StoredContent[] = [
       sampleContent,
-      { ...sampleContent, replyTo: null, html: null, text: '' },
+      { ...sampleContent, replyTo: [], html: null, text: '' },
       { ...sampleContent, from: { name: null, address: 'a@acme.com' }, text: 'plain ✓', hasVariables: false },
       {
         ...sampleContent,

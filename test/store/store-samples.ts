@@ -25,7 +25,10 @@ export const POOL = 'default'
 
 export const sampleContent: StoredContent = {
   from: { name: 'Acme', address: 'orders@acme.com' },
-  replyTo: { name: null, address: 'help@acme.com' },
+  replyTo: [
+    { name: null, address: 'help@acme.com' },
+    { name: 'Zoë', address: 'two@acme.com' },
+  ],
   subject: 'Order {{number}}',
   html: '<p>Grüße, {{name}}</p>',
   text: null,

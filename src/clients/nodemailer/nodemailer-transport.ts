@@ -204,15 +204,14 @@ async function verifyKey(poster: Poster): Promise<true> {
 async function requestBody({ data, message }: MailToSend): Promise<object> {
   const given = UNSUPPORTED.filter((name) => data[name] !== undefined && data[name] !== null)
   const addresses = message.getAddresses()
-  const several = ['from', 'reply-to'].filter((name) => (addresses[name] ?? []).length > 1)
   if (given.length > 0) throw unsupported(given.join(', '))
-  if (several.length > 0) throw unsupported(`several addresses in ${several.join(', ')}`)
-  const [replyTo] = addresses['reply-to'] ?? []
+  if ((addresses['from'] ?? []).length > 1) throw unsupported('several addresses in from')
+  const replyTo = addresses['reply-to'] ?? []
   const own = data['sternpost']
   try {
     return {
       from: mailbox(addresses['from']?.[0]),
-      ...(replyTo === undefined ? {} : { reply_to: mailbox(replyTo) }),
+      ...(replyTo.length === 0 ? {} : { reply_to: replyTo.map(mailbox) }),
       subject: textOf(data['subject']),
       ...(await bodyPart('html', data)),
       ...(await bodyPart('text', data)),

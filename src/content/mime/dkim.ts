@@ -19,18 +19,22 @@ export interface Signer {
   sign(input: Uint8Array): Promise<Buffer>
 }
 
-/** Signed once more than they are present (RFC 6376 §8.15). */
-const OVERSIGNED_FIELDS = ['From', 'To', 'Subject', 'Date', 'Message-ID'] as const
-/** Signed when present. */
-const FURTHER_FIELDS = (
-  'Reply-To Cc MIME-Version Content-Type Content-Transfer-Encoding List-Unsubscribe List-Unsubscribe-Post ' +
-  'Feedback-ID CFBL-Address CFBL-Feedback-ID'
+/**
+ * Signed once more than they are present, so that none can be added behind the signature (RFC 6376 §8.15): these also
+ * when they are not there at all,
+ */
+const ALWAYS_SIGNED = 'From To Cc Subject Date Message-ID Reply-To'.split(' ')
+/** and these only when they are: a server on the way may have reason to add its own. */
+const SIGNED_WHEN_PRESENT = (
+  'Sender MIME-Version Content-Type Content-Transfer-Encoding List-Unsubscribe List-Unsubscribe-Post Feedback-ID ' +
+  'CFBL-Address CFBL-Feedback-ID'
 ).split(' ')
 
-const SIGNED_FIELDS = [
-  ...OVERSIGNED_FIELDS.map((name) => ({ name, lowerCase: name.toLowerCase(), more: 1 })),
-  ...FURTHER_FIELDS.map((name) => ({ name, lowerCase: name.toLowerCase(), more: 0 })),
-]
+const SIGNED_FIELDS = [...ALWAYS_SIGNED, ...SIGNED_WHEN_PRESENT].map((name, index) => ({
+  name,
+  lowerCase: name.toLowerCase(),
+  isAlways: index < ALWAYS_SIGNED.length,
+}))
 const SIGNED_NAMES = new Set(SIGNED_FIELDS.map(({ lowerCase }) => lowerCase))
 
 // White space that is not a single space already: a fold, a tab, two spaces.
@@ -131,9 +135,12 @@ export async function signMessage(
 function selectFields(header: string): { names: string[]; canonical: string } {
   const present = readSigned(header)
   const selected: ReturnType<typeof selectFields> = { names: [], canonical: '' }
-  for (const { name, lowerCase, more } of SIGNED_FIELDS) {
-    const fields = present.get(lowerCase) ?? []
-    for (let count = 0; count < fields.length + more; count++) selected.names.push(name)
+  for (const { name, lowerCase, isAlways } of SIGNED_FIELDS) {
+    const fields = present.get(lowerCase)
+    if (fields === undefined && !isAlways) continue
+    selected.names.push(name)
+    if (fields === undefined) continue
+    for (const _ of fields) selected.names.push(name)
     // Verifiers take the instances of a field from the bottom up.
     for (const field of fields.toReversed()) selected.canonical += relaxedField(lowerCase, field)
   }

@@ -4,8 +4,9 @@
  * wrote can be taken for one. RFC 2045, RFC 2046 §5.
  */
 import { randomBytes } from 'node:crypto'
-import MailComposer, { type MailComposerAlternative, type MailComposerAttachment } from 'nodemailer/lib/mail-composer'
+import MailComposer, { type MailComposerAlternative } from 'nodemailer/lib/mail-composer'
 import type { Attachment } from '../../mail/message.ts'
+import { attachmentPart } from './attachment-part.ts'
 import type { BodyEncoding } from './body-text.ts'
 import { relaxedBody } from './dkim.ts'
 import { splitFields } from '../../mail/header-fields.ts'
@@ -24,6 +25,8 @@ export interface MimeTree {
   bytes: number
   /** DKIM's relaxed form of its body is the body as it is, but for what the texts are. */
   isRelaxed: boolean
+  /** Its one quoted-printable text is the end of the message; else the text stands in front of a line end. */
+  endsWithText: boolean
 }
 
 export type MimeTreeOf = (shape: MimeShape) => Promise<MimeTree>
@@ -35,6 +38,7 @@ const BOUNDARY_PREFIX = '=_'
 /** One line in either encoding, and in base64 without a fill at its end. */
 const TEXT_MARK_BYTES = 21
 const LINE_END_BYTES = 2
+const READABLE: BodyEncoding = 'quoted-printable'
 const MARKS = {
   boundary: randomBytes(BOUNDARY_CHARACTERS / 2).toString('hex'),
   text: randomBytes(TEXT_MARK_BYTES).toString('hex'),
@@ -43,11 +47,6 @@ const MARKS = {
 
 // The fields of the MIME tree's root that are taken over.
 const MIME_FIELD = /^(?:mime-version|content-[a-z-]+):/i
-// type/subtype of RFC 2045 §5.1, with or without parameters.
-const MEDIA_TYPE = /^[A-Za-z0-9!#$&^_.+-]+\/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[ -~]*)?$/
-// Types whose body may not be base64 (RFC 2046 §5.1 and §5.2.1), so that they cannot carry any bytes.
-const COMPOSITE_TYPE = /^(?:multipart|message)\//i
-
 /** Trees of a content with these attachments; each shape is built once. */
 export function createMimeTrees(attachments: readonly Attachment[]): MimeTreeOf {
   return attachments.length === 0 ? treeWithoutAttachments : keepingTrees(attachments)
@@ -72,7 +71,7 @@ async function buildTree({ text, html }: MimeShape, attachments: readonly Attach
   const composer = new MailComposer({
     text: alternative(MARKS.text, text),
     html: alternative(MARKS.html, html),
-    attachments: attachments.map(attachmentOptions),
+    attachments: attachments.map((attachment) => attachmentPart(attachment)),
     baseBoundary: MARKS.boundary,
     boundaryPrefix: BOUNDARY_PREFIX,
     disableFileAccess: true,
@@ -86,13 +85,17 @@ async function buildTree({ text, html }: MimeShape, attachments: readonly Attach
   const bodyStart = headerEnd + LINE_END_BYTES
   const fields = splitFields(bytes.toString('latin1', 0, headerEnd))
   const header = Buffer.from(`${fields.filter((field) => MIME_FIELD.test(field)).join('')}\r\n`, 'latin1')
+  const endsWithText =
+    attachments.length === 0 && [text, html].filter((encoding) => encoding !== null).join() === READABLE
+  const end = endsWithText ? bytes.length - LINE_END_BYTES : bytes.length
   const places = [...placesOf(bytes, 'text', text), ...placesOf(bytes, 'html', html), ...placesOf(bytes, 'boundary')]
     .filter(({ start }) => start >= bodyStart)
     .toSorted((left, right) => left.start - right.start)
   return {
-    pieces: [...cut(header, placesOf(header, 'boundary')), 'body', ...cut(bytes, places, bodyStart)],
+    pieces: [...cut(header, placesOf(header, 'boundary')), 'body', ...cut(bytes.subarray(0, end), places, bodyStart)],
     bytes: header.length + bytes.length,
     isRelaxed: isRelaxed(bytes.subarray(bodyStart)),
+    endsWithText,
   }
 }
 
@@ -113,7 +116,7 @@ interface Place {
 }
 
 /** Where a mark stands in the bytes; one with the encoding null is not there. */
-function placesOf(bytes: Buffer, kind: Place['kind'], encoding: BodyEncoding | null = 'quoted-printable'): Place[] {
+function placesOf(bytes: Buffer, kind: Place['kind'], encoding: BodyEncoding | null = READABLE): Place[] {
   const places: Place[] = []
   if (encoding === null) return places
   const mark = encoding === 'base64' ? Buffer.from(MARKS[kind]).toString('base64') : MARKS[kind]
@@ -131,16 +134,4 @@ function cut(bytes: Buffer, places: readonly Place[], from = 0): (Buffer | Place
     position = start + length
   }
   return [...pieces, bytes.subarray(position)]
-}
-
-function attachmentOptions({ name, contentType, contentId, bytes }: Attachment): MailComposerAttachment {
-  const isLeafType = MEDIA_TYPE.test(contentType) && !COMPOSITE_TYPE.test(contentType)
-  return {
-    filename: name,
-    content: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength),
-    contentType: isLeafType ? contentType : 'application/octet-stream',
-    contentDisposition: contentId === null ? 'attachment' : 'inline',
-    contentTransferEncoding: 'base64',
-    ...(contentId !== null && { cid: contentId }),
-  }
 }

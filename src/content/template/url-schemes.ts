@@ -18,7 +18,7 @@ export interface OpenUrl {
 
 /** An attribute that holds a URL, and the beginning of its value without anything that ends a scheme. */
 const OPENING =
-  /(?:^|[\s"'/])(href|src|action|formaction|background|xlink:href|poster|cite|data|longdesc)\s*=\s*["']?([^"'<>:/?#]*)$/i
+  /(?:^|[\s"'/])(href|src|action|formaction|background|xlink:href|poster|cite|data|longdesc)\s*=\s*["']([^"'<>:/?#]*)$/i
 const MOST_PREFIX = 160
 const SCHEMES = ['http', 'https', 'mailto', 'tel', 'sms', 'cid', 'webcal']
 /** Longer than any scheme with what may be hidden in it. */

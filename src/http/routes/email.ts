@@ -146,7 +146,7 @@ function sharedFields({ body, problems }: ReadFields<unknown>): SharedFields {
     subject: textOf(body, 'subject'),
     html: textOf(body, 'html'),
     text: textOf(body, 'text'),
-    replyTo: textOf(body, 'reply_to'),
+    replyTo: textOf(body, 'reply_to') ?? textsOf(body, 'reply_to'),
     attachments: attachmentsOf(own(body, 'attachments')),
     headers: objectOf(body, 'headers'),
     tags: objectOf(body, 'tags'),

@@ -123,7 +123,7 @@ function contentOf(
     from,
     tags,
     raw,
-    replyTo: null,
+    replyTo: [],
     html: null,
     text: null,
     attachments: [],

@@ -2,6 +2,7 @@
  * The fields that a send, a preview and a batch have in common, checked once (http/README.md "Sending" and "Batches").
  * Pure and linear in the size of the request; never throws. Without problems the mail is whole.
  */
+import { unquotedPlaceholder } from '../../content/html/unquoted-attribute.ts'
 import { readTemplates, type ReadTemplates } from '../../content/template/template-problems.ts'
 import { parseAddress, type ParsedAddress } from '../../mail/address.ts'
 import type { Mailbox, StoredContent, Stream, Variables } from '../../mail/message.ts'
@@ -38,7 +39,7 @@ export interface CheckedRecipient {
 }
 
 interface SharedReading {
-  /** Undefined where `from` or `reply_to` is no address; of use only when there are no problems. */
+  /** Undefined where `from` is no address; of use only when there are no problems. */
   mail: CheckedMail | undefined
   templates: ReadTemplates
 }
@@ -65,18 +66,20 @@ export function checkSharedFields(
 ): SharedReading {
   // The domain must be a verified one of ours, so a reserved name is not refused for its own sake.
   const from = readAddress('from', given.from, { allowReservedNames: true }, problems)
-  const replyTo = given.replyTo === undefined ? null : readAddress('reply_to', given.replyTo, policy, problems)
+  const replyTo = readReplyTo(given.replyTo, policy, problems)
   const { subject, html, text } = readText(given, problems)
+  const unquoted = hasVariables && html !== null ? unquotedPlaceholder(html) : undefined
+  if (unquoted !== undefined) problems.add('html', unquoted)
   const attachments = checkAttachments(given.attachments, problems)
   const headers = checkHeaders(given.headers ?? {}, policy.ownHeaders, problems)
   const options = checkOptions(given, { ...policy, defaultStream }, problems)
   const { tags, metadata, unsubscribe } = options
   const texts = { subject, html, text, hasVariables }
   const templates = readTemplates(texts, unsubscribe === null ? {} : { [UNSUBSCRIBE_VARIABLE]: sampleUrl(unsubscribe) })
-  if (from === undefined || replyTo === undefined) return { mail: undefined, templates }
+  if (from === undefined) return { mail: undefined, templates }
   const content = {
     from: from.mailbox,
-    replyTo: replyTo?.mailbox ?? null,
+    replyTo,
     subject,
     html,
     text,
@@ -87,6 +90,20 @@ export function checkSharedFields(
     unsubscribe,
   }
   return { mail: { domain: from.domain, content, attachments, options }, templates }
+}
+
+/** Those that are addresses; the others are in the list of problems. */
+function readReplyTo(
+  given: SharedFields['replyTo'],
+  policy: Pick<RequestPolicy, 'allowReservedNames'>,
+  problems: FieldProblems,
+): Mailbox[] {
+  const read = (path: string, text: string): Mailbox[] => {
+    const address = readAddress(path, text, policy, problems)
+    return address === undefined ? [] : [address.mailbox]
+  }
+  if (typeof given === 'string') return read('reply_to', given)
+  return given.flatMap((text, index) => read(`reply_to[${index}]`, text))
 }
 
 /** Undefined after a problem, which is then in the list. */

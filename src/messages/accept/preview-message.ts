@@ -10,7 +10,7 @@ import { readRequest } from './check-request.ts'
 import { requireSender, type SenderOptions } from './require-sender.ts'
 import type { Caller, SendRequest } from './send-request.ts'
 
-interface PreviewData extends Omit<MessagePreview, 'mimeBytes'> {
+interface PreviewData extends Omit<MessagePreview, 'mimeBytes' | 'textBesidePixel'> {
   /** Without the signature. */
   mime_bytes: number
   warnings: string[]
@@ -25,6 +25,9 @@ export interface PreviewOptions extends SenderOptions, Pick<AcceptanceOptions, '
 
 /** Gmail shows no more of a html part. */
 const MOST_SHOWN_HTML_BYTES = 102 * 1_024
+/** By so many characters of text beside an image: SpamAssassin 4's HTML_IMAGE_ONLY_04 to _32, the most of its scores. */
+const LONE_IMAGE_STEP = 400
+const LONE_IMAGE_POINTS = [1.8, 1.8, 2.1, 2, 2.1, 2.8, 2.8, 2.2]
 /** What mail servers take at the least, by custom. */
 const USUAL_MESSAGE_BYTES = 10 * 1_024 * 1_024
 
@@ -62,7 +65,7 @@ function previewData(preview: MessagePreview): PreviewData {
   return { subject, html, text, mime_bytes: mimeBytes, headers, links, warnings: warningsOf(preview) }
 }
 
-function warningsOf({ subject, html, text, mimeBytes }: MessagePreview): string[] {
+function warningsOf({ subject, html, text, mimeBytes, textBesidePixel }: MessagePreview): string[] {
   const warnings: string[] = []
   if (subject.trim() === '') warnings.push('the subject is empty')
   if (html !== null && (text ?? '') === '') warnings.push('there is no text part for readers without html')
@@ -71,6 +74,14 @@ function warningsOf({ subject, html, text, mimeBytes }: MessagePreview): string[
   }
   if (mimeBytes > USUAL_MESSAGE_BYTES) {
     warnings.push(`the mail is over ${USUAL_MESSAGE_BYTES} bytes: many servers refuse it`)
+  }
+  const points =
+    textBesidePixel === null ? undefined : LONE_IMAGE_POINTS[Math.ceil(textBesidePixel / LONE_IMAGE_STEP) - 1]
+  if (points !== undefined) {
+    const short = `the pixel for opens is the only image beside ${textBesidePixel} characters of text`
+    warnings.push(
+      `${short}: SpamAssassin adds up to ${points} points; more text, or "track":{"opens":false}, avoids that`,
+    )
   }
   return warnings
 }

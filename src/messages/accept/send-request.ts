@@ -26,7 +26,8 @@ export interface SharedFields {
   html: string | undefined
   /** '' is a value: the caller wants no text part. */
   text: string | undefined
-  replyTo: string | undefined
+  /** An address, or a list of them. */
+  replyTo: string | string[]
   attachments: GivenAttachment[]
   headers: Record<string, unknown> | undefined
   tags: Record<string, unknown> | undefined

@@ -13,8 +13,7 @@ export interface PackedContent extends ContentRow {
 export interface ContentRow {
   fromName: string | null
   fromAddress: string
-  replyToName: string | null
-  replyToAddress: string | null
+  replyTo: string | null
   subject: string
   hasVariables: number
   /** In UTF-8; null: there is none. */
@@ -52,8 +51,7 @@ export function packContent(content: StoredContent): PackedContent {
   return {
     fromName: from.name,
     fromAddress: from.address,
-    replyToName: replyTo?.name ?? null,
-    replyToAddress: replyTo?.address ?? null,
+    replyTo: textUnlessEmpty(replyTo),
     subject: content.subject,
     hasVariables: Number(content.hasVariables),
     htmlBytes: htmlBlock?.length ?? null,

@@ -24,6 +24,7 @@ const MIGRATIONS = [
   '0012-states-one-by-one.sql',
   '0013-claims.sql',
   '0014-reach.sql',
+  '0015-reply-to.sql',
 ] as const
 
 /** The schema this program writes. */

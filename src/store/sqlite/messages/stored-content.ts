@@ -28,10 +28,10 @@ interface RequestFacts {
 export function createContentWriter(database: Database): (content: PackedContent, facts: RequestFacts) => number {
   const addContent = database.prepare(`
     insert into contents
-      (from_name, from_address, reply_to_name, reply_to_address, subject, has_variables, html_bytes, text_bytes,
+      (from_name, from_address, reply_to, subject, has_variables, html_bytes, text_bytes,
       attachments, raw_bytes, is_test, send_at, retry_of, tracks_opens, tracks_clicks, unsubscribe_list,
       unsubscribe_url, tags, metadata, headers, addressees)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
   const addPart = database.prepare<[number, Uint8Array]>('insert into content_parts (part_key, bytes) values (?, ?)')
   const addTag = database.prepare<[string, string, number]>(`
     insert into content_tags (key, value, content_id) values (?, ?, ?)`)
@@ -40,8 +40,7 @@ export function createContentWriter(database: Database): (content: PackedContent
     const { lastInsertRowid } = addContent.run(
       row.fromName,
       comparableAddress(row.fromAddress),
-      row.replyToName,
-      row.replyToAddress,
+      row.replyTo,
       row.subject,
       row.hasVariables,
       row.htmlBytes,
@@ -72,8 +71,7 @@ export function createContentWriter(database: Database): (content: PackedContent
 export function createContentReader(database: Database): (contentId: number) => StoredContent | undefined {
   const findContent = database.prepare<[number], ContentRow>(`
     select
-      from_name as fromName, from_address as fromAddress, reply_to_name as replyToName,
-      reply_to_address as replyToAddress, subject, has_variables as hasVariables, html_bytes as htmlBytes,
+      from_name as fromName, from_address as fromAddress, reply_to as replyTo, subject, has_variables as hasVariables, html_bytes as htmlBytes,
       text_bytes as textBytes, attachments, raw_bytes as rawBytes, tracks_opens as tracksOpens,
       tracks_clicks as tracksClicks, unsubscribe_list as unsubscribeList, unsubscribe_url as unsubscribeUrl, tags,
       metadata, headers, addressees
@@ -92,7 +90,7 @@ export function createContentReader(database: Database): (contentId: number) => 
     const take = createTaker(parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts))
     return {
       from: { name: row.fromName, address: row.fromAddress },
-      replyTo: row.replyToAddress === null ? null : { name: row.replyToName, address: row.replyToAddress },
+      replyTo: row.replyTo === null ? [] : (JSON.parse(row.replyTo) as Mailbox[]),
       subject: row.subject,
       html: row.htmlBytes === null ? null : take(row.htmlBytes).toString('utf8'),
       text: row.textBytes === null ? null : take(row.textBytes).toString('utf8'),

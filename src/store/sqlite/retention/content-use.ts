@@ -60,7 +60,7 @@ export function createContentRelease(database: Database): (contentId: number) =>
   // What links need stays: the list, the customer's address for it, whether there are values.
   const slim = database.prepare<[number]>(`
     update contents
-    set from_name = null, from_address = '', reply_to_name = null, reply_to_address = null, subject = '',
+    set from_name = null, from_address = '', reply_to = null, subject = '',
       attachments = null, tags = null, metadata = null, headers = null, addressees = null
     where content_id = ?`)
   const removeBytes = createBytesRemoval(database)
