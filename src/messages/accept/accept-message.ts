@@ -5,7 +5,6 @@
  */
 import type { StoredContent } from '../../mail/message.ts'
 import { acceptMail, type AcceptanceOptions } from './accept-mail.ts'
-import { decodeAttachments } from './check-attachments.ts'
 import { readRequest } from './check-request.ts'
 import type { CheckedMail, RequestPolicy } from './check-shared-fields.ts'
 import type { SenderDomain } from './require-sender.ts'
@@ -72,5 +71,5 @@ export function storedContent(
     opens: isHtml && (track.opens ?? sender.tracking.opens),
     clicks: isHtml && (track.clicks ?? sender.tracking.clicks),
   }
-  return { ...content, addressees, tracking, attachments: decodeAttachments(attachments), raw: null }
+  return { ...content, addressees, tracking, attachments, raw: null }
 }

@@ -5,8 +5,8 @@
 import { unquotedPlaceholder } from '../../content/html/unquoted-attribute.ts'
 import { readTemplates, type ReadTemplates } from '../../content/template/template-problems.ts'
 import { parseAddress, type ParsedAddress } from '../../mail/address.ts'
-import type { Mailbox, StoredContent, Stream, Variables } from '../../mail/message.ts'
-import { checkAttachments, type CheckedAttachment } from './check-attachments.ts'
+import type { Attachment, Mailbox, StoredContent, Stream, Variables } from '../../mail/message.ts'
+import { checkAttachments } from './check-attachments.ts'
 import { checkHeaders } from './check-headers.ts'
 import { checkOptions, type CheckedOptions } from './check-options.ts'
 import { checkText, type FieldProblems } from './field-problems.ts'
@@ -27,7 +27,7 @@ export interface CheckedMail {
   /** Domain of `from`. */
   domain: string
   content: Omit<StoredContent, 'attachments' | 'tracking' | 'addressees' | 'raw'>
-  attachments: CheckedAttachment[]
+  attachments: Attachment[]
   options: Pick<CheckedOptions, 'stream' | 'sendAt' | 'lifetime' | 'ipPool' | 'track'>
 }
 
