@@ -61,7 +61,7 @@ const fileName = fc
   .filter((name) => name !== '' && [...name].length <= 200)
 const posted: fc.Arbitrary<Posted> = fc.record({
   text: fc.oneof(plainBody, body),
-  html: fc.option(body, { freq: 1 }),
+  html: fc.option(body, { freq: 2 }),
   files: fc.array(
     fc.record({ name: fileName, bytes: fc.integer({ max: 300, min: 0 }).map((size) => randomBytes(size)) }),
     { maxLength: 3 },

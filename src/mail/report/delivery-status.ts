@@ -36,7 +36,21 @@ export function holdsDeliveryStatus(text: string): boolean {
   return /^(?:final|original)-recipient[ \t]?:/im.test(text) && /^(?:action|status|diagnostic-code)[ \t]?:/im.test(text)
 }
 
+/** What a text says beside such fields. */
+export function withoutStatusFields(text: string): string {
+  let isField = false
+  return text
+    .split('\n')
+    .filter((line) => {
+      const name = FIELD.exec(line.slice(0, MOST_VALUE_CHARACTERS))?.[1]?.toLowerCase()
+      isField = name === undefined ? isField && /^[ \t]+\S/.test(line) : STATUS_FIELDS.has(name)
+      return !isField
+    })
+    .join('\n')
+}
+
 const COMPLETING_FIELDS = ['action', 'status', 'diagnostic-code', 'remote-mta', 'will-retry-until']
+const STATUS_FIELDS = new Set([...RECIPIENT_FIELDS, ...MESSAGE_FIELDS, ...COMPLETING_FIELDS])
 
 function isAboutRecipient(group: FieldGroup): boolean {
   return group.has('final-recipient') || group.has('original-recipient')

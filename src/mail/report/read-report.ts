@@ -5,8 +5,8 @@
  * the first MiB; the rest is not read.
  */
 import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
-import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'
-import { findFailedAddresses, readProseRecipients } from './unstructured-bounce.ts'
+import { holdsDeliveryStatus, isMailbox, readDeliveryStatus, withoutStatusFields } from './delivery-status.ts'
+import { findFailedAddresses, readProseAbout } from './unstructured-bounce.ts'
 import { readFeedbackReport } from './feedback-report.ts'
 import { readMailTree, type MailPart } from './mail-tree.ts'
 import { factsIn, proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
@@ -45,7 +45,8 @@ function readMail(mail: MailPart): ReportReading {
   const status = readDeliveryStatus(statusText(parts))
   const reading = emptyReading(parts, status.originalEnvelopeId)
   if (status.recipients.length > 0) {
-    const recipients = completeFromProse(withMailbox(status.recipients, mail, parts), parts)
+    const prose = withoutStatusFields(parts.text)
+    const recipients = completeFromProse(withMailbox(status.recipients, mail, parts), prose)
     return { ...reading, recipients, kind: kindOfActions(recipients) }
   }
   const evidence = bounceEvidence(mail, parts)
@@ -83,21 +84,24 @@ function withMailbox(recipients: ReportedRecipient[], mail: MailPart, parts: Rep
   return named.length === 1 ? named.map(({ address }) => ({ ...only, address })) : recipients
 }
 
-/** The prose often names the command that was refused, or holds the only reason. */
-function completeFromProse(recipients: readonly ReportedRecipient[], { text }: ReportParts): ReportedRecipient[] {
-  const texts = new Map(readProseRecipients(text, new Set()).map((told) => [told.address.toLowerCase(), told.text]))
-  const whole = proseDiagnostic(text)
+/**
+ * The prose often names the command that was refused, or holds the only reason. It counts for the recipient that it
+ * names; all of it only where there is one recipient.
+ */
+function completeFromProse(recipients: readonly ReportedRecipient[], text: string): ReportedRecipient[] {
+  const addresses = recipients.map(({ address }) => address)
+  const texts = readProseAbout(text, addresses)
   return recipients.map((recipient) => {
     const own = texts.get(recipient.address.toLowerCase())
-    const prose = own === undefined ? whole : proseDiagnostic(own)
-    const isAboutIt = own !== undefined || recipients.length === 1
+    if (own === undefined && recipients.length > 1) return recipient
+    const prose = proseDiagnostic(own ?? text)
     const isVague = recipient.status === null || vagueness(recipient.status) > 0
     // Prose without any code says less than a code that names a cause, and may be a footer.
     const isReason = isVague || replyCodeIn(prose) !== null || own !== undefined
     return {
       ...recipient,
       diagnostic: recipient.diagnostic === '' && isReason ? prose : recipient.diagnostic,
-      status: isVague && isAboutIt ? statedStatus(recipient.status ?? '', prose) : recipient.status,
+      status: isVague ? statedStatus(recipient.status ?? '', prose) : recipient.status,
       replyCode: recipient.replyCode ?? replyCodeIn(prose),
       stage: firstStage(recipient.stage, stageIn(prose)),
     }

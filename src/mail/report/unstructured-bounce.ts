@@ -20,7 +20,7 @@ interface ProseRecipient {
 }
 
 /** In the order of the text, each once. `own`, in lower case: hardly the failed ones, such as sender and reporter. */
-export function readProseRecipients(text: string, own: ReadonlySet<string>): ProseRecipient[] {
+function readProseRecipients(text: string, own: ReadonlySet<string>): ProseRecipient[] {
   const lines = text.split('\n').map(readLine)
   const texts = lines.map((line) => line.text)
   const mentions = findMentions(lines)
@@ -37,6 +37,33 @@ export function readProseRecipients(text: string, own: ReadonlySet<string>): Pro
     address: mention.address,
     text: textAbout(texts, mention, chosen[index - 1]?.line, chosen[index + 1]?.line),
   }))
+}
+
+/**
+ * What the text says of each of these recipients, by address in lower case: from where it names one to where it names
+ * another of them. What names none of them is about nobody.
+ */
+export function readProseAbout(text: string, addresses: readonly string[]): Map<string, string> {
+  const named = new Set(addresses.map((address) => address.toLowerCase()))
+  const lines = text.split('\n').map(readLine)
+  const texts = lines.map((line) => line.text)
+  const mentions = findMentions(lines).filter(({ address }) => named.has(address.toLowerCase()))
+  const about = new Map<string, string>()
+  for (const [address, own] of Map.groupBy(mentions, (mention) => mention.address.toLowerCase())) {
+    const others = mentions.filter((mention) => mention.address.toLowerCase() !== address).map(({ line }) => line)
+    const [first] = own.toSorted((one, other) => other.weight - one.weight)
+    if (first === undefined) continue
+    const previous = others.findLast((line) => line < first.line)
+    const next = others.find((line) => line > first.line)
+    about.set(address, textAbout(texts, first, previous, next === undefined ? next : headingOf(texts, next)))
+  }
+  return about
+}
+
+/** The line that leads to this one, such as `The following address failed:`; itself where there is none. */
+function headingOf(texts: readonly string[], line: number): number {
+  const before = texts.findLastIndex((text, index) => index < line && text.trim() !== '')
+  return texts[before]?.trimEnd().endsWith(':') === true ? before : line
 }
 
 /** How much a place says; only the addresses at the heaviest places count. */
