@@ -61,7 +61,7 @@ async function explain(
     whyWaiting: dispatcher.whyWaiting,
     whereIs: dispatcher.whereIs,
     longestStageMilliseconds: 10 * MINUTE,
-    classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }),
+    classify: () => ({ category: 'unknown', rule: null, suppress: 'never', inReports: null }),
   })(id ?? '', EVERYTHING)
 }
 

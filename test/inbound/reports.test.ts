@@ -137,6 +137,20 @@ t.test('a bounce of a delivered message ends it, late, once, and the address is 
   t.match(parts.log.join('\n'), new RegExp(`"kind":"bounce","result":"repeated","message_id":"${messageId}"`))
 })
 
+t.test('a bounce that names nobody is about our recipient; of others the mildest answer counts', async (t) => {
+  const gone = await parts.deliveredMessage('gone@example.com')
+  const nobody = bounceReport({ finalRecipient: 'x400; /S=gone/O=x/' })
+  t.match(await bring(gone.bounceAddress, nobody), taken)
+  t.match((await parts.look(gone.messageId)).bounce, { type: 'hard' })
+  t.same(await suppressed('gone@example.com'), ['hard_bounce all'])
+  const list = await parts.deliveredMessage('list@example.com')
+  const group = '\r\n\r\nFinal-Recipient: rfc822; full@example.net\r\nAction: failed\r\nStatus: 5.2.2'
+  const several = bounceReport().replace('no such user', `no such user${group}`)
+  t.match(await bring(list.bounceAddress, several), taken)
+  t.match((await parts.look(list.messageId)).bounce, { type: 'soft', category: 'mailbox_full' })
+  t.same(await suppressed('list@example.com'), [])
+})
+
 t.test('a soft or a blocking bounce suppresses nobody', async (t) => {
   const full = await parts.deliveredMessage('full@example.com')
   await bring(full.bounceAddress, bounceReport({ status: '5.2.2', diagnostic: 'smtp; 552 5.2.2 mailbox full' }))

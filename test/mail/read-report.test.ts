@@ -161,6 +161,59 @@ t.test('a bounce is what a server wrote, in whatever language; people write abou
   t.equal(readUtf8(`${forwarded}\n\n${RETURNED}`).kind, 'bounce', 'passed on as a whole')
 })
 
+t.test('a helpdesk that returns a mail, and a filter of the mailbox, report as servers do', async (t) => {
+  const refusal = '<a@example.org>:\n550 5.1.1 no such user\n\n'
+  const fields = ['From: helpdesk@example.org', 'Subject: failure notice', 'Auto-Submitted: auto-replied']
+  t.equal(readUtf8(`${mail(fields, refusal)}${RETURNED}`).kind, 'bounce')
+  const receipt = mail(
+    ['From: ada@example.org', 'Subject: Automatically rejected mail', 'Content-Type: multipart/report; boundary=b'],
+    '--b\n\nYour message to <ada@example.org> was automatically rejected:\nno\n--b\n' +
+      'Content-Type: message/disposition-notification\n\nDisposition: automatic-action; deleted\n--b--\n',
+  )
+  t.match(readUtf8(receipt), { kind: 'bounce', recipients: [], unnamed: { action: 'failed' } })
+})
+
+t.test('the address that was mailed, and what became of it', async (t) => {
+  const both = (original: string, final: string): string =>
+    REPORT.replace(
+      'Final-Recipient: rfc822; a@example.org',
+      `Original-Recipient: ${original}\nFinal-Recipient: ${final}`,
+    )
+  const read = (text: string) =>
+    readUtf8(text).recipients.map(({ address, finalRecipient }) => [address, finalRecipient])
+  t.same(read(both('rfc822; a@example.org', 'rfc822; a@example.org')), [['a@example.org', null]])
+  t.same(read(both('rfc822; a@example.org', 'rfc822; u17@mail.local')), [['a@example.org', 'u17@mail.local']])
+  t.same(read(both('rfc822; a@example.org', 'x400; /S=a/O=x/')), [['a@example.org', null]])
+  for (const form of [
+    'dda:SMTP=a@example.org',
+    'rfc822;a@example.org',
+    'smtp; SMTP:a@example.org',
+    'EX:/o=x; a@example.org',
+  ]) {
+    t.same(read(REPORT.replace('rfc822; a@example.org', form)), [['a@example.org', null]], form)
+  }
+  const nobody = readUtf8(REPORT.replace('rfc822; a@example.org', 'X400; /S=a/OU=x/PRMD=y/'))
+  t.match(nobody, { kind: 'bounce', recipients: [], unnamed: { status: '5.1.1', action: 'failed' } })
+})
+
+t.test('OpenSMTPD calls the end of a message a delay', async (t) => {
+  const expired = REPORT.replace('Action: failed', 'Action: delayed').replace(
+    '5.1.1',
+    '4.4.7\nDiagnostic-Code: smtp; Envelope expired',
+  )
+  t.match(readUtf8(expired), { kind: 'bounce', recipients: [{ action: 'failed', status: '4.4.7' }] })
+})
+
+t.test('codes joined by a dash, and refusals of our name', async (t) => {
+  t.match(readUtf8(REPORT.replace('5.1.1', '5.0.0\nDiagnostic-Code: smtp; 550-5.2.2 full')), {
+    recipients: [{ status: '5.2.2', replyCode: 550 }],
+  })
+  const name = 'Connected to 192.0.2.1 but my name was rejected. Remote host said: 501 Invalid domain name'
+  t.match(readUtf8(REPORT.replace('5.1.1', `5.0.0\nDiagnostic-Code: smtp; ${name}`)), {
+    recipients: [{ stage: 'ehlo' }],
+  })
+})
+
 t.test('subjects of bounces and of automatic answers are known in many languages', async (t) => {
   const bounces = [
     'No se puede entregar: x',

@@ -126,7 +126,7 @@ t.test('a code alone stands for a category, and what it means depends on the sta
     ['550 5.7.509 x', 'dot', 'auth_failed'],
     ['550 5.7.606 x', 'mail', 'ip_block'],
     ['421 4.7.28 x', 'rcpt', 'rate'],
-    ['550 5.7.9 x', 'rcpt', 'unknown'],
+    ['550 5.7.9 x', 'rcpt', 'policy'],
     ['552 no quota left', 'rcpt', 'mailbox_full'],
     ['552 refused', 'dot', 'too_large'],
     ['551 x', 'rcpt', 'moved'],

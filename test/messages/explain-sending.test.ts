@@ -151,7 +151,7 @@ t.test("a message that ends between the two questions is not said to be in nobod
     store,
     clock: { now: () => NOW + MINUTE, after: () => () => undefined },
     domains: { find: async () => null },
-    classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }),
+    classify: () => ({ category: 'unknown', rule: null, suppress: 'never', inReports: null }),
     whyWaiting: () => undefined,
     longestStageMilliseconds: LONGEST,
     async whereIs(asked) {

@@ -33,7 +33,7 @@ function lookupIn(store: Store): MessageLookup {
     store,
     clock: { now: () => NOW, after: () => () => undefined },
     domains: { find: async () => null },
-    classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }),
+    classify: () => ({ category: 'unknown', rule: null, suppress: 'never', inReports: null }),
     whyWaiting: () => undefined,
     whereIs: async () => undefined,
     longestStageMilliseconds: 10 * MINUTE,

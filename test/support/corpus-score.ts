@@ -4,6 +4,7 @@
  * The corpora lie outside the repository and are only read; every function takes the folder they are in. What counts as
  * right for a figure stands beside it; what the corpora leave open does not count.
  */
+import { hash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { readShippedBounceRules } from '../../src/config/read-parts.ts'
@@ -46,13 +47,51 @@ interface ExpectedMail {
   gold_recipient?: boolean
   disputed?: string
   expected: ExpectedRecipient[]
+  /** Only as a correction: in place of those of `expected`. */
+  recipients?: string[] | undefined
+  skip?: Correction['skip'] | undefined
   /** What another reader made of it. */
   second_opinion?: { deliverystatus?: string }[]
 }
 
-/** Which of our kinds stand for a kind of the corpus; a delay is a notice although the corpus calls it a bounce. */
+/** What is wrong about an expectation (`corrections.jsonl`); left out: it stands. */
+interface Correction {
+  file: string
+  /** Of the file with LF alone, the first 12 characters. */
+  sha256_lf: string
+  kind?: string
+  recipients?: string[]
+  hard?: boolean
+  /** For rows of this reason alone. */
+  only?: string
+  /** Figures that the file does not count for. */
+  skip?: ('kind' | 'all' | 'gold' | 'hard' | 'wrongSuppress' | 'complaint')[]
+}
+
+/** By file; those that are about another version of it are left out. */
+function readCorrections(folder: string): Map<string, Correction> {
+  const file = `${folder}/bounces/corrections.jsonl`
+  const corrections = existsSync(file) ? linesOf<Correction>(file) : []
+  const isOf = ({ file: name, sha256_lf }: Correction): boolean => {
+    const text = readFileSync(`${folder}/bounces/files/${name}`, 'latin1').replaceAll('\r\n', '\n')
+    return hash('sha256', Buffer.from(text, 'latin1')).startsWith(sha256_lf)
+  }
+  return new Map(corrections.filter(isOf).map((correction) => [correction.file, correction]))
+}
+
+function corrected(mail: ExpectedMail, correction: Correction | undefined): ExpectedMail {
+  if (correction === undefined) return mail
+  const { kind = mail.kind, recipients, hard, only } = correction
+  const rows = mail.expected.map((row) =>
+    hard !== undefined && (only === undefined || only === row.reason) ? { ...row, hard } : row,
+  )
+  return { ...mail, kind, expected: rows, recipients: recipients ?? mail.recipients, skip: correction.skip }
+}
+
+/** Which of our kinds stand for a kind of the corpus. */
 const KINDS: Readonly<Record<string, readonly string[]>> = {
-  bounce: ['bounce', 'notice'],
+  bounce: ['bounce'],
+  notice: ['notice'],
   'auto-reply': ['auto-reply'],
   delivered: ['notice'],
   'not-bounce': ['other'],
@@ -98,11 +137,13 @@ const NO_COMPLAINTS = ['auth-failure', 'opt-out', 'not-spam']
 export function scoreBounces(folder: string): Figures {
   const figures: Figures = new Map()
   const classify = shippedClassifier()
-  for (const mail of linesOf<ExpectedMail>(`${folder}/bounces/expected.jsonl`)) {
+  const corrections = readCorrections(folder)
+  for (const line of linesOf<ExpectedMail>(`${folder}/bounces/expected.jsonl`)) {
+    const mail = corrected(line, corrections.get(line.file))
     const bytes = readFileSync(`${folder}/bounces/files/${mail.file}`)
     const reading = readReport(bytes)
     scoreKind(figures, mail, reading)
-    if (mail.kind !== 'bounce') continue
+    if (mail.kind !== 'bounce' && mail.kind !== 'notice') continue
     scoreRecipients(figures, mail, reading)
     // Soft line breaks would hide a code.
     const text = bytes.toString('latin1').replace(/=\r?\n/g, '')
@@ -118,7 +159,9 @@ interface ExpectedFeedback {
 
 export function scoreFeedback(folder: string): Figures {
   const figures: Figures = new Map()
+  const corrections = readCorrections(folder)
   for (const { file, expected } of linesOf<ExpectedFeedback>(`${folder}/bounces/expected_feedback.jsonl`)) {
+    if (corrections.get(file)?.skip?.includes('complaint') === true) continue
     const reading = readReport(readFileSync(`${folder}/bounces/files/${file}`))
     const type = expected[0]?.feedback_type ?? ''
     const isComplaint = !NO_COMPLAINTS.includes(type)
@@ -161,17 +204,16 @@ export function scoreReplies(folder: string): Figures {
 
 function scoreKind(figures: Figures, mail: ExpectedMail, { kind }: ReportReading): void {
   const kinds = KINDS[mail.kind]
-  if (mail.disputed !== undefined || kinds === undefined) return
+  if (mail.disputed !== undefined || mail.skip?.includes('kind') === true || kinds === undefined) return
   const told = `${mail.file}: ${kind} not ${mail.kind}`
   count(figures, 'kind', kinds.includes(kind), told)
-  count(figures, 'kind, delays as bounces', kinds.includes(kind) && (mail.kind !== 'bounce' || kind === 'bounce'), told)
   if (mail.kind !== 'bounce') count(figures, 'no bounce where there is none', kind !== 'bounce', told)
 }
 
 function scoreRecipients(figures: Figures, mail: ExpectedMail, reading: ReportReading): void {
-  const wanted = sorted(mail.expected.map(({ recipient }) => recipient))
-  if (wanted.length === 0) return
-  const named = sorted(reading.recipients.map(({ address }) => address))
+  const wanted = sorted(mail.recipients ?? mail.expected.map(({ recipient }) => recipient))
+  if (wanted.length === 0 || mail.skip?.includes('all') === true) return
+  const named = sorted(reading.recipients.map(({ address, finalRecipient }) => finalRecipient ?? address))
   const told = `${mail.file}: ${named.join() || 'nobody'} not ${wanted.join()}`
   if (mail.gold_recipient === true) count(figures, 'recipients, confirmed ones', isEqual(named, wanted), told)
   count(figures, 'recipients, all', isEqual(named, wanted), told)
@@ -186,7 +228,8 @@ interface Row {
 }
 
 function scoreRow(figures: Figures, { mail, expected, reading, text, classify }: Row): void {
-  const own = reading.recipients.find(({ address }) => comparable(address) === comparable(expected.recipient ?? ''))
+  const isOwn = (address: string | null): boolean => comparable(address ?? '') === comparable(expected.recipient ?? '')
+  const own = reading.recipients.find(({ address, finalRecipient }) => isOwn(address) || isOwn(finalRecipient))
   const recipient = own ?? (mail.expected.length === 1 ? reading.recipients[0] : undefined)
   const judgement = recipient && judgeReported(recipient, classify, null)
   const { status, reason, hard } = expected
@@ -199,12 +242,12 @@ function scoreRow(figures: Figures, { mail, expected, reading, text, classify }:
   const isRead = recipient?.status === status || others.includes(recipient?.status ?? undefined)
   if (isStated) count(figures, 'status', isRead, told)
   if (isStated) count(figures, 'status, first opinion', recipient?.status === status, told)
-  if (typeof hard === 'boolean' && reason !== 'suspend') {
+  if (typeof hard === 'boolean' && reason !== 'suspend' && mail.skip?.includes('hard') !== true) {
     // What the answer means; a temporary one of that meaning is a soft bounce all the same.
     const isHard = judgement !== undefined && BOUNCE_CATEGORIES[judgement.category].type === 'hard'
     count(figures, 'hard', isHard === hard, told)
   }
-  const isDead = hard !== false || reason === 'suspend'
+  const isDead = hard !== false || reason === 'suspend' || mail.skip?.includes('wrongSuppress') === true
   if (judgement?.suppress === 'always') count(figures, 'suppressed rightly', isDead, told)
   const categories = CATEGORIES[reason ?? '']
   if (categories !== undefined) count(figures, 'category', categories.includes(judgement?.category ?? ''), told)

@@ -76,8 +76,9 @@ function jsonLine(file: string, reading: ReportReading, recipients: readonly Jud
   return `${JSON.stringify({
     file,
     kind: reading.kind,
-    recipients: recipients.map(({ address, action, status, diagnostic, judgement }) => ({
+    recipients: recipients.map(({ address, finalRecipient, action, status, diagnostic, judgement }) => ({
       address,
+      final_recipient: finalRecipient,
       action,
       status,
       bounce_type: judgement?.bounceType ?? null,
@@ -99,7 +100,8 @@ function text(file: string, reading: ReportReading, recipients: readonly JudgedR
 }
 
 function describe(recipient: JudgedRecipient, { kind }: ReportReading): string[] {
-  const { address, action, status, diagnostic, judgement } = recipient
+  const { finalRecipient, action, status, diagnostic, judgement } = recipient
+  const address = finalRecipient === null ? recipient.address : `${recipient.address} (as ${finalRecipient})`
   if (judgement === undefined) return [`  ${address}${kind === 'complaint' ? ': suppressed' : `: ${action}`}`]
   const { bounceType, category, suppress } = judgement
   const fate = { always: 'suppressed', second: 'suppressed by a second such answer', never: 'not suppressed' }[suppress]

@@ -28,6 +28,7 @@ export const bouncesSchema = section({
         class: choice([4, 5]).nullable().default(null),
         match: text,
         category: choice(BOUNCE_CATEGORY_NAMES),
+        in_reports: choice(BOUNCE_CATEGORY_NAMES).nullable().default(null),
         weak: boolean.default(false),
         suppress: choice(SUPPRESS_CHOICES).default('always'),
         example: text,

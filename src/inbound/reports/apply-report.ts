@@ -6,7 +6,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DAY, type Clock } from '../../base/clock.ts'
-import { bounceFor, type ClassifyReply } from '../../mail/reply/classify-reply.ts'
+import { bounceFor, type ClassifyReply, type Suppression } from '../../mail/reply/classify-reply.ts'
 import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
 import { judgeReported } from '../../mail/report/judge-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
@@ -26,6 +26,8 @@ const RECORDED_AFTER_MILLISECONDS = 100
 const MOST_TRIES = 50
 /** Complaints come later than bounces do. */
 const MOST_COMPLAINT_AGE = 90 * DAY
+/** How much of an address an answer ends. */
+const BLAME: Record<Suppression, number> = { never: 0, second: 1, always: 2 }
 const NO_REASON = 'the receiving server reported later that it could not deliver the message'
 
 /** `providerOf` gives the id of the provider with this `isp` name, or null. */
@@ -56,13 +58,14 @@ export function createApplyReport(
     ): Promise<{ result: ReportResult; bounce: Bounce | null }> {
       const message = await store.lookupMessage(messageId, clock.now())
       if (message === null) return { result: { kind: 'unknown-message' }, bounce: null }
-      const recipient = reportedOf(reading, message.recipient)
+      const told = reportedOf(reading, message.recipient)
       if (reading.kind === 'notice') {
-        const about = recipient?.action ?? 'delayed'
-        const fact: ReportedFact = { kind: 'note', about, description: recipient?.diagnostic ?? '' }
+        const about = told[0]?.action ?? 'delayed'
+        const fact: ReportedFact = { kind: 'note', about, description: told[0]?.diagnostic ?? '' }
         return { result: await record(messageId, fact), bounce: null }
       }
-      const judgement = recipient && judgeReported(recipient, classify, providerOf(message.isp))
+      const judged = told.flatMap((each) => judgeReported(each, classify, providerOf(message.isp)) ?? [])
+      const [judgement] = judged.toSorted((one, other) => BLAME[one.suppress] - BLAME[other.suppress])
       const bounce =
         judgement === undefined
           ? bounceFor('unknown', null, NO_REASON)
@@ -80,10 +83,16 @@ export function createApplyReport(
   }
 }
 
-/** A list behind the recipient may have failed for several: what is said of our own address comes first. */
-function reportedOf({ kind, recipients }: ReportReading, own: string): ReportedRecipient | undefined {
+/**
+ * What a report says of the recipient of our message: where it names nobody, or that address. Else the address stands
+ * for others, as a list does: all that is said of them, and the mildest counts.
+ */
+function reportedOf({ kind, recipients, unnamed }: ReportReading, own: string): readonly ReportedRecipient[] {
+  if (unnamed !== null) return [{ ...unnamed, address: own }]
   const candidates = kind === 'bounce' ? recipients.filter(({ action }) => action === 'failed') : recipients
-  return candidates.find(({ address }) => address.toLowerCase() === own.toLowerCase()) ?? candidates[0]
+  const isOwn = (address: string | null): boolean => address?.toLowerCase() === own.toLowerCase()
+  const named = candidates.find(({ address, finalRecipient }) => isOwn(address) || isOwn(finalRecipient))
+  return named === undefined ? candidates : [named]
 }
 
 function complaintFact({ kind, feedbackType }: ReportReading): ReportedFact | undefined {

@@ -93,7 +93,7 @@ const BY_CODE: ReadonlyMap<string, BounceCategory> = codes({
   expired: '4.7',
   // 5.3, too many recipients: a request to come back, not a fault of the dialogue (delivery/README.md "Stages").
   temporary: '5.3 4.2.1',
-  policy: '7.0',
+  policy: '7.0 7.6 7.9',
   auth_failed: '7.20 7.21 7.22 7.23 7.24 7.26 7.27 5.7.515 5.7.509',
   no_ptr: '7.25',
   inactive: '7.13 7.17 7.18',

@@ -19,6 +19,8 @@ export interface BounceRule {
   /** Source of a regular expression with the flags `iu`. */
   match: string
   category: string
+  /** In place of `category` in a report that does not tell the stage. */
+  in_reports?: string | null
   weak: boolean
   /** What becomes of the address when the category calls it dead; left out: `always`. */
   suppress?: 'always' | 'second'
@@ -35,6 +37,8 @@ export interface Classification {
   /** Id of the rule that decided, or null when code or class did. */
   rule: string | null
   suppress: Suppression
+  /** What it means in a report that does not tell the stage, where that is something else. */
+  inReports: BounceCategory | null
 }
 
 export type ClassifyReply = (reply: SmtpReply, stage: ReportStage, provider: string | null) => Classification
@@ -83,15 +87,22 @@ const STAGE_IN_RULES: Partial<Record<ReportStage, ReportStage>> = { banner: 'con
 const MOST_DESCRIPTION_CHARACTERS = 1_000
 
 function compileRule(rule: BounceRule) {
-  const category = BOUNCE_CATEGORY_NAMES.find((name) => name === rule.category)
-  if (category === undefined) throw new Error(`bounce rule ${rule.id}: unknown category ${rule.category}`)
   const provider = rule.provider === 'any' ? null : rule.provider
-  return { ...rule, provider, category, pattern: new RegExp(rule.match, 'iu') }
+  const inReports = rule.in_reports == null ? null : categoryNamed(rule.in_reports, rule.id)
+  const category = categoryNamed(rule.category, rule.id)
+  return { ...rule, provider, category, inReports, pattern: new RegExp(rule.match, 'iu') }
+}
+
+function categoryNamed(wanted: string, ruleId: string): BounceCategory {
+  const category = BOUNCE_CATEGORY_NAMES.find((name) => name === wanted)
+  if (category === undefined) throw new Error(`bounce rule ${ruleId}: unknown category ${wanted}`)
+  return category
 }
 
 function classified(category: BounceCategory, rule: CompiledRule | null): Classification {
   const isDead = BOUNCE_CATEGORIES[category].type === 'hard'
-  return { category, rule: rule?.id ?? null, suppress: isDead ? (rule?.suppress ?? 'always') : 'never' }
+  const suppress = isDead ? (rule?.suppress ?? 'always') : 'never'
+  return { category, rule: rule?.id ?? null, suppress, inReports: rule?.inReports ?? null }
 }
 
 function isMatch(rule: CompiledRule, subject: Subject): boolean {

@@ -14,11 +14,15 @@ import {
   BOUNCE_SUBJECT,
   DAEMON_NAME,
   FINAL_SENTENCE,
+  PROGRAM_NAME,
+  REJECTED_BY_FILTER,
   SUCCESS_SENTENCE,
   WAITING_SENTENCE,
   WAITING_SUBJECT,
 } from './wordings.ts'
 
+/** RFC 8098. */
+const RECEIPT = 'message/disposition-notification'
 /** What the signs have to add up to. */
 const ENOUGH = 3
 const CERTAIN = 4
@@ -32,8 +36,11 @@ export function bounceEvidence(mail: MailPart, parts: ReportParts): 'strong' | '
   const hasCode = replyCodeIn(text) !== null
   // RFC 3834 §5.
   const isAutomatic = /^auto-/i.test(headerOf(mail, 'auto-submitted'))
-  const isFromServer = isFromDaemon(mail) || isNullSender(mail) || isAutomatic
+  const isProgram = isReturned && PROGRAM_NAME.test(headerOf(mail, 'from'))
+  const isFromServer = isFromDaemon(mail) || isNullSender(mail) || isAutomatic || isProgram
   const hasStructure = hasReportStructure(mail, parts)
+  // A filter of the mailbox that sends mail back writes a receipt (RFC 5429 §2.2.2).
+  if (parts.types.has(RECEIPT) && REJECTED_BY_FILTER.test(text)) return 'strong'
   // A person who asks about a bounce, unless it is passed on as a whole.
   if (!isFromServer && !hasStructure && !isReturned) return 'none'
   const told = [
@@ -102,6 +109,6 @@ export function isAutoReply(mail: MailPart, parts: ReportParts): boolean {
     AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'x-precedence')) ||
     AUTO_REPLY_SUBJECT.test(subjectOf(mail)) ||
     // A receipt that the mail was displayed or deleted (RFC 8098).
-    parts.types.has('message/disposition-notification')
+    parts.types.has(RECEIPT)
   )
 }

@@ -6,6 +6,7 @@
 import { findAddresses } from './find-addresses.ts'
 import { diagnosticText, factsIn, replyCodeIn } from './report-diagnostic.ts'
 import { reportedAction, type ReportAction, type ReportedRecipient, type ReportReferences } from './report-reading.ts'
+import { EXPIRED_SENTENCE } from './wordings.ts'
 
 // A field name as these reports use them, then its value.
 const FIELD = /^([A-Za-z][A-Za-z0-9-]{1,60})[ \t]?:[ \t]?(.*)$/
@@ -69,7 +70,7 @@ function joinGroups(groups: readonly FieldGroup[]): FieldGroup[] {
 }
 
 function readRecipient(group: FieldGroup): ReportedRecipient | undefined {
-  const address = addressOf(group)
+  const { address, finalRecipient } = addressesOf(group)
   if (address === '') return undefined
   const diagnostic = (group.get('diagnostic-code') ?? [])
     .map(diagnosticText)
@@ -80,13 +81,24 @@ function readRecipient(group: FieldGroup): ReportedRecipient | undefined {
   // Of a temporary or a good status, where there is no action.
   const ofClass: Readonly<Record<string, ReportAction>> = { '4': 'delayed', '2': 'delivered' }
   const action = reportedAction(fieldOf(group, 'action')) ?? ofClass[facts.status?.charAt(0) ?? ''] ?? 'failed'
-  return { ...facts, address, action, replyCode: facts.replyCode ?? replyCodeIn(stated) }
+  const isOver = action === 'delayed' && EXPIRED_SENTENCE.test(diagnostic)
+  return {
+    ...facts,
+    address,
+    finalRecipient,
+    action: isOver ? 'failed' : action,
+    replyCode: facts.replyCode ?? replyCodeIn(stated),
+  }
 }
 
-/** Final-Recipient is the address that was refused; Original-Recipient stands in where that one is no mailbox. */
-function addressOf(group: FieldGroup): string {
-  const candidates = ['final-recipient', 'original-recipient'].map((name) => cleanAddress(fieldOf(group, name)))
-  return candidates.find(isMailbox) ?? candidates.find((address) => address !== '') ?? ''
+/** Original-Recipient is the address that was mailed; Final-Recipient what it had become where it was refused. */
+function addressesOf(group: FieldGroup): Pick<ReportedRecipient, 'address' | 'finalRecipient'> {
+  const [original = '', final = ''] = ['original-recipient', 'final-recipient'].map((name) =>
+    cleanAddress(fieldOf(group, name)),
+  )
+  const address = [original, final].find(isMailbox) ?? (final === '' ? original : final)
+  const isRewritten = isMailbox(final) && final.toLowerCase() !== address.toLowerCase()
+  return { address, finalRecipient: isRewritten ? final : null }
 }
 
 /** Not the path of a file, a X.400 name or a source route (RFC 5321 §4.1.2). */
@@ -94,12 +106,15 @@ export function isMailbox(address: string): boolean {
   return /^[^@/|][^@]*@[^@]+$/.test(address)
 }
 
+// Kinds of addresses that gateways write in front, such as `dda:SMTP=`; those of X.400 and Exchange hold none of ours.
+const ADDRESS_TYPE = /^\s*(?:(?:dda|rfc-?822|smtp|internet|e-?mail)\s*[:;=]\s*)+/i
+
 /** Without the address type, brackets, quotes and comments around it (RFC 3464 §2.1.2); `\x{FC}` is ü (RFC 6533 §3). */
 function cleanAddress(value: string): string {
   const stated = value
     .slice(value.indexOf(';') + 1)
+    .replace(ADDRESS_TYPE, '')
     .trim()
-    .replace(/^smtp:/i, '')
   const bare = stated.replace(/\\x\{([0-9a-f]{2,6})\}/gi, unescapeCharacter)
   if (bare.startsWith('@')) return bare
   const found = findAddresses(bare)[0]

@@ -15,34 +15,42 @@ type FeedbackReading = Pick<ReportReading, 'kind' | 'recipients' | 'feedbackType
   Pick<ReportReading['references'], 'originalEnvelopeId'>
 
 /** Types that are about a message without being a complaint about it. */
-const NO_COMPLAINT = new Set(['not-spam', 'auth-failure', 'opt-out', 'dmarc', 'miscategorized'])
+const NO_COMPLAINT = new Set(['not-spam', 'auth-failure', 'opt-out', 'unsubscribe', 'dmarc', 'miscategorized'])
+/** Fields of RFC 6591, by which a report without a type is one of failed authentication. */
+const AUTHENTICATION_FIELDS = ['auth-failure', 'identity-alignment', 'dkim-selector']
 
 /** Undefined when the mail is no feedback report. */
 export function readFeedbackReport(parts: ReportParts, mail: MailPart): FeedbackReading | undefined {
   const fields = new Map(parts.feedback.flatMap(readFieldGroups).flatMap((group) => [...group]))
   const isReport = fields.size > 0 || mail.parameters.get('report-type')?.toLowerCase() === 'feedback-report'
   const type = fieldOf(fields, 'feedback-type').toLowerCase().trim()
-  if (type === '' && !isReport && !isReturnedComplaint(parts)) return undefined
-  const feedbackType = type === '' ? 'abuse' : type
+  const returned = parts.returned ?? mail.headers
+  if (type === '' && !isReport && !namesComplainer(returned)) return undefined
+  const isAboutAuthentication = AUTHENTICATION_FIELDS.some((name) => fields.has(name))
+  const feedbackType = type !== '' ? type : isAboutAuthentication ? 'auth-failure' : 'abuse'
   const envelopeId = fieldOf(fields, 'original-envelope-id')
   return {
     kind: NO_COMPLAINT.has(feedbackType) ? 'other' : 'complaint',
     feedbackType,
     // Who complained, as far as the report tells.
-    recipients: complainers(fields, parts.returned ?? []).map((address) => ({
+    recipients: complainers(fields, returned).map((address) => ({
       ...factsIn(''),
       address,
+      finalRecipient: null,
       action: 'delivered',
     })),
     originalEnvelopeId: envelopeId === '' ? null : envelopeId,
   }
 }
 
-/** A provider's program that predates the standard returns the message with who complained in its header. */
+/**
+ * A provider's program that predates the standard returns the message with who complained in its header, wrapped or as
+ * it was.
+ */
 const COMPLAINER_FIELDS = ['x-hmxmroriginalrecipient', 'x-complaint-recipient']
 
-function isReturnedComplaint({ returned }: ReportParts): boolean {
-  return returned !== null && COMPLAINER_FIELDS.some((name) => headerOf({ headers: returned }, name) !== '')
+function namesComplainer(headers: readonly HeaderField[]): boolean {
+  return COMPLAINER_FIELDS.some((name) => headerOf({ headers }, name) !== '')
 }
 
 /** The report's own fields first, then those of the returned message. */

@@ -25,8 +25,11 @@ export function judgeReported(
 ): ReportJudgement | undefined {
   if (recipient.action !== 'failed' && recipient.action !== 'delayed') return undefined
   const reply = replyOf(recipient)
-  const { category, rule, suppress } = classify(reply, recipient.stage, provider)
+  const { rule, ...found } = classify(reply, recipient.stage, provider)
+  const isOther = recipient.stage === 'dsn' && found.inReports !== null
+  const category = isOther ? (found.inReports ?? found.category) : found.category
   const { type } = BOUNCE_CATEGORIES[category]
+  const suppress = isOther && type === 'hard' ? 'second' : found.suppress
   const { action, status } = recipient
   // Refused for the time being, and no more: no last word on the address (mail/README.md "Reading a report").
   const isSoft = action === 'delayed' || (status === null ? reply.code < 500 : status.startsWith('4'))

@@ -7,6 +7,7 @@
 import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus, withoutStatusFields } from './delivery-status.ts'
 import { findFailedAddresses, readProseAbout } from './unstructured-bounce.ts'
+import { findAddresses } from './find-addresses.ts'
 import { readFeedbackReport } from './feedback-report.ts'
 import { readMailTree, type MailPart } from './mail-tree.ts'
 import { factsIn, proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
@@ -14,6 +15,11 @@ import { gatherReportParts, isStatusType, type ReportParts } from './report-part
 import type { ReportedRecipient, ReportKind, ReportReading } from './report-reading.ts'
 import type { ReportStage } from '../reply/smtp-reply.ts'
 import { readServiceNotification } from './service-notification.ts'
+import { EXPIRED_SENTENCE } from './wordings.ts'
+
+const GENERATED_FROM = /\((?:ultimately )?generated from ([^()\s]{1,320})\)/i
+// A name of X.400 or Exchange, or the path of a file.
+const FOREIGN_NAME = /^(?:x-?400|ex|notes)\s*[:;]|^\/|\/(?:o|ou|cn|g|s|prmd)=/i
 
 /** `sender` is that of the envelope, where the mail comes from the wire and no server has written it down yet. */
 export function readReport(bytes: Uint8Array, sender?: string): ReportReading {
@@ -46,21 +52,30 @@ function readMail(mail: MailPart): ReportReading {
   const reading = emptyReading(parts, status.originalEnvelopeId)
   if (status.recipients.length > 0) {
     const prose = withoutStatusFields(parts.text)
-    const recipients = completeFromProse(withMailbox(status.recipients, mail, parts), prose)
-    return { ...reading, recipients, kind: kindOfActions(recipients) }
+    const told = completeFromProse(withMailbox(status.recipients, mail, parts), prose)
+    const recipients = told.filter(({ address }) => !FOREIGN_NAME.test(address))
+    const unnamed = recipients.length === 0 ? (told[0] ?? null) : null
+    return { ...reading, recipients, unnamed, kind: kindOfActions(told) }
   }
   const evidence = bounceEvidence(mail, parts)
   const isAnswer = isAutoReply(mail, parts)
   const isBounce = evidence === 'strong' || (evidence === 'weak' && !isAnswer)
   if (!isBounce) return { ...reading, kind: isAnswer ? 'auto-reply' : 'other' }
   const recipients = proseRecipients(mail, parts)
-  return { ...reading, recipients, kind: recipients.length === 0 ? 'bounce' : kindOfActions(recipients) }
+  const unnamed = recipients.some(({ diagnostic }) => diagnostic !== '') ? null : wholeText(mail, parts)
+  return { ...reading, recipients, unnamed, kind: kindOfActions(unnamed === null ? recipients : [unnamed]) }
 }
 
 function emptyReading({ returned }: ReportParts, originalEnvelopeId: string | null): ReportReading {
   const fields = new Map<string, string>()
   for (const { name, value } of returned ?? []) if (!fields.has(name)) fields.set(name, value)
-  return { kind: 'other', recipients: [], feedbackType: null, references: { originalEnvelopeId, returned: fields } }
+  return {
+    kind: 'other',
+    recipients: [],
+    unnamed: null,
+    feedbackType: null,
+    references: { originalEnvelopeId, returned: fields },
+  }
 }
 
 /** The status parts; without them the prose, where it holds their fields. */
@@ -70,7 +85,7 @@ function statusText({ statuses, text }: ReportParts): string {
 }
 
 /** One failure makes a bounce; what is only delayed, delivered, relayed or expanded is a notice. */
-function kindOfActions(recipients: readonly ReportedRecipient[]): ReportKind {
+function kindOfActions(recipients: readonly Pick<ReportedRecipient, 'action'>[]): ReportKind {
   return recipients.some(({ action }) => action === 'failed') ? 'bounce' : 'notice'
 }
 
@@ -95,11 +110,16 @@ function completeFromProse(recipients: readonly ReportedRecipient[], text: strin
     const own = texts.get(recipient.address.toLowerCase())
     if (own === undefined && recipients.length > 1) return recipient
     const prose = proseDiagnostic(own ?? text)
+    const { address, finalRecipient } = asMailed(recipient, prose)
     const isVague = recipient.status === null || vagueness(recipient.status) > 0
     // Prose without any code says less than a code that names a cause, and may be a footer.
     const isReason = isVague || replyCodeIn(prose) !== null || own !== undefined
     return {
       ...recipient,
+      address,
+      finalRecipient,
+      // OpenSMTPD calls the end of a message a delay.
+      action: recipient.action === 'delayed' && EXPIRED_SENTENCE.test(prose) ? 'failed' : recipient.action,
       diagnostic: recipient.diagnostic === '' && isReason ? prose : recipient.diagnostic,
       status: isVague ? statedStatus(recipient.status ?? '', prose) : recipient.status,
       replyCode: recipient.replyCode ?? replyCodeIn(prose),
@@ -116,8 +136,23 @@ function proseRecipients(mail: MailPart, parts: ReportParts): ReportedRecipient[
     const isElsewhere = length === 1 && replyCodeIn(own) === null && replyCodeIn(whole) !== null
     const diagnostic = isElsewhere ? whole : own
     const facts = factsIn(diagnostic)
-    return { ...facts, address, action, stage: firstStage(facts.stage, length === 1 ? stageIn(whole) : 'dsn') }
+    const named = asMailed({ address, finalRecipient: null }, own)
+    return { ...facts, ...named, action, stage: firstStage(facts.stage, length === 1 ? stageIn(whole) : 'dsn') }
   })
+}
+
+/** What is said of a recipient that the report does not name. */
+function wholeText(mail: MailPart, parts: ReportParts): ReportReading['unnamed'] {
+  return { ...factsIn(proseDiagnostic(parts.text)), action: proseAction(mail, parts), finalRecipient: null }
+}
+
+/** Exim tells which address it made of the one that was mailed. */
+function asMailed(
+  named: Pick<ReportedRecipient, 'address' | 'finalRecipient'>,
+  prose: string,
+): Pick<ReportedRecipient, 'address' | 'finalRecipient'> {
+  const source = findAddresses(GENERATED_FROM.exec(prose)?.[1] ?? '')[0]?.address
+  return source === undefined ? named : { address: source, finalRecipient: named.address }
 }
 
 function firstStage(stage: ReportStage, other: ReportStage): ReportStage {

@@ -3,11 +3,11 @@
  * texts are cut at 2,048 characters first. RFC 3463 §2, RFC 3464 §2.3.6, RFC 5321 §4.2.
  */
 import { MOST_REPLY_CHARACTERS, type ReportStage } from '../reply/smtp-reply.ts'
-import type { ReportedRecipient } from './report-reading.ts'
+import type { ReportedFacts } from './report-reading.ts'
 import { anyOf } from './wordings.ts'
 
 /** What a diagnostic text tells about a recipient, and what a status field does. */
-export function factsIn(diagnostic: string, stated = ''): Omit<ReportedRecipient, 'address' | 'action'> {
+export function factsIn(diagnostic: string, stated = ''): ReportedFacts {
   const [status, replyCode] = [statedStatus(stated, diagnostic), replyCodeIn(diagnostic)]
   return { status, replyCode, diagnostic, stage: stageIn(diagnostic) }
 }
@@ -37,7 +37,7 @@ export function replyCodeIn(text: string): number | null {
 }
 
 // d.d.d that is no piece of an address or a version number.
-const ENHANCED_CODE = /(?<![\d.\w-])([245]\.\d{1,3}\.\d{1,3})(?![\d\w-]|\.\d)/g
+const ENHANCED_CODE = /(?:(?<![\d.\w-])|(?<=(?<![\d.\w-])[245]\d\d-))([245]\.\d{1,3}\.\d{1,3})(?![\d\w-]|\.\d)/g
 
 /** Every enhanced code of a text, in its order. */
 function enhancedCodesIn(text: string): string[] {
@@ -71,7 +71,7 @@ const STAGES: readonly (readonly [ReportStage, RegExp])[] = [
     'rcpt',
     anyOf([
       /in reply to (?:the )?RCPT|after (?:sending )?RCPT|SMTP[ :]RCPT|for RCPT|RCPT (?:command|response)|\[RCPT_TO\]/,
-      /does not like recipient|(?:>>>|like our|command:?|sent:) RCPT TO/,
+      /does not like recipient|recipients? was rejected by a remote|(?:>>>|like our|command:?|sent:) RCPT TO/,
     ]),
   ],
   [
@@ -89,8 +89,14 @@ const STAGES: readonly (readonly [ReportStage, RegExp])[] = [
       /sender was rejected|does not like sender/,
     ]),
   ],
-  ['ehlo', /in reply to (?:the )?(?:EH|HE)LO|after (?:sending )?(?:EH|HE)LO|(?:EH|HE)LO command|>>> (?:EH|HE)LO/i],
-  ['connect', /initial connection|refused to talk to me|initial server greeting|does not like me/i],
+  [
+    'ehlo',
+    anyOf([
+      /in reply to (?:the )?(?:EH|HE)LO|after (?:sending )?(?:EH|HE)LO|(?:EH|HE)LO command|>>> (?:EH|HE)LO/,
+      /my name was rejected|like our (?:EH|HE)LO|\[(?:EH|HE)LO\]|(?:EH|HE)LO (?:failed|refused|rejected)/,
+    ]),
+  ],
+  ['connect', /initial connection|refused to talk to me|initial server greeting|does not like me|greeting failed/i],
 ]
 
 export function stageIn(text: string): ReportStage {

@@ -17,8 +17,10 @@ const REPORT_ACTIONS = ['failed', 'delayed', 'delivered', 'relayed', 'expanded']
 export type ReportAction = (typeof REPORT_ACTIONS)[number]
 
 export interface ReportedRecipient {
-  /** As the mail has it, without angle brackets; may be no address at all. */
+  /** The address that was mailed, as the report has it, without angle brackets; may be no address at all. */
   address: string
+  /** What it was rewritten to on the way; null: nothing else. */
+  finalRecipient: string | null
   action: ReportAction
   /** Enhanced status code as d.d.d, or null when the mail holds none. */
   status: string | null
@@ -28,6 +30,9 @@ export interface ReportedRecipient {
   diagnostic: string
   stage: ReportStage
 }
+
+/** What a diagnostic text tells of a recipient. */
+export type ReportedFacts = Pick<ReportedRecipient, 'status' | 'replyCode' | 'diagnostic' | 'stage'>
 
 /** What the report repeats of our own message; to be believed only where a token of ours verifies. */
 export interface ReportReferences {
@@ -40,6 +45,8 @@ export interface ReportReferences {
 export interface ReportReading {
   kind: ReportKind
   recipients: readonly ReportedRecipient[]
+  /** What a report says that names nobody: of the recipient of the message that it came back for. */
+  unnamed: Omit<ReportedRecipient, 'address'> | null
   /** `Feedback-Type` in lower case, also of reports that are no complaint; null: not a feedback report. */
   feedbackType: string | null
   references: ReportReferences

@@ -25,7 +25,11 @@ export function readServiceNotification(text: string): Pick<ReportReading, 'kind
     case 'Delivery': {
       const diagnostic = diagnosticText(textOf(asObject(inner['delivery'])['smtpResponse']))
       const told = { ...factsIn(diagnostic), action: 'delivered', replyCode: null, stage: 'dsn' } as const
-      const delivered = (address: unknown): ReportedRecipient => ({ ...told, address: textOf(address) })
+      const delivered = (address: unknown): ReportedRecipient => ({
+        ...told,
+        address: textOf(address),
+        finalRecipient: null,
+      })
       return { kind: 'notice', recipients: recipientsOf('delivery', 'recipients', delivered) }
     }
     default:
@@ -37,6 +41,7 @@ function bounced(given: unknown): ReportedRecipient {
   const entry = asObject(given)
   return {
     address: textOf(entry['emailAddress']),
+    finalRecipient: null,
     action: reportedAction(textOf(entry['action'])) ?? 'failed',
     ...factsIn(diagnosticText(textOf(entry['diagnosticCode'])), textOf(entry['status'])),
   }

@@ -198,13 +198,14 @@ export function findFailedAddresses(mail: MailPart, parts: ReportParts): ProseRe
   // A field of Exim and Gmail.
   const stated = addressesIn(mail, ['x-failed-recipients']).slice(0, MOST_STATED)
   if (stated.length > 0) {
+    const whole = stated.length === 1 ? parts.text : ''
     const texts = new Map(inProse.map(({ address, text }) => [address.toLowerCase(), text]))
-    return stated.map((address) => ({ address, text: texts.get(address.toLowerCase()) ?? parts.text }))
+    return stated.map((address) => ({ address, text: texts.get(address.toLowerCase()) ?? whole }))
   }
   if (inProse.length > 0) return inProse
   const repeated = returnedRecipients(parts)
   const addresses = repeated.length > 0 ? repeated : localNames(mail, parts)
-  return addresses.map((address) => ({ address, text: parts.text }))
+  return addresses.map((address) => ({ address, text: addresses.length === 1 ? parts.text : '' }))
 }
 
 /** Sender and reporter, in lower case: hardly the failed address. */

@@ -59,6 +59,12 @@ export const FINAL_SENTENCE = anyOf([
   /message will be deleted from queue|not going to try again|no further (?:delivery )?attempts/,
 ])
 
+/** The time of a message is over, whatever the fields say. */
+export const EXPIRED_SENTENCE = /\b(?:envelope|message|mail) (?:has )?expired\b/i
+
+/** A person's filter, or a program of the mailbox, sent the message back. */
+export const REJECTED_BY_FILTER = /\b(?:was|has been) (?:automatically )?(?:rejected|refused)\b/i
+
 /** The server goes on trying. */
 export const WAITING_SENTENCE = anyOf([
   /this is (?:just )?a warning|warning (?:message )?only|do not need to re-?send|no action is required on your part/,
@@ -131,6 +137,9 @@ export const DAEMON_NAME = anyOf([
   // The programs of mailing lists.
   /(?:^|<|\s)owner-|-(?:owner|admin|request)@/,
 ])
+
+/** Programs that write of other things, too: they are servers where they return a mail. */
+export const PROGRAM_NAME = /no-?reply|do-?not-?reply|help-?desk|support@|service@/i
 
 /** Subjects of vacation notes, challenges and receipts. */
 export const AUTO_REPLY_SUBJECT = anyOf([
