@@ -2,7 +2,7 @@
  * What every part of the appliance is made with: store, clock, keys, DNS. Opening the store begins the epoch of this
  * process. Throws ProcessExit when the database cannot be opened.
  */
-import { createClockWatch } from '../base/clock-watch.ts'
+import { createClockWatch, type IsClockSteady } from '../base/clock-watch.ts'
 import { systemClock, type Clock } from '../base/clock.ts'
 import { createKeyRing, type KeyRing } from '../base/key-ring.ts'
 import type { Logger, LogLevel } from '../base/logger.ts'
@@ -64,8 +64,7 @@ export interface ApplianceOptions {
 export interface Foundation extends ApplianceOptions {
   /** What is in force now; `configuration` is what the server started with. */
   live: ReplaceableConfiguration
-  /** False for a while after a jump of the machine's clock: nothing may end by time. */
-  isClockSteady: () => boolean
+  isClockSteady: IsClockSteady
   classify: ClassifyReply
   clock: Clock
   /** For what takes real time: lookups, leases. The same one, but where application time is another. */
@@ -102,7 +101,7 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   stops.push(() => stopTogether(working, logger))
   const now = clock.now()
   const { server } = configuration
-  const { epoch, recovered, uncertain } = await store.beginEpoch(now, now + server.delivery.uncertain_retry)
+  const { epoch, recovered, uncertain, newestAt } = await store.beginEpoch(now, now + server.delivery.uncertain_retry)
   metrics.leasesRecovered.inc(recovered + uncertain)
   metrics.uncertainDeliveries.inc(uncertain)
   const found = { recovered_messages: recovered, uncertain_messages: uncertain }
@@ -123,7 +122,7 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
     stops,
     working,
     classify: (...reply) => classify(...reply),
-    isClockSteady: startClockWatch(clock, logger, stops),
+    isClockSteady: startClockWatch(clock, newestAt, { logger, stops }),
   }
 }
 
@@ -135,10 +134,14 @@ export function dnsNotes({ dnsLookupSeconds, dnsFailures }: Metrics): DnsNotes {
 }
 
 /** Any other clock than that of the machine is moved on purpose. */
-function startClockWatch(clock: Clock, logger: Logger, stops: Stops): () => boolean {
+function startClockWatch(
+  clock: Clock,
+  newestAt: number | null,
+  { logger, stops }: { logger: Logger; stops: Stops },
+): IsClockSteady {
   if (clock !== systemClock) return () => true
   const watch = createClockWatch({ clock, monotonic: () => performance.now(), logger: logger.child({ part: 'clock' }) })
-  watch.start()
+  watch.start(newestAt)
   stops.push(async () => watch.stop())
   return watch.isSteady
 }

@@ -4,7 +4,8 @@
  * at its next time. Every job can also be run by hand.
  */
 import cron, { type Logger as CronLogger, type ScheduledTask } from 'node-cron'
-import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { IsClockSteady } from '../base/clock-watch.ts'
+import { DAY, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Job, JobDriver } from '../base/job.ts'
 import type { Logger } from '../base/logger.ts'
@@ -36,7 +37,7 @@ export interface ScheduleOptions {
   /** `when`: five fields of cron, read again at `replan`; null: only by hand. */
   backups: { when(): string | null; write(): Promise<void> }
   /** False: the clock has jumped, and nothing may expire by it. */
-  isClockSteady: () => boolean
+  isClockSteady: IsClockSteady
   /** How long a message waits that may have been sent; `delivery.uncertain_retry`. */
   uncertainRetry: () => number
   onQueued: () => void
@@ -68,7 +69,7 @@ function jobTable(options: ScheduleOptions) {
     // store/README.md "Leases and claims": a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
     'check-domains': { when: '40 * * * * *', what: () => domains.checkDue() },
-    'apply-retention': { when: '30 */10 * * * *', what: () => retention.run() },
+    'apply-retention': { when: '30 */10 * * * *', what: () => applyRetention(options) },
     'watch-budget': { when: '*/15 * * * * *', what: () => retention.watchBudget() },
     'write-backup': { when: null, what: () => backups.write() },
     // delivery/README.md "Expiry": what should have ended or moved long ago is a defect.
@@ -169,6 +170,11 @@ async function endAll(end: () => Promise<number>, onEvents: () => void): Promise
     ended = await end()
     if (ended > 0) onEvents()
   } while (ended === ENDED_AT_ONCE)
+}
+
+/** What it removes does not come back, and a day late it does no harm. */
+async function applyRetention({ retention, isClockSteady }: ScheduleOptions): Promise<void> {
+  if (isClockSteady(DAY)) await retention.run()
 }
 
 async function expireMessages({ store, clock, logger, metrics, ...options }: ScheduleOptions): Promise<void> {

@@ -1,11 +1,11 @@
 /** Jumps of the wall clock against a clock that no one can set. */
 import t from 'tap'
-import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createClockWatch } from '../../src/base/clock-watch.ts'
 import { createLogger } from '../../src/base/logger.ts'
 
 /** A wall clock and a monotonic one, which run together until the first is set. */
-function twoClocks() {
+function twoClocks(newestAt: number | null = null) {
   const time = { wall: 1_795_219_200_000, monotonic: 0 }
   let due: (() => void) | undefined
   const clock = {
@@ -18,7 +18,7 @@ function twoClocks() {
   const log: Record<string, unknown>[] = []
   const logger = createLogger({ level: 'info', write: (line) => void log.push(JSON.parse(line)) })
   const watch = createClockWatch({ clock, monotonic: () => time.monotonic, logger })
-  watch.start()
+  watch.start(newestAt)
   return {
     watch,
     log,
@@ -71,4 +71,28 @@ t.test('it stops', async (t) => {
   const { watch, isWatching } = twoClocks()
   watch.stop()
   t.notOk(isWatching())
+})
+
+for (const days of [400, -400]) {
+  t.test(`a start ${days} days from the newest mail is not believed for an hour`, async (t) => {
+    const { watch, pass, log } = twoClocks(1_795_219_200_000 - days * DAY)
+    t.notOk(watch.isSteady())
+    t.match(log, [{ days }])
+    pass(59 * MINUTE)
+    t.notOk(watch.isSteady())
+    pass(MINUTE)
+    t.ok(watch.isSteady())
+  })
+}
+
+t.test('what cannot be undone waits longer after a jump', async (t) => {
+  const { watch, pass, set } = twoClocks(1_795_219_200_000 - 20 * DAY)
+  t.ok(watch.isSteady(DAY), 'a server that was idle for weeks')
+  set(HOUR)
+  pass(5 * SECOND)
+  pass(23 * HOUR)
+  t.ok(watch.isSteady())
+  t.notOk(watch.isSteady(DAY))
+  pass(HOUR)
+  t.ok(watch.isSteady(DAY))
 })

@@ -129,6 +129,8 @@ export interface EpochStart {
   recovered: number
   /** Those whose final dot may have gone out: due after the uncertain wait, marked as possible duplicates. */
   uncertain: number
+  /** When the newest message was accepted; null: there is none. */
+  newestAt: number | null
 }
 
 export interface QueueSummary {

@@ -27,6 +27,7 @@ export function createLeaseWrites(database: Database) {
     update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
   const raise = oneColumn(database)<[], number>(`
     update meta set value = value + 1 where name = 'epoch' returning value`)
+  const findNewest = oneColumn(database)<[], number>('select created_at from messages order by seq desc limit 1')
   const free = createFreeing(database)
   const releaseDeliveries = database.prepare<[number]>(`
     update webhook_deliveries
@@ -52,7 +53,8 @@ export function createLeaseWrites(database: Database) {
     },
     beginEpoch(now, uncertainAt) {
       releaseDeliveries.run(now)
-      return { epoch: raise.get() ?? 0, ...free(Number.MAX_SAFE_INTEGER, now, uncertainAt) }
+      const freed = free(Number.MAX_SAFE_INTEGER, now, uncertainAt)
+      return { epoch: raise.get() ?? 0, ...freed, newestAt: findNewest.get() ?? null }
     },
     recoverLapsedLeases(leasesBefore, now, uncertainAt) {
       const { recovered, uncertain } = free(leasesBefore, now, uncertainAt)
@@ -94,7 +96,7 @@ function createFreeing(database: Database) {
     set state = 'waiting', next_at = ?, waiting_for = null, possible_duplicate = max(possible_duplicate, ?),
       dot_sent = 0, lease_epoch = null, claim = null, lease_until = null
     where state = 'sending' and lease_until <= ? and dot_sent = ?`)
-  return (leasesBefore: number, now: number, uncertainAt: number): Omit<EpochStart, 'epoch'> => {
+  return (leasesBefore: number, now: number, uncertainAt: number): Omit<EpochStart, 'epoch' | 'newestAt'> => {
     const recovered = release.run(now, 0, leasesBefore, 0).changes
     const uncertain = release.run(uncertainAt, 1, leasesBefore, 1).changes
     return { recovered, uncertain }
