@@ -7,6 +7,7 @@ import { simulatedWait } from '../../src/delivery/settle/retry-schedule.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { startEngine } from './start-engine.ts'
+import { LIVE_SUPPRESSIONS } from '../store/store-samples.ts'
 
 const START = Date.UTC(2026, 10, 21, 12)
 const SIMULATOR = 'simulator.sternpost.test'
@@ -124,17 +125,7 @@ t.test('every simulated end comes, and nobody is suppressed for it', async (t) =
     t.equal(view.state, name === 'soft' ? 'expired' : 'bounced')
     t.match((await engine.events(id)).at(-1), { kind: 'email.bounced', data: { bounce_type: type } })
   }
-  const list = {
-    email: null,
-    domains: [],
-    reason: null,
-    scope: null,
-    since: null,
-    isTest: false,
-    limit: 10,
-    after: null,
-  }
-  t.strictSame((await engine.store.listSuppressions(list)).suppressions, [])
+  t.strictSame((await engine.store.listSuppressions(LIVE_SUPPRESSIONS)).suppressions, [])
 })
 
 t.test('a capture server that is gone is tried again, and ends nothing', async (t) => {

@@ -10,6 +10,7 @@ import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx, type MxMessage, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { DKIM_RECORDS, startEngine, type Engine } from './start-engine.ts'
+import { LIVE_SUPPRESSIONS } from '../store/store-samples.ts'
 
 const ANNA = 'Anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
@@ -21,17 +22,7 @@ async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx>
 }
 
 async function suppressed({ store }: Engine): Promise<string[]> {
-  const page = {
-    email: null,
-    domains: [],
-    reason: null,
-    scope: null,
-    since: null,
-    isTest: false,
-    limit: 10,
-    after: null,
-  }
-  const { suppressions } = await store.listSuppressions(page)
+  const { suppressions } = await store.listSuppressions(LIVE_SUPPRESSIONS)
   return suppressions.map(({ email, reason, scope }) => `${email} ${reason} ${scope}`)
 }
 

@@ -11,6 +11,7 @@ import { createMessageReceiver } from '../../src/inbound/receive-message.ts'
 import { until } from '../support/until.ts'
 import { inboundParts, type InboundParts } from './inbound-parts.ts'
 import { plainToken, rawClient, smtpClient, type SmtpClient } from './smtp-client.ts'
+import { LIVE_SUPPRESSIONS } from '../store/store-samples.ts'
 
 const MIB = 2 ** 20
 const parts: InboundParts = await inboundParts(t)
@@ -242,15 +243,5 @@ t.test('a session has its end: ten minutes, a hundred messages', async (t) => {
 
 t.test('after all of this nothing has changed', async (t) => {
   t.match(await parts.look(messageId), { state: 'delivered', complainedAt: null })
-  const list = {
-    isTest: false,
-    email: null,
-    domains: [],
-    reason: null,
-    scope: null,
-    since: null,
-    limit: 10,
-    after: null,
-  }
-  t.same((await parts.store.listSuppressions(list)).suppressions, [])
+  t.same((await parts.store.listSuppressions(LIVE_SUPPRESSIONS)).suppressions, [])
 })

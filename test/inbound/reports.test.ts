@@ -7,7 +7,7 @@ import { newIdentifier } from '../../src/base/identifier.ts'
 import { unsubscribeToken } from '../../src/mail/message-token.ts'
 import { verified } from '../messages/acceptance-parts.ts'
 import { HOSTNAME } from '../senders/sender-parts.ts'
-import { acceptOne } from '../store/store-samples.ts'
+import { acceptOne, LIVE_SUPPRESSIONS } from '../store/store-samples.ts'
 import { until } from '../support/until.ts'
 import { inboundParts, RETURN_PATH, tokensOf, type InboundParts } from './inbound-parts.ts'
 import { bounceReport, feedbackReport, VACATION } from './report-samples.ts'
@@ -51,8 +51,8 @@ const everything = () => ({
 })
 const taken = /^250 2\.0\.0 taken$/
 const suppressed = async (email: string): Promise<string[]> => {
-  const list = { email, isTest: false, domains: [], reason: null, scope: null, since: null, limit: 10, after: null }
-  return (await parts.store.listSuppressions(list)).suppressions.map(({ reason, scope }) => `${reason} ${scope}`)
+  const { suppressions } = await parts.store.listSuppressions({ ...LIVE_SUPPRESSIONS, email })
+  return suppressions.map(({ reason, scope }) => `${reason} ${scope}`)
 }
 
 t.test('nobody is a recipient but our tokens and the addresses of the configuration', async (t) => {

@@ -1,11 +1,12 @@
 /**
- * The worst body of each kind at every route that takes one, while a second connection asks for `/v1/health` all the
+ * The worst body of each kind at every route that takes one, and at the door for submission, while a second connection asks for `/v1/health` all the
  * time. Each answer is 200 or a clear refusal, the second connection always gets its answers, and memory stays within
  * bounds. How long those took is printed by `TEST_SCALE=full`, and not judged: it depends on the machine.
  */
 import { readFileSync } from 'node:fs'
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
+import { createTransport } from 'nodemailer'
 import t from 'tap'
 import { startSandbox } from '../support/sandbox-process.ts'
 import { describedRoutes } from '../support/response-check.ts'
@@ -64,6 +65,32 @@ function* worstBodies(): Generator<{ method: string; path: string; type: string;
   }
 }
 
+/** Behind From and To; submitted mail may have 40 MiB. */
+const MAIL_KINDS: Record<string, () => string> = {
+  'many fields': () => `${'X-A: b\r\n'.repeat(isFull ? 2 * MEBIBYTE : 200_000)}\r\n.`,
+  'one long field': () => `X-A: ${'b '.repeat(LONG / 2)}\r\n\r\n.`,
+  'many parts': () => `${MULTIPART}\r\n\r\n${'--b\r\n\r\n'.repeat(LONG / 8)}--b--\r\n`,
+  'nested parts': () =>
+    Array.from(
+      { length: 20_000 },
+      (_, index) => `Content-Type: multipart/mixed; boundary=b${index}\r\n\r\n--b${index}\r\n`,
+    ).join(''),
+  'escapes of html': () =>
+    `Content-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n` +
+    `${'=3D'.repeat(24)}=\r\n`.repeat(LONG / 78),
+  'links of html': () =>
+    `Content-Type: text/html\r\n\r\n${'<a href="https://acme.test/x">x</a>\r\n'.repeat(LONG / 40)}`,
+  'open tags': () =>
+    `Content-Type: text/html\r\n\r\n${'<b '
+      .repeat(300)
+      .concat('\r\n')
+      .repeat(LONG / 900)}`,
+  'dots alone': () => `\r\n${'..\r\n'.repeat(LONG / 4)}`,
+  'base64 of single characters': () =>
+    `Content-Type: text/html\r\nContent-Transfer-Encoding: base64\r\n\r\n${'A\r\n'.repeat(LONG / 3)}`,
+}
+const MULTIPART = 'Content-Type: multipart/mixed; boundary=b'
+
 /** A thread of its own, so that making bodies does not count. Answers each message with the waits since the last one. */
 const ASKING = `
   const { parentPort, workerData } = require('node:worker_threads')
@@ -107,6 +134,21 @@ t.test('no body stops the server', async (t) => {
     most = Math.max(most, residentBytes(pid))
     tried += 1
     if (isFull) t.comment(`${method} ${path}, ${kind}: ${status}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms`)
+  }
+  const { smtp } = banner as unknown as { smtp: string }
+  const [host = '', port] = smtp.split(':')
+  const auth = { user: 'apikey', pass: banner.key }
+  const transport = createTransport({ host, port: Number(port), ignoreTLS: true, auth })
+  for (const [kind, make] of Object.entries(MAIL_KINDS)) {
+    const raw = `From: shop@sandbox.test\r\nTo: ada@dest.test\r\nSubject: x\r\nMIME-Version: 1.0\r\n${make()}`
+    const envelope = { from: 'shop@sandbox.test', to: ['ada@dest.test'] }
+    const answer = await transport.sendMail({ envelope, raw }).then(({ response }) => response, String)
+    if (!/\b(?:250|552|554) /.test(answer)) t.fail(`submission, ${kind}: ${answer}`)
+    const { waits, failures } = await answers()
+    if (failures > 0) t.fail(`submission, ${kind}: the second connection lost ${failures} answers`)
+    all.push(...waits)
+    most = Math.max(most, residentBytes(pid))
+    t.comment(`submission, ${kind}: ${answer.slice(0, 60)}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms`)
   }
   const sorted = all.toSorted((left, right) => left - right)
   const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? 0

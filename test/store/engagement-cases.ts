@@ -11,6 +11,7 @@ import {
   delivered,
   domainCheck,
   domainRecord,
+  LIVE_SUPPRESSIONS,
   lookUp,
   NOW,
   outcomeRecord,
@@ -171,17 +172,7 @@ export const unsubscribing: Cases = {
     const id = await deliveredMessage(store, content)
     t.same(await store.recordUnsubscribe({ messageId: id, now: LATER }), { kind: 'unsubscribed' })
     t.same(await store.recordUnsubscribe({ messageId: id, now: LATER + 5 }), { kind: 'repeated' })
-    const list = {
-      isTest: false,
-      email: null,
-      domains: [],
-      reason: null,
-      scope: null,
-      since: null,
-      limit: 10,
-      after: null,
-    }
-    const { suppressions } = await store.listSuppressions(list)
+    const { suppressions } = await store.listSuppressions(LIVE_SUPPRESSIONS)
     t.match(suppressions, [
       { email: recipient, reason: 'unsubscribe', scope: 'news', isTest: false, messageId: id, createdAt: LATER },
     ])
@@ -206,8 +197,7 @@ export const unsubscribing: Cases = {
     t.same(await store.recordUnsubscribe({ messageId: simulated, now: LATER }), { kind: 'unsubscribed' })
     t.same(await store.recordUnsubscribe({ messageId: simulated, now: LATER }), { kind: 'repeated' })
     const listOf = async (isTest: boolean): Promise<string[]> => {
-      const asked = { isTest, email: null, domains: [], reason: null, scope: null, since: null, limit: 10, after: null }
-      return (await store.listSuppressions(asked)).suppressions.map(({ email }) => email)
+      return (await store.listSuppressions({ ...LIVE_SUPPRESSIONS, isTest })).suppressions.map(({ email }) => email)
     }
     t.same([await listOf(true), await listOf(false)], [[recipient], []])
   },

@@ -264,3 +264,15 @@ export function domainCheck(changes: Partial<DomainCheckResult> = {}): DomainChe
     ...changes,
   }
 }
+
+/** The suppression list of live mail, whoever's. */
+export const LIVE_SUPPRESSIONS: Parameters<Store['listSuppressions']>[0] = {
+  isTest: false,
+  email: null,
+  domains: [],
+  reason: null,
+  scope: null,
+  since: null,
+  limit: 100,
+  after: null,
+}

@@ -14,6 +14,7 @@ import {
   claimedMessage,
   deferredUntil,
   LIFETIME,
+  LIVE_SUPPRESSIONS,
   lookUp,
   newMessage,
   NOW,
@@ -38,16 +39,6 @@ function suppression(changes: Partial<SuppressionRecord> = {}): SuppressionRecor
 }
 
 const newsletter = { ...sampleContent, unsubscribe: { list: 'news', url: null } }
-const everything = {
-  isTest: false,
-  email: null,
-  domains: [],
-  reason: null,
-  scope: null,
-  since: null,
-  limit: 100,
-  after: null,
-}
 
 async function kindsOf(store: Store, id: string): Promise<EventKind[] | undefined> {
   return (await store.messageEvents(id))?.map(({ kind }) => kind)
@@ -141,8 +132,8 @@ export const suppressing: Cases = {
     t.equal(await stateOf('acme.com'), 'suppressed')
     t.equal(await stateOf('other.com'), 'queued')
     const countFor = async (domains: string[]): Promise<number> => {
-      const whole = (await store.listSuppressions({ ...everything, domains })).suppressions.length
-      const ofAddress = { ...everything, domains, email: 'ada@example.com' }
+      const whole = (await store.listSuppressions({ ...LIVE_SUPPRESSIONS, domains })).suppressions.length
+      const ofAddress = { ...LIVE_SUPPRESSIONS, domains, email: 'ada@example.com' }
       t.equal((await store.listSuppressions(ofAddress)).suppressions.length, whole)
       return whole
     }
@@ -192,7 +183,7 @@ export const suppressing: Cases = {
     const record = { ...outcomeRecord(message, bounced), suppresses: true }
     await store.recordOutcomes({ epoch, now: NOW + 5, outcomes: [record] })
     await store.recordOutcomes({ epoch, now: NOW + 6, outcomes: [record] })
-    const { suppressions } = await store.listSuppressions(everything)
+    const { suppressions } = await store.listSuppressions(LIVE_SUPPRESSIONS)
     t.match(suppressions, [
       {
         email: 'ada@example.com',
@@ -208,17 +199,17 @@ export const suppressing: Cases = {
     const [tested] = await claim(store, epoch)
     if (tested === undefined) throw new Error('not claimed')
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [{ ...outcomeRecord(tested, bounced), suppresses: true }] })
-    t.match((await store.listSuppressions({ ...everything, isTest: true })).suppressions, [
+    t.match((await store.listSuppressions({ ...LIVE_SUPPRESSIONS, isTest: true })).suppressions, [
       { messageId: tested.id, domain: null, owners: ['acme.com'] },
     ])
-    t.equal((await store.listSuppressions(everything)).suppressions.length, 1)
+    t.equal((await store.listSuppressions(LIVE_SUPPRESSIONS)).suppressions.length, 1)
   },
   'a late outcome of a dead epoch suppresses nothing': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     await store.beginEpoch(NOW, NOW)
     const late = [outcomeRecord(message, bounced), outcomeRecord(message, deferredUntil(NOW + 9), { at: NOW + 1 })]
     await store.recordOutcomes({ epoch, now: NOW, outcomes: late.map((record) => ({ ...record, suppresses: true })) })
-    t.same((await store.listSuppressions(everything)).suppressions, [])
+    t.same((await store.listSuppressions(LIVE_SUPPRESSIONS)).suppressions, [])
   },
 }
 
@@ -236,7 +227,7 @@ export const suppressionList: Cases = {
   },
   'many are added together or not at all': async (t, { store }) => {
     await t.rejects(store.addSuppressions([suppression(), suppression({ email: 'b@x.org', id: 'sup_none' })]))
-    t.same((await store.listSuppressions(everything)).suppressions, [])
+    t.same((await store.listSuppressions(LIVE_SUPPRESSIONS)).suppressions, [])
   },
   'removing takes one scope or all, of one list': async (t, { store }) => {
     await store.addSuppressions([
@@ -250,7 +241,7 @@ export const suppressionList: Cases = {
     t.equal(await store.removeSuppressions({ email: 'ada@example.com', scope: 'news', isTest: false, domains: [] }), 0)
     t.equal(await store.removeSuppressions({ email: '%', scope: null, isTest: false, domains: [] }), 0)
     t.equal(await store.removeSuppressions({ email: 'ada@example.com', scope: null, isTest: false, domains: [] }), 2)
-    t.equal((await store.listSuppressions({ ...everything, isTest: true })).suppressions.length, 1)
+    t.equal((await store.listSuppressions({ ...LIVE_SUPPRESSIONS, isTest: true })).suppressions.length, 1)
     await acceptOne(store)
     t.equal((await store.queueSummary(NOW)).waiting, 1, 'it is mailed again')
   },
@@ -264,8 +255,10 @@ export const suppressionList: Cases = {
       }),
     )
     await store.addSuppressions(entries)
-    const emails = async (changes: Partial<typeof everything>) =>
-      (await store.listSuppressions({ ...everything, ...changes })).suppressions.map(({ email }) => email[1]).join('')
+    const emails = async (changes: Partial<typeof LIVE_SUPPRESSIONS>) =>
+      (await store.listSuppressions({ ...LIVE_SUPPRESSIONS, ...changes })).suppressions
+        .map(({ email }) => email[1])
+        .join('')
     t.equal(await emails({}), '6543210')
     t.equal(await emails({ reason: 'complaint' as never }), '531')
     t.equal(await emails({ scope: 'news' as never }), '6')
@@ -273,15 +266,15 @@ export const suppressionList: Cases = {
     t.equal(await emails({ email: 'r3@EXAMPLE.com' as never }), '3')
     t.equal(await emails({ email: 'r3@example.com' as never, reason: 'manual' as never }), '')
     t.equal(await emails({ email: '%' as never }), '')
-    const first = await store.listSuppressions({ ...everything, limit: 3 })
+    const first = await store.listSuppressions({ ...LIVE_SUPPRESSIONS, limit: 3 })
     await store.addSuppression(suppression({ email: 'r7@example.com' }))
     await store.removeSuppressions({ email: 'r4@example.com', scope: null, isTest: false, domains: [] })
-    const second = await store.listSuppressions({ ...everything, limit: 3, after: first.next })
+    const second = await store.listSuppressions({ ...LIVE_SUPPRESSIONS, limit: 3, after: first.next })
     t.equal(second.suppressions.map(({ email }) => email[1]).join(''), '321')
-    const third = await store.listSuppressions({ ...everything, limit: 3, after: second.next })
+    const third = await store.listSuppressions({ ...LIVE_SUPPRESSIONS, limit: 3, after: second.next })
     t.match(third, { suppressions: [{ email: 'r0@example.com' }], next: null })
     for (const after of ['x', '-1', '1.5', '', '9'.repeat(40)]) {
-      await t.rejects(store.listSuppressions({ ...everything, after }), { message: /invalid_request/ })
+      await t.rejects(store.listSuppressions({ ...LIVE_SUPPRESSIONS, after }), { message: /invalid_request/ })
     }
   },
 }
