@@ -35,7 +35,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
     'messages',
     'webhooks',
   ],
-  capture: ['base', 'mail', 'config'],
+  capture: ['base', 'mail', 'config', 'content'],
   clients: [],
   sandbox: ['base', 'mail', 'config', 'network', 'capture'],
   operations: [
@@ -107,7 +107,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   'smtp-server': ['inbound/', 'capture/'],
   nodemailer: ['content/', 'capture/'],
   mailauth: ['content/', 'senders/', 'network/', 'inbound/'],
-  'postal-mime': ['mail/', 'inbound/', 'capture/', 'sandbox/'],
+  'postal-mime': ['mail/', 'inbound/', 'sandbox/'],
   htmlparser2: ['content/'],
   undici: ['network/'],
   'ipaddr.js': ['base/'],

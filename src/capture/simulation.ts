@@ -5,10 +5,10 @@
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
-import PostalMime from 'postal-mime'
 import SMTPConnection from 'nodemailer/lib/smtp-connection'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
+import { findSubmittedHtml } from '../content/mime/submitted-mail.ts'
 import { bounceReport, complaintReport, type Report, type ReportedMail } from './simulated-reports.ts'
 import { behaviourOf, REPORT_DELAY, VISIT_DELAY, type SimulatedBehaviour } from './simulated-recipients.ts'
 import type { Visit } from './visit.ts'
@@ -103,7 +103,7 @@ export function createSimulation(options: SimulationOptions) {
         report(complaintReport(mail, { ...facts, complaintAddress: options.complaintAddress }))
       }
       if (behaviour.kind !== 'visit') return
-      const urls = await trackingUrls(mail.bytes, behaviour.clicks ? ['o', 'c'] : ['o'], logger)
+      const urls = trackingUrls(mail.bytes, behaviour.clicks ? ['o', 'c'] : ['o'])
       if (urls.length > 0) later(VISIT_DELAY, () => visitAll(urls, options.visit))
     },
     /** Nothing more follows. */
@@ -166,15 +166,19 @@ async function visitAll(urls: readonly string[], visit: Visit): Promise<void> {
 }
 
 /** Of pixel and link; a message that is not tracked has none. */
-async function trackingUrls(bytes: Buffer, letters: readonly ('o' | 'c')[], logger: Logger): Promise<string[]> {
-  try {
-    const { html = '' } = await PostalMime.parse(bytes)
-    // An address up to /o/ or /c/, and a token of 56 characters of base32.
-    const find = (letter: string) =>
-      new RegExp(`https?://[^\\s"'<>]{1,300}/${letter}/[a-z2-7]{56}(?![a-z2-7])`).exec(html)
-    return letters.flatMap((letter) => find(letter)?.[0] ?? [])
-  } catch (thrown) {
-    logger.warn({ err: thrown }, 'captured mail is not readable')
-    return []
-  }
+function trackingUrls(bytes: Buffer, letters: readonly ('o' | 'c')[]): string[] {
+  const html = findSubmittedHtml(closed(bytes))?.html ?? ''
+  // An address up to /o/ or /c/, and a token of 56 characters of base32.
+  const find = (letter: string) =>
+    new RegExp(`https?://[^\\s"'<>]{1,300}/${letter}/[a-z2-7]{56}(?![a-z2-7])`).exec(html)
+  return letters.flatMap((letter) => find(letter)?.[0] ?? [])
+}
+
+/** Of a long message only its beginning is here: parts of ours that are open end there. */
+function closed(bytes: Buffer): Buffer {
+  const delimiters = new Set(bytes.toString('latin1').match(/^--=_-[0-9a-f]{24}-Part_\d/gm))
+  return Buffer.concat([
+    bytes,
+    ...[...delimiters].toReversed().map((delimiter) => Buffer.from(`\r\n${delimiter}--\r\n`)),
+  ])
 }

@@ -66,7 +66,8 @@ export function createInbox({ keep, verifyDkim, logger }: InboxOptions) {
   }
   const headerOf = async (bytes: Buffer): Promise<HeaderFacts> => {
     try {
-      return headerFacts(await parseMail(bytes))
+      // The rest is read when somebody looks at it: it may be long.
+      return headerFacts(await parseMail(bytes.subarray(0, headerLength(bytes))))
     } catch (thrown) {
       logger.warn({ err: thrown }, 'captured mail is not readable')
       return NO_HEADER
@@ -114,6 +115,12 @@ export function createInbox({ keep, verifyDkim, logger }: InboxOptions) {
 /** Rejects for bytes that are nested too deeply or have too much header. */
 export function parseMail(bytes: Buffer): Promise<Email> {
   return PostalMime.parse(bytes, { forceRfc822Attachments: true, attachmentEncoding: 'arraybuffer' })
+}
+
+/** With the empty line. */
+function headerLength(bytes: Buffer): number {
+  const end = bytes.indexOf('\r\n\r\n')
+  return end < 0 ? bytes.length : end + 4
 }
 
 function headerFacts(mail: Email): HeaderFacts {

@@ -78,7 +78,7 @@ function jsonLine(file: string, reading: ReportReading, recipients: readonly Jud
     kind: reading.kind,
     recipients: recipients.map(({ address, finalRecipient, action, status, diagnostic, judgement }) => ({
       address,
-      final_recipient: finalRecipient,
+      ...(finalRecipient === null ? {} : { final_recipient: finalRecipient }),
       action,
       status,
       bounce_type: judgement?.bounceType ?? null,
