@@ -2,6 +2,7 @@
  * Checks that run beside the soak, each once a minute while the server is up. Whoever has one adds it to the list; what
  * it gives is what does not hold, one text each.
  */
+import { createReachCheck } from './reach-check.ts'
 import type { SoakScene } from './scene.ts'
 
 export interface SideCheck {
@@ -10,6 +11,7 @@ export interface SideCheck {
 }
 
 export const SIDE_CHECKS: SideCheck[] = [
+  createReachCheck(),
   {
     name: 'health',
     async run({ api }) {
