@@ -157,12 +157,15 @@ export function fuzzedDialogue(
   const chosen = Array.from({ length: 1 + random.integer(3) }, () => random.oneOf(NAMES))
   for (const name of chosen) if (parts.length > 0) parts = MUTATIONS[name]?.(parts, random) ?? parts
   const steps = toSteps(parts, random, door)
+  const said = saidIn(steps)
+  // As they were said: a mutation changes them, too.
+  const named = [...said.matchAll(/RCPT TO:\s*<?([^\s<>]+@[^\s<>]+)/gi)].map(([, address = '']) => address)
   return {
     name: `${door}: ${chosen.join(', ')}`,
     steps,
-    recipients,
+    recipients: [...recipients, ...named],
     isEarly: random.integer(20) === 0,
-    mayBeUnheard: steps.includes('abort') && saidIn(steps).includes('\r\n.\r\n'),
+    mayBeUnheard: steps.includes('abort') && said.includes('.\r\n'),
   }
 }
 
