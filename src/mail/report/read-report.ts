@@ -44,7 +44,9 @@ function readMail(mail: MailPart): ReportReading {
   const feedback = readFeedbackReport(parts, mail)
   if (feedback !== undefined) {
     const { originalEnvelopeId, ...complaint } = feedback
-    return { ...emptyReading(parts, originalEnvelopeId), ...complaint }
+    // Without a wrapper the mail is the message itself.
+    const returned = parts.returned ?? mail.headers
+    return { ...emptyReading({ ...parts, returned }, originalEnvelopeId), ...complaint }
   }
   const notification = readServiceNotification(parts.text)
   if (notification !== undefined) return { ...emptyReading(parts, null), ...notification }
@@ -104,10 +106,13 @@ function withMailbox(recipients: ReportedRecipient[], mail: MailPart, parts: Rep
  * names; all of it only where there is one recipient.
  */
 function completeFromProse(recipients: readonly ReportedRecipient[], text: string): ReportedRecipient[] {
-  const addresses = recipients.map(({ address }) => address)
-  const texts = readProseAbout(text, addresses)
-  return recipients.map((recipient) => {
-    const own = texts.get(recipient.address.toLowerCase())
+  const names = recipients.map(({ address, finalRecipient }) => [
+    address,
+    ...(finalRecipient === null ? [] : [finalRecipient]),
+  ])
+  const texts = readProseAbout(text, names)
+  return recipients.map((recipient, index) => {
+    const own = texts[index]
     if (own === undefined && recipients.length > 1) return recipient
     const prose = proseDiagnostic(own ?? text)
     const { address, finalRecipient } = asMailed(recipient, prose)

@@ -40,24 +40,24 @@ function readProseRecipients(text: string, own: ReadonlySet<string>): ProseRecip
 }
 
 /**
- * What the text says of each of these recipients, by address in lower case: from where it names one to where it names
- * another of them. What names none of them is about nobody.
+ * What the text says of each of these recipients, in their order: from where it names one to where it names another.
+ * A recipient may have several names. What names none of them is about nobody.
  */
-export function readProseAbout(text: string, addresses: readonly string[]): Map<string, string> {
-  const named = new Set(addresses.map((address) => address.toLowerCase()))
+export function readProseAbout(text: string, names: readonly (readonly string[])[]): (string | undefined)[] {
+  const owners = new Map(names.flatMap((own, index) => own.map((name) => [name.toLowerCase(), index])))
+  const ownerOf = ({ address }: Mention): number | undefined => owners.get(address.toLowerCase())
   const lines = text.split('\n').map(readLine)
   const texts = lines.map((line) => line.text)
-  const mentions = findMentions(lines).filter(({ address }) => named.has(address.toLowerCase()))
-  const about = new Map<string, string>()
-  for (const [address, own] of Map.groupBy(mentions, (mention) => mention.address.toLowerCase())) {
-    const others = mentions.filter((mention) => mention.address.toLowerCase() !== address).map(({ line }) => line)
+  const mentions = findMentions(lines).filter((mention) => ownerOf(mention) !== undefined)
+  return names.map((_, index) => {
+    const own = mentions.filter((mention) => ownerOf(mention) === index)
+    const others = mentions.filter((mention) => ownerOf(mention) !== index).map(({ line }) => line)
     const [first] = own.toSorted((one, other) => other.weight - one.weight)
-    if (first === undefined) continue
+    if (first === undefined) return undefined
     const previous = others.findLast((line) => line < first.line)
     const next = others.find((line) => line > first.line)
-    about.set(address, textAbout(texts, first, previous, next === undefined ? next : headingOf(texts, next)))
-  }
-  return about
+    return textAbout(texts, first, previous, next === undefined ? next : headingOf(texts, next))
+  })
 }
 
 /** The line that leads to this one, such as `The following address failed:`; itself where there is none. */
