@@ -56,7 +56,9 @@ function readMail(mail: MailPart): ReportReading {
     const prose = withoutStatusFields(parts.text)
     const told = completeFromProse(withMailbox(status.recipients, mail, parts), prose)
     const recipients = told.filter(({ address }) => !FOREIGN_NAME.test(address))
-    const unnamed = recipients.length === 0 ? (told[0] ?? null) : null
+    const [only, ...others] = told
+    const isNobody = recipients.length === 0 && others.length === 0
+    const unnamed = isNobody && only !== undefined ? only : null
     return { ...reading, recipients, unnamed, kind: kindOfActions(told) }
   }
   const evidence = bounceEvidence(mail, parts)
