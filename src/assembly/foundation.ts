@@ -18,6 +18,7 @@ import { createClassifier, type ClassifyReply } from '../mail/reply/classify-rep
 import { createDnsResolver } from '../network/dns-resolver.ts'
 import { createGuardedLookup } from '../network/guarded-lookup.ts'
 import { createGuardedRequest, type GuardedRequest, type GuardedRequestOptions } from '../network/guarded-request.ts'
+import { listeningAddresses } from '../network/local-addresses.ts'
 import { measuredBy, type DnsNotes } from '../network/measured-resolver.ts'
 import { withFront, type Resolver, type ValidatingResolver } from '../network/resolver.ts'
 import { createValidatingResolver } from '../network/validating-resolver.ts'
@@ -146,10 +147,10 @@ function startClockWatch(
   return watch.isSteady
 }
 
-/** Connecting to one of these would be talking to ourselves. */
-export function ownAddresses({ server, pools }: Configuration): string[] {
+/** Connecting to one of these would be talking to ourselves: to the API by a request, to the listener by mail. */
+export function ownAddresses({ server, pools }: Configuration, door: 'http' | 'inbound'): string[] {
   const ips = Object.values(pools.pools).flatMap((pool) => pool.ips.flatMap((ip) => [ip.address, ip.source]))
-  return [...ips, ...server.listen.http.map((listener) => listener.address)]
+  return [...ips, ...listeningAddresses(server.listen[door])]
 }
 
 function dnsResolver({ server }: Configuration): Resolver {

@@ -40,7 +40,7 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
   const request = startGuardedRequest(foundation, {
     allowPrivateAddresses: delivery.allow_private_addresses,
     allowHttp: false,
-    ownAddresses: () => ownAddresses(live.current()),
+    ownAddresses: () => ownAddresses(live.current(), 'http'),
   })
   const { findStsPolicy: find, keepStsPolicy: keep, stsPoliciesFetchedBefore: fetchedBefore } = store
   // The world of the sandbox has no web servers for policies.
@@ -69,7 +69,7 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
   const mailHosts = createMailHosts({
     resolver,
     allowPrivateAddresses: delivery.allow_private_addresses,
-    ownAddresses: () => ownAddresses(live.current()),
+    ownAddresses: () => ownAddresses(live.current(), 'inbound'),
     mostAddresses: delivery.addresses_max,
   })
   return {

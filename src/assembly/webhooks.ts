@@ -17,13 +17,13 @@ export interface Webhooks {
 }
 
 export function startWebhooks(foundation: Foundation): Webhooks {
-  const { configuration, store, clock, keyRing, logger, epoch, working, outside } = foundation
+  const { configuration, live, store, clock, keyRing, logger, epoch, working, outside } = foundation
   const { webhooks: settings, api } = configuration.server
   // Names are looked up in the real DNS, whatever world mail goes to: the endpoints are real everywhere.
   const guardedRequest = startGuardedRequest(foundation, {
     allowPrivateAddresses: settings.allow_private_addresses,
     allowHttp: settings.allow_http,
-    ownAddresses: () => ownAddresses(configuration),
+    ownAddresses: () => ownAddresses(live.current(), 'http'),
   })
   const posting = { keyRing, guardedRequest, version: packageVersion() }
   const engine = createWebhookEngine({

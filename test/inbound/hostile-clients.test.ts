@@ -107,6 +107,18 @@ t.test('what was sent before TLS is forgotten', async (t) => {
   client.destroy()
 })
 
+t.test('nor does a report begin before TLS and go on behind it', async (t) => {
+  const client = await smtpClient({ port: inbound })
+  await client.say('EHLO before.example')
+  const before = parts.stored.length
+  await client.startTls(`MAIL FROM:<>\r\nRCPT TO:<${complaintAddress}>\r\nDATA\r\nSubject: injected\r\n\r\n.\r\n`)
+  t.match(await client.say(`RCPT TO:<${complaintAddress}>`), /^503 /)
+  await client.say('EHLO after.example')
+  t.match(await client.say('DATA'), /^503 /)
+  t.equal(parts.stored.length, before)
+  client.destroy()
+})
+
 t.test('garbage ends the connection, and nothing else', async (t) => {
   const lines: [string, RegExp][] = [
     ['WIZ\r\nSHELL\r\nKILL\r\nXCLIENT ADDR=1.2.3.4\r\nXFORWARD ADDR=1.2.3.4\r\n' + 'FOO\r\n'.repeat(5), /^421 /],

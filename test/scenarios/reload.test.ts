@@ -61,6 +61,16 @@ t.test('a bad file changes nothing, and the error says where', async (t) => {
   t.equal(await lastReload(server), 1)
 })
 
+t.test('an IP that a reload brings is our own to webhooks too', async (t) => {
+  const { server, api } = await startScene(t, { settings: { webhooks: { allow_private_addresses: false } } })
+  const register = (): ReturnType<ApiClient['post']> => api.post('/webhooks', { url: 'http://8.8.8.14/' })
+  t.equal((await register()).status, 201)
+  const outer = { ...NEW_IP, address: '8.8.8.14', source: NEW_IP.address }
+  write(server, 'pools.yaml', { ...POOLS, pools: { ...POOLS.pools, default: { ips: [...DEFAULT_IPS, outer] } } })
+  t.equal((await sternpost(server, 'reload')).code, 0)
+  t.match(await register(), { status: 422, body: { error: { details: /must not lead to our network/ } } })
+})
+
 t.test('a good one is told and in force; a dry run only tells', async (t) => {
   const { server, api, mx, send, setDeferring } = await startScene(t)
   setDeferring(true)
