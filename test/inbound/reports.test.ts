@@ -151,6 +151,27 @@ t.test('a bounce that names nobody is about our recipient; of others the mildest
   t.same(await suppressed('list@example.com'), [])
 })
 
+t.test('what failed for another recipient of the report is not told of ours', async (t) => {
+  const group = (address: string, action: string, status: string): string =>
+    `Final-Recipient: rfc822; ${address}\r\nAction: ${action}\r\nStatus: ${status}\r\n\r\n`
+  const report = (...groups: string[]): string =>
+    bounceReport().replace(/Final-Recipient[^]*?\r\n\r\n/, () => groups.join(''))
+  const dead = group('gone@example.com', 'failed', '5.1.1')
+  const cases: [name: string, others: string[], state: string, isSuppressed: boolean][] = [
+    ['beside', [group('beside@example.com', 'relayed', '2.1.5'), dead], 'delivered', false],
+    ['slow', [group('slow@example.com', 'delayed', '4.4.1'), dead], 'delivered', false],
+    ['alias', [group('one@example.com', 'relayed', '2.1.5'), dead], 'bounced', false],
+    ['list', [dead, group('old@example.com', 'failed', '5.1.1')], 'bounced', true],
+    ['full', [dead, group('full@example.com', 'failed', '5.2.2')], 'bounced', false],
+  ]
+  for (const [name, groups, state, isSuppressed] of cases) {
+    const { messageId, bounceAddress } = await parts.deliveredMessage(`${name}@example.com`)
+    t.match(await bring(bounceAddress, report(...groups)), taken)
+    t.match(await parts.look(messageId), { state }, name)
+    t.same(await suppressed(`${name}@example.com`), isSuppressed ? ['hard_bounce all'] : [], name)
+  }
+})
+
 t.test('a soft or a blocking bounce suppresses nobody', async (t) => {
   const full = await parts.deliveredMessage('full@example.com')
   await bring(full.bounceAddress, bounceReport({ status: '5.2.2', diagnostic: 'smtp; 552 5.2.2 mailbox full' }))

@@ -59,18 +59,21 @@ export function createApplyReport(
       const message = await store.lookupMessage(messageId, clock.now())
       if (message === null) return { result: { kind: 'unknown-message' }, bounce: null }
       const told = reportedOf(reading, message.recipient)
-      if (reading.kind === 'notice') {
+      const failed = told.filter(({ action }) => action === 'failed')
+      if (reading.kind === 'notice' || (told.length > 0 && failed.length === 0)) {
         const about = told[0]?.action ?? 'delayed'
         const fact: ReportedFact = { kind: 'note', about, description: told[0]?.diagnostic ?? '' }
         return { result: await record(messageId, fact), bounce: null }
       }
-      const judged = told.flatMap((each) => judgeReported(each, classify, providerOf(message.isp)) ?? [])
+      const judged = failed.flatMap((each) => judgeReported(each, classify, providerOf(message.isp)) ?? [])
       const [judgement] = judged.toSorted((one, other) => BLAME[one.suppress] - BLAME[other.suppress])
       const bounce =
         judgement === undefined
           ? bounceFor('unknown', null, NO_REASON)
           : { ...bounceFor(judgement.category, judgement.reply, NO_REASON), type: judgement.bounceType }
-      const fact: ReportedFact = { kind: 'bounce', bounce, suppress: judgement?.suppress ?? 'never' }
+      // An address that became several is dead when all of them are.
+      const suppress = failed.length === told.length ? (judgement?.suppress ?? 'never') : 'never'
+      const fact: ReportedFact = { kind: 'bounce', bounce, suppress }
       return { result: await record(messageId, fact), bounce }
     },
     /** A feedback report (inbound/README.md "Complaints"); undefined for what says nothing about the message. */
@@ -87,12 +90,11 @@ export function createApplyReport(
  * What a report says of the recipient of our message: where it names nobody, or that address. Else the address stands
  * for others, as a list does: all that is said of them, and the mildest counts.
  */
-function reportedOf({ kind, recipients, unnamed }: ReportReading, own: string): readonly ReportedRecipient[] {
+function reportedOf({ recipients, unnamed }: ReportReading, own: string): readonly ReportedRecipient[] {
   if (unnamed !== null) return [{ ...unnamed, address: own }]
-  const candidates = kind === 'bounce' ? recipients.filter(({ action }) => action === 'failed') : recipients
   const isOwn = (address: string | null): boolean => address?.toLowerCase() === own.toLowerCase()
-  const named = candidates.find(({ address, finalRecipient }) => isOwn(address) || isOwn(finalRecipient))
-  return named === undefined ? candidates : [named]
+  const named = recipients.filter(({ address, finalRecipient }) => isOwn(address) || isOwn(finalRecipient))
+  return named.length > 0 ? named : recipients
 }
 
 function complaintFact({ kind, feedbackType }: ReportReading): ReportedFact | undefined {
