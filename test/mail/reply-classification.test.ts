@@ -8,9 +8,11 @@ import { bounceFor, createClassifier, type BounceRule } from '../../src/mail/rep
 import {
   MOST_REPLY_CHARACTERS,
   readSmtpReply,
+  type ReportStage,
   type SmtpReply,
   type SmtpStage,
 } from '../../src/mail/reply/smtp-reply.ts'
+import { shippedClassifier } from '../support/corpus-score.ts'
 
 const STAGES: SmtpStage[] = ['connect', 'banner', 'ehlo', 'starttls', 'mail', 'rcpt', 'data', 'dot']
 
@@ -243,4 +245,24 @@ t.test('a bounce has a type, three numbers and a description', async (t) => {
     hard.every((category) => BOUNCE_CATEGORIES[category].onPermanent === 'end'),
     'a dead address is not tried again',
   )
+})
+
+t.test('the shipped rules know these answers', async (t) => {
+  const classify = shippedClassifier()
+  const cases: [raw: string, stage: ReportStage, category: string][] = [
+    ['550 From: domain is invalid', 'mail', 'sender_refused'],
+    ['550 daily relay quota exceeded', 'rcpt', 'rate'],
+    ['504 parameter not implemented', 'mail', 'protocol'],
+    ['451 could not lock mailbox', 'dot', 'temporary'],
+    ['550 service currently unavailable', 'rcpt', 'system_error'],
+    ['521 5.3.2 System not accepting network messages', 'rcpt', 'null_mx'],
+    ['554 could not deliver mail for the last 432000 seconds', 'dsn', 'expired'],
+    ['554 message not delivered within 2 days', 'dsn', 'expired'],
+    ['550 ユーザー foo は Domino ディレクトリに記載がありません', 'rcpt', 'invalid_recipient'],
+    ['550 5.7.6 no', 'dot', 'policy'],
+    ['501 my name was rejected', 'dsn', 'no_ptr'],
+  ]
+  for (const [raw, stage, category] of cases) t.equal(classify(reply(raw), stage, null).category, category, raw)
+  const late = '550 ada@example.org... No such user'
+  t.match(classify(reply(late), 'dot', null), { category: 'recipient_refused', inReports: 'invalid_recipient' })
 })
