@@ -27,7 +27,9 @@ export function createLeaseWrites(database: Database) {
     update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
   const raise = oneColumn(database)<[], number>(`
     update meta set value = value + 1 where name = 'epoch' returning value`)
-  const findNewest = oneColumn(database)<[], number>('select created_at from messages order by seq desc limit 1')
+  const findNewest = oneColumn(database)<[], number>(
+    'select created_at from messages where seq = (select max(seq) from messages)',
+  )
   const free = createFreeing(database)
   const releaseDeliveries = database.prepare<[number]>(`
     update webhook_deliveries
