@@ -12,6 +12,7 @@
  * `unavailable` from a store that is closed, or whose thread has ended.
  */
 import type { AcceptVerbs } from './records/accept-records.ts'
+import type { AuthenticationVerbs } from './records/authentication-records.ts'
 import type { QueueVerbs } from './records/claim-records.ts'
 import type { EngagementVerbs } from './records/engagement-records.ts'
 import type { MessageVerbs } from './records/lookup-records.ts'
@@ -29,6 +30,7 @@ export interface Store
     AcceptVerbs,
     MessageVerbs,
     ReportVerbs,
+    AuthenticationVerbs,
     SenderVerbs,
     SuppressionVerbs,
     EngagementVerbs,

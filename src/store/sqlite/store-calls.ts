@@ -26,6 +26,8 @@ type Call = <Name extends keyof Verbs>(
 
 /** Messages that one transaction cancels at most. */
 const CANCELED_AT_ONCE = 500
+/** Rows about a domain that one transaction removes of each table. */
+const REPORTS_AT_ONCE = 500
 
 /** The verbs of a store whose thread is asked by `ask`; `verbs`: their names, which the thread has told. */
 export function createStoreCalls(ask: Ask, verbs: readonly string[]): Omit<Store, 'close'> {
@@ -42,6 +44,8 @@ export function createStoreCalls(ask: Ask, verbs: readonly string[]): Omit<Store
       return ask('acceptMessages', [packed], [content.bytes.buffer]) as ReturnType<Store['acceptMessages']>
     },
     async removeDomain(request) {
+      // Before the domain: what is left undone is there for the next call.
+      if (request.purge) while ((await call('forgetReportsOfDomain', request.name, REPORTS_AT_ONCE)) > 0);
       const removed = await call('removeDomain', request)
       if (removed === null || !request.purge) return removed
       let canceled: number

@@ -7,6 +7,7 @@
 import type { PackedRequest } from '../records/accept-records.ts'
 import { createAcceptMessages } from './queue/accept.ts'
 import { createApiKeyReads, createApiKeyWrites } from './domains/api-keys.ts'
+import { createAuthenticationReads, createAuthenticationWrites } from './domains/authentication-reports.ts'
 import { createBatchAndLinkReads, createMessageReads } from './lookups/lookups.ts'
 import { createCustomerActions, createRequestToRepeat } from './queue/cancel.ts'
 import { createClaiming } from './queue/claim.ts'
@@ -71,6 +72,7 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     ...createCustomerActions(writer),
     recordReport: createRecordReport(writer),
     ...createUnmatchedReportWrites(writer),
+    ...createAuthenticationWrites(writer),
     ...createApiKeyWrites(writer),
     ...createSuppressionWrites(writer),
     recordEngagement: createRecordEngagement(writer),
@@ -120,6 +122,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     listSuppressions: createListSuppressions(reader),
     ...createDomainReads(reader),
     ...createReportReads(reader),
+    ...createAuthenticationReads(reader),
     queuedMessages: createQueuedCount(reader),
     earliestWebhookDueAt: createEarliestWebhookDueAt(reader),
     ...createEndpointReads(reader),

@@ -25,6 +25,7 @@ const MIGRATIONS = [
   '0013-claims.sql',
   '0014-reach.sql',
   '0015-reply-to.sql',
+  '0016-authentication-reports.sql',
 ] as const
 
 /** The schema this program writes. */
