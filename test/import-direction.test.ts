@@ -108,7 +108,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   nodemailer: ['content/', 'capture/'],
   mailauth: ['content/', 'senders/', 'network/', 'inbound/'],
   'postal-mime': ['mail/', 'inbound/', 'sandbox/'],
-  htmlparser2: ['content/'],
+  htmlparser2: ['content/', 'mail/authentication/'],
   undici: ['network/'],
   'ipaddr.js': ['base/'],
   pino: ['base/'],

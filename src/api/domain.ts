@@ -39,9 +39,11 @@ export const removeDomainSchema = z.object({
 /** One DNS record to publish, and what the last check found. */
 const recordSchema = z
   .object({
-    purpose: z.enum(['dkim', 'return_path', 'spf', 'dmarc', 'tracking']),
+    purpose: z.enum(['dkim', 'return_path', 'spf', 'dmarc', 'dmarc_reports', 'tracking']),
     required: z.boolean(),
     via: z.string().optional(),
+    /** `server`: the operator of this server publishes it, in the zone of the server. */
+    zone: z.enum(['server']).optional(),
     type: z.enum(['TXT', 'CNAME']),
     name: z.string(),
     host: z.string(),

@@ -16,6 +16,7 @@ import { createEngagement } from '../messages/engagement/record-engagement.ts'
 import { createSendingRate } from '../messages/accept/sending-rate.ts'
 import { createSuppressions } from '../messages/suppressions/suppressions.ts'
 import { createUnsubscribing } from '../messages/engagement/unsubscribe.ts'
+import { interfaceAddresses } from '../network/local-addresses.ts'
 import { SANDBOX_DOMAIN } from '../sandbox/sandbox.ts'
 import type { DeliveryParts } from './delivery.ts'
 import type { Foundation } from './foundation.ts'
@@ -123,6 +124,7 @@ export function createSenders(foundation: Foundation, egress: Egress, { webhookE
     ...foundation,
     egress,
     hostname,
+    hostAddresses: interfaceAddresses,
     settings,
     logger,
     tracking: { opens: tracking.opens, clicks: tracking.clicks },

@@ -167,7 +167,7 @@ export function chooseChecks(ids: readonly string[] | null): typeof CHECKS {
   throw new ServiceError('invalid_request', `checks: there is no check "${unknown}"; there are ${CHECK_IDS.join(', ')}`)
 }
 
-const DOMAIN_RECORD = /^domain-(\*|dkim|return-path|spf|dmarc|tracking)$/
+const DOMAIN_RECORD = /^domain-(\*|dkim|return-path|spf|dmarc|dmarc-reports|tracking)$/
 
 function worstByCheck(findings: readonly HealthFinding[]): Map<string, Result> {
   const results = Map.groupBy(findings, ({ check }) => check)

@@ -28,8 +28,8 @@ export function listeningAddresses(listeners: readonly { address: string }[]): s
   return named.some((address) => ALL.has(address)) ? [...named, ...interfaceAddresses()] : named
 }
 
-/** Reading them takes time, and they hardly change. */
-function interfaceAddresses(): string[] {
+/** Of all interfaces of this machine: reading them takes time, and they hardly change. */
+export function interfaceAddresses(): string[] {
   if (performance.now() - interfaces.readAt > INTERFACES_KEPT) {
     const present = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
     interfaces = { readAt: performance.now(), addresses: present.map(({ address }) => address) }

@@ -6,6 +6,7 @@ import type { DomainRecord, DomainState } from '../store/records/sender-records.
 import type { Store } from '../store/store.ts'
 import { addDomain, type AddDomainRequest } from './add-domain.ts'
 import { createDomainChanges, unknownDomain, type UpdateDomainRequest } from './change-domain.ts'
+import { createDomainAuthentication, type AuthenticationQuery } from './domain-authentication.ts'
 import { createDomainChecks } from './domain-checks.ts'
 import { createInTurn, type DomainParts } from './domain-parts.ts'
 import { readDomainName } from './domain-name.ts'
@@ -26,6 +27,8 @@ export type DomainList = Awaited<ReturnType<Domains['list']>>
 
 interface DomainsOptions extends Omit<DomainParts, 'facts' | 'poolNames' | 'ipsOf' | 'inTurn'> {
   hostname: string
+  /** Addresses of this machine. */
+  hostAddresses: () => string[]
   egress: DomainPools
 }
 
@@ -45,6 +48,7 @@ export function createDomains(options: DomainsOptions) {
   const parts: DomainParts = { ...options, facts, poolNames: egress.poolNames, ipsOf, inTurn: createInTurn() }
   const sending = createSendingDomains(store, facts)
   const checks = createDomainChecks(parts, sending.forget)
+  const authentication = authenticationView(options)
   const changes = createDomainChanges(parts, (name, work) => sending.change(work).finally(() => checks.forget(name)))
 
   function view(domain: DomainRecord): DomainView {
@@ -106,12 +110,22 @@ export function createDomains(options: DomainsOptions) {
     },
     /** The records to publish as text for BIND. ServiceError `not_found`. */
     zoneFile: async (name: string) => zoneFile(await required(name), facts),
+    /** What DMARC and TLS reports say of it. ServiceError `not_found`. */
+    authentication: async (name: string, query: AuthenticationQuery) => authentication(await required(name), query),
     requireVerified: sending.require,
     /** What the DNS answers for `name` once all is published as we ask for. */
     publishedRecords: (name: string) => publishedAt(name.toLowerCase(), options, facts),
     checkDue: checks.runDue,
     stop: checks.stop,
   }
+}
+
+function authenticationView(options: DomainsOptions) {
+  return createDomainAuthentication({
+    ...options,
+    ownAddresses: () => [...addresses(options.egress.ips()), ...options.hostAddresses()],
+    ownNames: [options.hostname, options.settings.targets.return_path].map((name) => name.toLowerCase()),
+  })
 }
 
 async function findRecord(store: Store, name: string): Promise<DomainRecord | null> {

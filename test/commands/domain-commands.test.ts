@@ -7,13 +7,14 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
+import { DAY } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import type { HttpFeatures } from '../../src/http/exchange/features.ts'
 import type { DomainView } from '../../src/senders/domain-view.ts'
 import { shareStore } from '../http/api-server.ts'
 import type { Ended } from './command-runner.ts'
 import { commandServer, writeServerFiles } from './command-server.ts'
-import { sampleDomain, sampleRecord, verifiedDomain } from './domain-samples.ts'
+import { sampleAuthentication, sampleDomain, sampleRecord, verifiedDomain } from './domain-samples.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 
@@ -59,6 +60,10 @@ function testDomains(calls: unknown[]): HttpFeatures['domains'] {
       const domain = known(name)
       const next = sampleRecord({ role: 'next', name: 'ps2._domainkey.acme.com' })
       return { ...domain, records: [...domain.records, next] }
+    },
+    async authentication(name, query) {
+      calls.push(query)
+      return sampleAuthentication(known(name).domain)
     },
     zoneFile: async (name) => `$ORIGIN ${known(name).domain}.\n`,
   }
@@ -178,6 +183,43 @@ t.test('dns prints the records in each format', async (t) => {
   t.match(terraform.stdout, 'resource "aws_route53_record"')
   t.match(xml, { code: 64, stdout: '' })
   t.match(nowhere, { code: 1, stdout: '', stderr: /^sternpost: Not found\. domain nope\.com\. Fix: the verb `list` / })
+})
+
+t.test('dmarc says who sends as the domain, and who of them is not yours', async (t) => {
+  const { calls, run } = await serverWith(t)
+  const { code, stdout, stderr } = await run('dmarc', 'acme.com', '--days', '7')
+  t.same({ code, stderr }, { code: 0, stderr: '' })
+  t.equal(
+    stdout,
+    [
+      '3 sources send as acme.com; 203.0.113.9 is not yours.',
+      '  2026-10-23 to 2026-11-21, as reports claim: messages 1204, passed 1200, failed 4',
+      '  policy p=none',
+      '  reports 3, of google.com, Yahoo',
+      '  hint   publish p=quarantine',
+      '',
+      '203.0.113.10\tyes\t1000\t1000\t0\t1000\t0\t0\t0\t2026-11-20',
+      '203.0.113.11\tyes\t200\t200\t0\t200\t0\t0\t0\t2026-11-20',
+      '203.0.113.9\tno\t4\t0\t4\t0\t0\t0\t4\t2026-11-20',
+      '',
+      'TLS to acme.com: sessions that were well 5326, that failed 100',
+      '  certificate-expired  100',
+      '',
+    ].join('\n'),
+  )
+  const [{ from, to, isWhole } = { from: '', to: '', isWhole: false }] = calls as Record<string, string>[]
+  t.equal(Date.parse(String(to)) - Date.parse(String(from)), 6 * DAY, 'today is the last of the days')
+  t.equal(isWhole, true, 'an administrator is told of the whole server')
+  t.match(JSON.parse((await run('dmarc', 'acme.com', '--json')).stdout), { dmarc: { reports: 3 } })
+  t.match(await run('dmarc', 'nope.com'), { code: 1, stdout: '', stderr: /^sternpost: Not found\. domain nope\.com\./ })
+  t.match(await run('dmarc', 'acme.com', '--days', 'x'), { code: 64, stdout: '' })
+  const none = { ...sampleAuthentication().dmarc, reports: 0, reporters: [], sources: [] }
+  const quiet = await serverWith(t, {
+    authentication: async () => sampleAuthentication('acme.com', { dmarc: none, policy: null, hint: null, tls: [] }),
+  })
+  t.match(await quiet.run('dmarc', 'acme.com'), {
+    stdout: /^No DMARC report about acme\.com came\.\n[^\n]*\n.*not found/,
+  })
 })
 
 t.test('remove shows the count first and needs --yes', async (t) => {

@@ -1,6 +1,7 @@
 /**
  * Sending domains as the API shows them, for the tests of what the command prints.
  */
+import type { DomainAuthentication } from '../../src/senders/domain-authentication.ts'
 import type { DomainView, RecordView } from '../../src/senders/domain-view.ts'
 
 export const RSA_VALUE = `v=DKIM1; k=rsa; p=${'MIIB'.repeat(98)}`
@@ -20,6 +21,55 @@ export function sampleDomain(changes: Partial<DomainView> = {}): DomainView {
     ip_pool: 'default',
     allow_subdomains: false,
     records: sampleRecords(),
+    ...changes,
+  }
+}
+
+export function sampleAuthentication(
+  domain = 'acme.com',
+  changes: Partial<DomainAuthentication> = {},
+): DomainAuthentication {
+  const source = (ip: string | null, known: boolean, messages: number, failed: number) => ({
+    ip,
+    known,
+    messages,
+    passed: messages - failed,
+    failed,
+    dkim_passed: messages - failed,
+    spf_passed: 0,
+    quarantined: 0,
+    rejected: failed,
+    first_day: '2026-11-19',
+    last_day: '2026-11-20',
+  })
+  return {
+    domain,
+    from: '2026-10-23',
+    to: '2026-11-21',
+    policy: 'none',
+    hint: 'publish p=quarantine',
+    dmarc: {
+      reports: 3,
+      reporters: ['google.com', 'Yahoo'],
+      messages: 1204,
+      passed: 1200,
+      failed: 4,
+      sources: [
+        source('203.0.113.10', true, 1000, 0),
+        source('203.0.113.11', true, 200, 0),
+        source('203.0.113.9', false, 4, 4),
+      ],
+      days: [{ day: '2026-11-20', messages: 1204, passed: 1200, failed: 4 }],
+    },
+    tls: [
+      {
+        domain,
+        successful: 5326,
+        failed: 100,
+        failures: [{ result: 'certificate-expired', sessions: 100 }],
+        days: [{ day: '2026-11-20', successful: 5326, failed: 100 }],
+      },
+    ],
     ...changes,
   }
 }

@@ -62,6 +62,7 @@ export const TABLE: Record<string, Row> = {
   'DELETE /domains/:domain': { scope: 'domains', about: 'domain', isEnd: true },
   'POST /domains/:domain/verify': { scope: 'domains', about: 'domain', body: {} },
   'GET /domains/:domain/zonefile': { scope: 'domains', about: 'domain' },
+  'GET /domains/:domain/authentication': { scope: 'domains', about: 'domain' },
   'POST /domains/:domain/dkim/rotate': { scope: 'domains', about: 'domain', body: {} },
   'GET /ips': { scope: 'stats', about: 'list of ips' },
   'GET /ips/:ip': { scope: 'stats', about: 'ip' },

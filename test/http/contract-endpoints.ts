@@ -36,6 +36,7 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
     DELETE /domains/{domain}
     POST /domains/{domain}/verify
     GET /domains/{domain}/zonefile
+    GET /domains/{domain}/authentication
     POST /domains/{domain}/dkim/rotate
     POST /webhooks
     GET /webhooks

@@ -22,6 +22,39 @@ function patch(port: number, path: string, body: unknown, key: KeyName = 'domain
   return ask(port, { method: 'PATCH', path, key, body: JSON.stringify(body) })
 }
 
+t.test('reports are asked for by days; a key for some domains is told nothing of the whole server', async (t) => {
+  const { port, changes } = await startDomains(t)
+  const path = '/v1/domains/acme.com/authentication'
+  t.match((await get(port, path)).json, { data: { domain: 'acme.com' } })
+  const [{ from, to }] = changes as [{ from: string; to: string }]
+  t.equal(Date.parse(to) - Date.parse(from), 29 * 86_400_000, 'the last 30 days')
+  await get(port, `${path}?from=1795132800&to=1795132801`)
+  await get(port, `${path}?from=1795132800&to=1795132801`, 'limited')
+  t.same(changes.slice(1), [
+    { from: '2026-11-20', to: '2026-11-20', isWhole: true },
+    { from: '2026-11-20', to: '2026-11-20', isWhole: false },
+  ])
+  await get(port, `${path}?days=1`)
+  t.match(changes[3], { from: to, to })
+  for (const query of [
+    'days=0',
+    'days=401',
+    'days=999',
+    'days=5&from=1795132800',
+    'from=2&to=1',
+    'from=1&to=1795132800',
+    'to=999999999999',
+    'from=x',
+    'to=-1',
+  ]) {
+    t.equal((await get(port, `${path}?${query}`)).status, 422, query)
+  }
+  t.equal((await get(port, '/v1/domains/unknown.com/authentication')).status, 404)
+  t.equal((await get(port, '/v1/domains/other.com/authentication', 'limited')).status, 403)
+  t.equal((await get(port, path, 'test')).status, 404)
+  t.equal((await get(port, path, 'read')).status, 403)
+})
+
 t.test('a domain is 201 when it is new and 200 when it is there', async (t) => {
   const { port, changes, log } = await startDomains(t)
   t.equal((await post(port, '/v1/domains', { domain: 'acme.com' })).status, 201)
@@ -348,6 +381,7 @@ function ownDomains(names: string[], views: Record<string, DomainView>): Partial
       remove: refuse,
       rotateDkim: refuse,
       zoneFile: refuse,
+      authentication: refuse,
       find: async (name) => views[name] ?? null,
     },
   }

@@ -35,7 +35,23 @@ export function fakeDomains(changes: unknown[]): HttpFeatures['domains'] {
       if (name === 'turning.com') throw new ServiceError('conflict', 'a rotation is under way')
       return known(name)
     },
+    async authentication(name, query) {
+      changes.push(query)
+      return fakeAuthentication(known(name).domain, query)
+    },
     zoneFile: async (name) => `; ${known(name).domain}\n`,
+  }
+}
+
+export function fakeAuthentication(domain: string, { from, to }: { from: string; to: string }) {
+  return {
+    domain,
+    from,
+    to,
+    policy: null,
+    hint: null,
+    dmarc: { reports: 0, reporters: [], messages: 0, passed: 0, failed: 0, sources: [], days: [] },
+    tls: [],
   }
 }
 

@@ -127,6 +127,15 @@ t.test('a new domain has a key of its own and the records to publish', async (t)
     ['return_path', true, undefined, 'CNAME', 'bounces.acme.com', 'bounces', TARGETS.return_path],
     ['spf', true, 'return_path', 'TXT', 'bounces.acme.com', 'bounces', `v=spf1 include:${TARGETS.spf} -all`],
     ['dmarc', false, undefined, 'TXT', '_dmarc.acme.com', '_dmarc', `v=DMARC1; p=none; rua=mailto:${DMARC_REPORTS}`],
+    [
+      'dmarc_reports',
+      false,
+      undefined,
+      'TXT',
+      'acme.com._report._dmarc.mail.example.net',
+      'acme.com._report._dmarc.mail',
+      'v=DMARC1',
+    ],
     ['tracking', false, undefined, 'CNAME', 't.acme.com', 't', TARGETS.tracking],
   ])
   for (const each of view.records) t.match(each, { status: 'pending', found: [], error: null, hint: null, ttl: 3600 })
@@ -192,6 +201,7 @@ t.test('a domain verifies when all is published, and says what the DNS held', as
     return_path: 'pending',
     spf: 'pending',
     dmarc: 'pending',
+    dmarc_reports: 'pending',
     tracking: 'pending',
   })
   t.match(record(before, 'dkim').error, /^no TXT record at ps\w{4}\._domainkey\.acme\.com$/)
@@ -204,6 +214,7 @@ t.test('a domain verifies when all is published, and says what the DNS held', as
     return_path: 'verified',
     spf: 'verified',
     dmarc: 'verified',
+    dmarc_reports: 'verified',
     tracking: 'verified',
   })
   t.same(

@@ -95,6 +95,7 @@ export async function senderParts(t: Test, options: SenderPartsOptions = {}): Pr
     realClock: clock,
     resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: dnsTimeout, tries: 1 }),
     hostname: HOSTNAME,
+    hostAddresses: () => ['127.0.0.1'],
     settings: {
       targets: TARGETS,
       dmarc_report_address: DMARC_REPORTS,

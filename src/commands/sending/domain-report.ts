@@ -54,10 +54,11 @@ function recordLines(record: DnsRecordJson): string[] {
 }
 
 /** `required`, or what else there is to know of it. */
-function recordNotes({ required, via, role, retire_at: retireAt }: DnsRecordJson): string[] {
+function recordNotes({ required, via, zone, role, retire_at: retireAt }: DnsRecordJson): string[] {
   if (role === 'next') return ['next key']
   if (role === 'retiring') return [`old key, leave it${retireAt === undefined ? '' : ` until ${localTime(retireAt)}`}`]
-  return [required ? 'required' : 'recommended', ...(via === undefined ? [] : [`comes with ${via}`])]
+  const place = zone === undefined ? [] : ['in the zone of this server']
+  return [required ? 'required' : 'recommended', ...(via === undefined ? [] : [`comes with ${via}`]), ...place]
 }
 
 export const DNS_FORMATS = ['table', 'zone', 'json', 'cloudflare', 'terraform'] as const
@@ -84,9 +85,12 @@ const COLUMNS: Columns<DnsRecordJson> = {
   VALUE: ({ value }) => value,
 }
 
-/** Publishing a record and the one that brings it along would break both: a CNAME stands alone (RFC 1034 §3.6.2). */
+/**
+ * Publishing a record and the one that brings it along would break both: a CNAME stands alone (RFC 1034 §3.6.2). Those of
+ * another zone are not the owner's.
+ */
 export function recordsToPublish({ records }: DomainJson): DnsRecordJson[] {
-  return records.filter(({ via }) => via === undefined)
+  return records.filter(({ via, zone }) => via === undefined && zone === undefined)
 }
 
 /** POST /zones/{zone_id}/dns_records/batch. Proxied, a name would answer with Cloudflare's addresses instead. */

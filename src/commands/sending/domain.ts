@@ -5,13 +5,15 @@
  * `remove` shows how much mail waits and does nothing without --yes (64).
  */
 import { Option, type Command } from 'commander'
+import { authenticationSchema } from '../../api/authentication.ts'
 import { domainSchema, removedDomainSchema, type DomainJson } from '../../api/domain.ts'
 import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { ask, askAll, textFromServer, type ApiPath } from '../shared/api-client.ts'
-import { durationFlag, fileFlag } from '../shared/flag-values.ts'
+import { countFlag, durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { isTerminal, printList, printNote, printResult } from '../shared/print.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
+import { dmarcReport } from './dmarc-report.ts'
 import {
   DNS_FORMATS,
   dnsText,
@@ -44,6 +46,9 @@ export function addDomainCommands(program: Command): void {
   addVerb(domain, 'check <name>', 'ask the DNS now; 0 when the domain is verified', 'acme.com --wait 10m')
     .option('--wait <duration>', 'check again until it is verified, at most this long, e.g. 10m')
     .action(check)
+  addVerb(domain, 'dmarc <name>', 'what DMARC and TLS reports say: who sends as the domain', 'acme.com --days 7')
+    .option('--days <count>', 'of so many days, today included', '30')
+    .action(dmarc)
   addVerb(domain, 'dns <name>', 'print the DNS records to publish', 'acme.com --format zone >> acme.com.zone')
     .addOption(new Option('--format <format>', 'how').choices(DNS_FORMATS).default('table'))
     .action(dns)
@@ -128,6 +133,12 @@ async function dns(name: string, flags: VerbFlags & { format: DnsFormat }): Prom
   }
   const domain = await ask(flags, domainSchema, `GET ${pathOf(name)}`)
   printResult(flags, recordsToPublish(domain), () => dnsText(domain, format, isTerminal()))
+}
+
+async function dmarc(name: string, flags: VerbFlags & { days: string }): Promise<void> {
+  const days = countFlag('--days', flags.days)
+  const answer = await ask(flags, authenticationSchema, `GET ${pathOf(name)}/authentication?days=${days}`)
+  printResult(flags, answer, () => dmarcReport(answer, isTerminal()))
 }
 
 async function remove(name: string, flags: ConsentFlags & { purge?: boolean }): Promise<void> {

@@ -16,6 +16,7 @@ const PURPOSES: Readonly<Record<RecordView['purpose'], Verdicts>> = {
   return_path: checkOf('domain-return-path', 'Bounces of the domain have to reach this server.'),
   spf: checkOf('domain-spf', 'Receivers ask SPF whether the sending IP may use the domain.'),
   dmarc: checkOf('domain-dmarc', 'Large providers demand a DMARC record of bulk senders.'),
+  dmarc_reports: checkOf('domain-dmarc-reports', 'Without it most receivers send no DMARC reports about the domain.'),
   tracking: checkOf('domain-tracking', 'Links and pixels of the domain lead to this name.'),
 }
 const DOMAIN = checkOf('domain', 'Only a verified domain sends.')

@@ -3,13 +3,16 @@
  * other one, whether it exists or not, and lists its own alone.
  */
 import { z } from 'zod'
+import { authenticationQuerySchema, authenticationSchema, MOST_REPORTED_DAYS } from '../../api/authentication.ts'
 import * as wire from '../../api/domain.ts'
 import { noFieldsSchema } from '../../api/fields.ts'
+import { DAY, SECOND } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
+import { utcDay } from '../../base/utc-day.ts'
 import { withoutNulls, type CamelFields } from '../../api/names.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { mayUseDomain, type Principal } from '../exchange/principal.ts'
+import { mayUseDomain, reachesServer, type Principal } from '../exchange/principal.ts'
 import {
   CREATED,
   OK,
@@ -31,8 +34,8 @@ const { get, post, patch, remove } = routesOf('domains')
 
 const OK_DOMAIN = okData(wire.domainSchema)
 
-export function domainRoutes({ domains }: HttpFeatures, note: Note): Route[] {
-  return [...recordRoutes(domains, note), ...actionRoutes(domains, note)]
+export function domainRoutes({ domains, now }: HttpFeatures, note: Note): Route[] {
+  return [...recordRoutes(domains, note), ...actionRoutes(domains, note), authenticationRoute(domains, now)]
 }
 
 function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
@@ -142,6 +145,40 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
       },
     }),
   ]
+}
+
+function authenticationRoute(domains: HttpFeatures['domains'], now: () => number): Route {
+  return get('/domains/:domain/authentication', {
+    summary: 'What DMARC and TLS reports say of a domain.',
+    query: authenticationQuerySchema,
+    ok: okData(authenticationSchema),
+    errors: ['not_found'],
+    async handler(request, range) {
+      const name = domainInPath(request)
+      const days = reportedDays(range, now())
+      // Who has only some domains is told nothing of what concerns the whole server.
+      return success(await domains.authentication(name, { ...days, isWhole: reachesServer(request.principal) }))
+    },
+  })
+}
+
+const DEFAULT_DAYS = 30
+
+/** `days` end today; `from` and `to` say the range themselves. */
+function reportedDays(
+  { days, from, to }: CamelFields<z.infer<typeof authenticationQuerySchema>>,
+  now: number,
+): { from: string; to: string } {
+  if (days !== null && (from !== null || to !== null)) {
+    throw new ServiceError('invalid_request', 'days: give either days, or from and to')
+  }
+  const end = to === null ? now : to * SECOND
+  const start = from === null ? end - ((days ?? DEFAULT_DAYS) - 1) * DAY : from * SECOND
+  const most = MOST_REPORTED_DAYS * DAY
+  if (start > end) throw new ServiceError('invalid_request', 'from: must not be after to')
+  if (end - start > most) throw new ServiceError('invalid_request', `at most ${MOST_REPORTED_DAYS} days`)
+  if (end > now + most) throw new ServiceError('invalid_request', 'to: lies too far ahead')
+  return { from: utcDay(Math.max(0, start)), to: utcDay(end) }
 }
 
 /** Lower-case A-labels of the domain in the path (http/README.md "Conventions"). */

@@ -14,7 +14,9 @@ import { readComplaintToken, readReturnPathToken } from '../../mail/message-toke
 import type { ReportReading, ReportReferences } from '../../mail/report/report-reading.ts'
 import type { ReportResult } from '../../store/records/report-records.ts'
 import type { Store } from '../../store/store.ts'
+import { createApplyAuthentication, type AuthenticationParts } from './apply-authentication.ts'
 import { createApplyReport, type ApplyParts } from './apply-report.ts'
+import type { AuthenticationThread } from './authentication-thread.ts'
 import { createOperatorForward, type ForwardParts, type MailForOperator } from './forward-to-operator.ts'
 
 interface InboundMail extends MailForOperator {
@@ -28,13 +30,16 @@ interface InboundMail extends MailForOperator {
 export type InboundRecipient =
   | { kind: 'token'; messageId: string } // b-… and f-…: it names the message
   | { kind: 'unsubscribe'; token: string } // u-…
-  | { kind: 'reports' } // of complaints and of DMARC: the mail itself must name the message
+  | { kind: 'reports' } // of complaints: the mail itself must name the message
+  | { kind: 'authentication' } // of DMARC and TLS: about domains; any other mail there as at `reports`
   | { kind: 'operator' } // postmaster and abuse
 
-export interface RouteParts extends ApplyParts, ForwardParts {
-  settings: ApplyParts['settings'] & ForwardParts['settings'] & { headers: { reference: string | null } }
+export interface RouteParts extends ApplyParts, ForwardParts, AuthenticationParts {
+  settings: ApplyParts['settings'] &
+    ForwardParts['settings'] &
+    AuthenticationParts['settings'] & { headers: { reference: string | null } }
   providers: Pick<ProviderSettings, 'providers'>
-  store: ApplyParts['store'] & Pick<Store, 'keepUnmatchedReport'>
+  store: ApplyParts['store'] & AuthenticationParts['store'] & Pick<Store, 'keepUnmatchedReport'>
   keyRing: KeyRing
   unsubscribe(token: string): Promise<unknown>
   logger: Logger
@@ -50,12 +55,15 @@ interface Routed {
   kind: string
   result: string
   messageId?: string | undefined
+  /** Why a report does not count. */
+  reason?: string | undefined
 }
 
 const CHANGING = ['recorded', 'noted', 'forwarded']
 
-export function createRouteReport(parts: RouteParts): RouteReport {
+export function createRouteReport(parts: RouteParts, thread: Pick<AuthenticationThread, 'read'>): RouteReport {
   const { logger, metrics } = parts
+  const applyAuthentication = createApplyAuthentication(parts)
   const namedMessage = createFindNamedMessage(parts)
   const tell = createTellReport(parts)
   const keepSample = createKeepSample(parts)
@@ -77,6 +85,8 @@ export function createRouteReport(parts: RouteParts): RouteReport {
         return routeReading(mail, recipient.messageId)
       case 'reports':
         return routeReading(mail, null)
+      case 'authentication':
+        return (await applyAuthentication(await thread.read(mail.bytes))) ?? routeReading(mail, null)
       case 'unsubscribe':
         await parts.unsubscribe(recipient.token)
         return { kind: 'unsubscribe', result: 'recorded' }
@@ -88,11 +98,11 @@ export function createRouteReport(parts: RouteParts): RouteReport {
   }
 
   return async (mail, recipient) => {
-    const { kind, result, messageId } = await route(mail, recipient)
+    const { kind, result, messageId, reason } = await route(mail, recipient)
     metrics.inboundMessages.inc({ kind })
     if (!CHANGING.includes(result)) metrics.reportsIgnored.inc({ why: result })
     const { remoteAddress: remote_address, sizeBytes: bytes, sender } = mail
-    const facts = { kind, result, message_id: messageId, remote_address, sender, bytes }
+    const facts = { kind, result, message_id: messageId, reason, remote_address, sender, bytes }
     // What the operator was to read and cannot is for the operator to mend.
     const level = kind === 'operator' && result !== 'forwarded' ? 'warn' : 'info'
     logger[level](facts, 'inbound mail')

@@ -12,6 +12,7 @@ import type { Store } from '../../store/store.ts'
 import { createMessageReceiver } from '../receive-message.ts'
 import { createSmtpDoor, type DoorParts, type SmtpDoor, type SmtpLimits } from '../smtp-door.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
+import { createAuthenticationThread } from './authentication-thread.ts'
 import { createRouteReport, type RouteParts, type InboundRecipient } from './route-report.ts'
 
 export interface ReportServerOptions extends DoorParts, RouteParts {
@@ -37,7 +38,8 @@ const NO_RECIPIENT = { code: 550, text: '5.1.1 there is no such recipient here' 
 export function createReportServer(options: ReportServerOptions): ReportServer {
   const { limits } = options.settings.inbound
   const findRecipient = createFindRecipient(options)
-  const route = createRouteReport(options)
+  const thread = createAuthenticationThread(options)
+  const route = createRouteReport(options, thread)
   const door = createSmtpDoor({
     ...options,
     setting: 'listen.inbound',
@@ -60,7 +62,14 @@ export function createReportServer(options: ReportServerOptions): ReportServer {
       return '2.0.0 taken'
     },
   })
-  return { ...door, start: (listeners) => door.start(listeners.map((port) => ({ ...port, tls: 'starttls' }))) }
+  return {
+    ...door,
+    start: (listeners) => door.start(listeners.map((port) => ({ ...port, tls: 'starttls' }))),
+    async stop() {
+      await door.stop()
+      await thread.stop()
+    },
+  }
 }
 
 /** RFC 5321 §4.5.1, RFC 2142 §4. */
@@ -75,7 +84,8 @@ const OPERATOR: InboundRecipient = { kind: 'operator' }
 function createFindRecipient(parts: ReportServerOptions): (address: string) => Promise<InboundRecipient | null> {
   const { keyRing, store } = parts
   const { hostname, inbound, domains } = parts.settings
-  const reportAddresses = [inbound.complaint_address, domains.dmarc_report_address].map((text) => text.toLowerCase())
+  const complaints = inbound.complaint_address.toLowerCase()
+  const authentication = domains.dmarc_report_address.toLowerCase()
   const ownNames = [hostname, domains.targets.return_path].map((name) => name.toLowerCase())
 
   const named = (messageId: string | undefined): InboundRecipient | null =>
@@ -99,7 +109,10 @@ function createFindRecipient(parts: ReportServerOptions): (address: string) => P
     const [localPart = '', given = hostname, ...more] = address.toLowerCase().split('@')
     const domain = domainToAscii(given)
     if (domain === undefined || more.length > 0) return null
-    if (reportAddresses.includes(`${localPart}@${domain}`)) return { kind: 'reports' }
+    const asked = `${localPart}@${domain}`
+    // Where both are the same address, a mail that is no report of DMARC or TLS is read as the others are.
+    if (asked === authentication) return { kind: 'authentication' }
+    if (asked === complaints) return { kind: 'reports' }
     const recipient = OPERATOR_NAMES.includes(localPart) ? OPERATOR : readToken(localPart)
     if (recipient === null) return null
     return ownNames.includes(domain) || (await store.isReturnPath(domain)) ? recipient : null

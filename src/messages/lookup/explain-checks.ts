@@ -29,6 +29,7 @@ function explainRecord(record: RecordView, ip: string | null): ExplainedCheck[] 
     case 'dmarc':
       return [{ check: 'dmarc', status, seen: record.found[0] ?? record.error ?? `no record at ${record.name}` }]
     case 'return_path':
+    case 'dmarc_reports':
     case 'tracking':
       return []
   }

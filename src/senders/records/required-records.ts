@@ -7,7 +7,7 @@ import { organizationalDomain } from '../../mail/organizational-domain.ts'
 import type { DkimKeyRecord, DkimKeyRole, DomainRecord, PublicDkimKey } from '../../store/records/sender-records.ts'
 import { isRequiredKey } from './domain-state.ts'
 
-export type RecordPurpose = 'dkim' | 'return_path' | 'spf' | 'dmarc' | 'tracking'
+export type RecordPurpose = 'dkim' | 'return_path' | 'spf' | 'dmarc' | 'dmarc_reports' | 'tracking'
 
 /** Of the records without which a domain does not send; of its keys only the RSA key that signs is required. */
 export const REQUIRED_PURPOSES: readonly RecordPurpose[] = ['dkim', 'return_path', 'spf']
@@ -27,6 +27,8 @@ export interface RequiredRecord {
   purpose: RecordPurpose
   required: boolean
   via?: RecordPurpose
+  /** It stands in the zone of this server, whose operator publishes it. */
+  zone?: 'server'
   type: 'TXT' | 'CNAME'
   name: string
   /** The name without the registered domain, as most DNS consoles want it. */
@@ -48,6 +50,7 @@ export const TTL_SECONDS = 3_600
 /** RFC 1035 §3.3: a character-string has one byte of length. */
 const MOST_STRING_BYTES = 255
 const MX_PRIORITY = 10
+export const AUTHORISATION = 'v=DMARC1'
 
 export function dkimRecordName(domain: string, selector: string): string {
   return `${selector}._domainkey.${domain}`
@@ -69,8 +72,21 @@ export function requiredRecords(domain: DomainRecord, facts: RecordFacts): Requi
     recordOf('return_path', 'CNAME', returnPath, facts.targets.return_path),
     { ...recordOf('spf', 'TXT', returnPath, spfRecordValue(facts)), via: 'return_path' },
     recordOf('dmarc', 'TXT', `_dmarc.${domain.name}`, `v=DMARC1; p=none; rua=mailto:${facts.dmarcReportAddress}`),
+    ...reportAuthorisation(domain.name, facts),
     recordOf('tracking', 'CNAME', trackingDomain, facts.targets.tracking),
   ]
+}
+
+/** What follows the name of a domain whose DMARC reports may come to the address of this server. */
+export function authorisationSuffix({ dmarcReportAddress }: Pick<RecordFacts, 'dmarcReportAddress'>): string {
+  return `_report._dmarc.${dmarcReportAddress.slice(dmarcReportAddress.lastIndexOf('@') + 1).toLowerCase()}`
+}
+
+/** RFC 7489 §7.1 and RFC 9990 §4: reports leave the domain of an owner only where the other domain agrees. */
+function reportAuthorisation(domain: string, facts: RecordFacts): RequiredRecord[] {
+  const suffix = authorisationSuffix(facts)
+  if (organizationalDomain(suffix) === organizationalDomain(domain)) return []
+  return [{ ...recordOf('dmarc_reports', 'TXT', `${domain}.${suffix}`, AUTHORISATION), zone: 'server' }]
 }
 
 const ROLE_ORDER: readonly DkimKeyRole[] = ['active', 'next', 'retiring']
@@ -94,7 +110,10 @@ export function recordsOfDomain(domain: DomainRecord, facts: RecordFacts, name: 
     .map(({ type, value }) => ({ type, name, value }))
 }
 
-/** What our own target names answer: MX and SPF of the return path, and the SPF that lists every pool IP. */
+/**
+ * What our own target names answer: MX and SPF of the return path, the SPF that lists every pool IP, and that reports of
+ * any domain may come here.
+ */
 export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], name: string): ZoneRecord[] {
   const { return_path: returnPath, spf } = facts.targets
   const records: ZoneRecord[] = []
@@ -106,6 +125,7 @@ export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], nam
     const terms = [...new Set(ips)].map((ip) => (ip.includes(':') ? `ip6:${ip}` : `ip4:${ip}`))
     records.push({ type: 'TXT', name, value: ['v=spf1', ...terms, '-all'].join(' ') })
   }
+  if (name.endsWith(`.${authorisationSuffix(facts)}`)) records.push({ type: 'TXT', name, value: AUTHORISATION })
   return records
 }
 

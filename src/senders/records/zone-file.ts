@@ -5,6 +5,8 @@
  */
 import type { DomainRecord } from '../../store/records/sender-records.ts'
 import {
+  AUTHORISATION,
+  authorisationSuffix,
   requiredRecords,
   spfRecordValue,
   chunksOf,
@@ -14,9 +16,10 @@ import {
   type RequiredRecord,
 } from './required-records.ts'
 import { ipFamily } from '../../base/ip-address.ts'
+import { organizationalDomain } from '../../mail/organizational-domain.ts'
 
 export function zoneFile(domain: DomainRecord, facts: RecordFacts): string {
-  const records = requiredRecords(domain, facts).filter((record) => record.via === undefined)
+  const records = requiredRecords(domain, facts).filter(({ via, zone }) => via === undefined && zone === undefined)
   const sections = records.flatMap((record) => [
     `; ${titleOf(record, domain)}`,
     lineOf(record),
@@ -74,11 +77,19 @@ export function applianceRecords(facts: RecordFacts, ips: readonly NamedIp[]): A
   return [
     ...addressRecords(hostname, ips),
     ...(targets.tracking === hostname ? [] : [tracking]),
+    ...reportRecords(facts),
     ...targetRecords.map((record) => ({
       ...record,
       purpose: record.name === targets.spf ? 'SPF of all IPs' : 'bounces',
     })),
   ]
+}
+
+/** That DMARC reports of all domains may come here, where the address for them is one of this server. */
+function reportRecords(facts: RecordFacts): ApplianceRecord[] {
+  const suffix = authorisationSuffix(facts)
+  if (organizationalDomain(suffix) !== organizationalDomain(facts.hostname)) return []
+  return [{ type: 'TXT', name: `*.${suffix}`, value: AUTHORISATION, purpose: 'DMARC reports' }]
 }
 
 /** Of each EHLO name; the server's own name also leads to its first address of each family. */

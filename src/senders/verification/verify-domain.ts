@@ -6,11 +6,11 @@ import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord, PublicDkimKey, RecordCheck } from '../../store/records/sender-records.ts'
 import { checkReturnPath, checkTracking } from './check-aliases.ts'
 import { checkDkim } from './check-dkim.ts'
-import { checkDmarc } from './check-dmarc.ts'
+import { checkDmarc, checkReportAuthorisation } from './check-dmarc.ts'
 import { checkSpf, type SpfFacts } from './check-spf.ts'
 import { isRequiredKey } from '../records/domain-state.ts'
 import { shownRecords, type RecordFinding } from './finding.ts'
-import { REQUIRED_PURPOSES, type RecordPurpose } from '../records/required-records.ts'
+import { REQUIRED_PURPOSES, requiredRecords, type RecordPurpose } from '../records/required-records.ts'
 
 export async function checkDomain(
   domain: DomainRecord,
@@ -21,6 +21,8 @@ export async function checkDomain(
 ): Promise<RecordCheck[]> {
   const check = (record: CheckedRecord, finding: RecordFinding): RecordCheck => toCheck(record, finding, domain, now)
   const spfFinding = checkSpf(domain, lookups, facts)
+  const needsAuthorisation = requiredRecords(domain, facts).some(({ purpose }) => purpose === 'dmarc_reports')
+  const ofReports = needsAuthorisation ? [checkReportAuthorisation(domain, lookups, facts)] : []
   const ofKeys = domain.keys.map(async (key) =>
     check({ purpose: 'dkim', selector: key.selector }, await checkDkim(key, domain, facts.earlierKeys, lookups)),
   )
@@ -31,6 +33,7 @@ export async function checkDomain(
     ),
     spfFinding.then((finding) => check({ purpose: 'spf' }, finding)),
     checkDmarc(domain, lookups).then((finding) => check({ purpose: 'dmarc' }, finding)),
+    ...ofReports.map(async (finding) => check({ purpose: 'dmarc_reports' }, await finding)),
     checkTracking(domain, lookups, facts).then((finding) => check({ purpose: 'tracking' }, finding)),
   ])
 }
