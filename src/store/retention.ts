@@ -136,9 +136,7 @@ async function forgetOverdue(
     links: (await drain(steps.rows('forgetLinks', links))) + (await drain(steps.rows('forgetTraces', links))),
     answers: await drain(counted((limit) => store.forgetAnswers(now, limit))),
     reports: await store.forgetUnmatchedReports(now - unmatchedReports),
-    authentication: await drain(
-      counted((limit) => store.forgetAuthenticationReports(utcDay(now - statistics), limit)),
-    ),
+    authentication: await drain(counted((limit) => store.forgetAuthenticationReports(utcDay(now - statistics), limit))),
     statistics: await drain(counted((limit) => store.forgetIpHistory({ ...history, auditBefore: now - audit, limit }))),
   }
 }

@@ -16,7 +16,7 @@ export interface AuthenticationParts {
 }
 
 /** What the log says of it. */
-export interface AppliedReport {
+interface AppliedReport {
   kind: 'dmarc-report' | 'tls-report' | 'authentication-report'
   result: AuthenticationResult | 'refused' | 'wrong-day'
   reason?: string

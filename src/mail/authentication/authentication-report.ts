@@ -38,13 +38,13 @@ interface ReportFacts {
   day: string
 }
 
-export interface DmarcReport extends ReportFacts {
+interface DmarcReport extends ReportFacts {
   kind: 'dmarc'
   policyDomain: string
   sources: DmarcSource[]
 }
 
-export interface TlsSessionReport extends ReportFacts {
+interface TlsSessionReport extends ReportFacts {
   kind: 'tls'
   results: TlsSessions[]
 }

@@ -36,14 +36,24 @@ export function createAuthenticationWrites(database: Database) {
   return {
     recordDmarcReport({ sources, ...report }) {
       const owners = ownerOf(sources.map(({ headerFrom }) => headerFrom))
-      return count('dmarc', report, byDomain(sources, ({ headerFrom }) => owners(headerFrom)), addSource)
+      return count(
+        'dmarc',
+        report,
+        byDomain(sources, ({ headerFrom }) => owners(headerFrom)),
+        addSource,
+      )
     },
     recordTlsReport({ results, ownNames, ...report }) {
       const owners = ownerOf(results.map(({ policyDomain }) => policyDomain))
       const domainOf = (name: string) => owners(name) ?? ownNames.find((own) => own === name)
-      return count('tls', report, byDomain(results, ({ policyDomain }) => domainOf(policyDomain)), (domain, each) => {
-        for (const { result, sessions } of each) addSessions.run(domain, report.day, result, sessions)
-      })
+      return count(
+        'tls',
+        report,
+        byDomain(results, ({ policyDomain }) => domainOf(policyDomain)),
+        (domain, each) => {
+          for (const { result, sessions } of each) addSessions.run(domain, report.day, result, sessions)
+        },
+      )
     },
     ...createForgetting(database),
   } satisfies SomeVerbs
