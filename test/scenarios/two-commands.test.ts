@@ -97,6 +97,7 @@ t.test('a domain that is added is verified at once, one under unverified.test ne
           },
           { purpose: 'spf', status: 'failed', found: [/^v=spf1/], error: /^SPF of /, hint: /include:/ },
           { purpose: 'dmarc', status: 'pending', found: [], error: String },
+          { purpose: 'dmarc_reports', status: 'verified', zone: 'server' },
           { purpose: 'tracking', status: 'failed', found: ['another-host.unverified.test', '192.0.2.1'], hint: String },
         ],
       },

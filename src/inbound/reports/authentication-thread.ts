@@ -13,7 +13,7 @@ export type AuthenticationThread = ReturnType<typeof createAuthenticationThread>
 
 /** Real reports of 10 MiB take a tenth of it on a slow machine. */
 const MOST_MILLISECONDS = 10 * SECOND
-const MEMORY = { maxOldGenerationSizeMb: 48, maxYoungGenerationSizeMb: 16 }
+const MEMORY = { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 8 }
 
 export function createAuthenticationThread({ logger }: { logger: Logger }) {
   let running: { worker: Worker; channel: ThreadChannel } | undefined
