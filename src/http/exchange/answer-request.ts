@@ -15,7 +15,7 @@ import { isBodyComing, type UnreadCloser } from './close-unread.ts'
 import { errorAnswer } from './error-responses.ts'
 import type { HttpFeatures } from './features.ts'
 import { ANONYMOUS, type Principal } from './principal.ts'
-import type { Answer } from './route.ts'
+import type { Answer } from './answer.ts'
 
 interface AnswerOptions {
   clock: Clock

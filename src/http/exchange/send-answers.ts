@@ -15,7 +15,8 @@ import type {
   SuppressedMessage,
 } from '../../messages/accept/send-request.ts'
 import { errorBody } from './error-responses.ts'
-import type { Answer, ApiRequest } from './route.ts'
+import type { Answer } from './answer.ts'
+import type { ApiRequest } from './route.ts'
 
 type Body = Record<string, unknown>
 

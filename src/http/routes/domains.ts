@@ -4,25 +4,13 @@
  */
 import { z } from 'zod'
 import * as wire from '../../api/domain.ts'
-import { noFieldsSchema } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { withoutNulls, type CamelFields } from '../../api/names.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { mayUseDomain, type Principal } from '../exchange/principal.ts'
-import {
-  CREATED,
-  OK,
-  okData,
-  okList,
-  param,
-  routesOf,
-  success,
-  successList,
-  type ApiRequest,
-  type Note,
-  type Route,
-} from '../exchange/route.ts'
+import { CREATED, OK, okData, okList, success, successList } from '../exchange/answer.ts'
+import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 import type { AddDomainRequest } from '../../senders/add-domain.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 import type { DomainList, Domains, ListDomainsQuery } from '../../senders/domains.ts'
@@ -68,7 +56,6 @@ function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
     get('/domains/:domain', {
       summary: 'One sending domain with its DNS records.',
       ok: OK_DOMAIN,
-      errors: ['not_found'],
       async handler(request) {
         const name = domainInPath(request)
         const domain = await domains.find(name)
@@ -80,7 +67,6 @@ function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
       summary: 'Changes tracking, IP pool or the use of subdomains.',
       body: wire.updateDomainSchema,
       ok: OK_DOMAIN,
-      errors: ['not_found'],
       async handler(request, fields) {
         const record = await domains.update(domainInPath(request), {
           tracking: trackingOf(fields.tracking),
@@ -95,7 +81,6 @@ function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
       summary: 'Removes a sending domain.',
       query: wire.removeDomainSchema,
       ok: okData(wire.removedDomainSchema),
-      errors: ['not_found'],
       async handler(request, { dryRun, purge: asked }) {
         const name = domainInPath(request)
         if (dryRun === 'true') {
@@ -115,9 +100,7 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   return [
     post('/domains/:domain/verify', {
       summary: 'Checks the DNS records of a domain now.',
-      body: noFieldsSchema,
       ok: OK_DOMAIN,
-      errors: ['not_found'],
       async handler(request) {
         const { record, isRepeated } = await domains.verify(domainInPath(request))
         if (isRepeated) request.warn('verify: result of the call less than 10 s ago')
@@ -127,14 +110,12 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
     get('/domains/:domain/zonefile', {
       summary: 'The DNS records as a snippet of a zone file.',
       ok: { status: OK, schema: z.string(), contentType: 'text/plain' },
-      errors: ['not_found'],
       handler: async (request) => ({ status: OK, body: await domains.zoneFile(domainInPath(request)) }),
     }),
     post('/domains/:domain/dkim/rotate', {
       summary: 'Makes the DKIM key that takes over once its record is published.',
-      body: noFieldsSchema,
       ok: OK_DOMAIN,
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       async handler(request) {
         const record = await domains.rotateDkim(domainInPath(request))
         note('DKIM rotation begun', request, { domain: record.domain })

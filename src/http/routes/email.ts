@@ -20,7 +20,8 @@ import type {
 } from '../../messages/accept/send-request.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { describeProblem, type ReadFields } from '../exchange/read-fields.ts'
-import { OK, okData, routesOf, success, type Answer, type ApiRequest, type Route } from '../exchange/route.ts'
+import { OK, okData, success, type Answer } from '../exchange/answer.ts'
+import { routesOf, type ApiRequest, type Route } from '../exchange/route.ts'
 import { batchBody, replayedAnswer, sendBody, sentBatchBody, sentBody } from '../exchange/send-answers.ts'
 
 const { lenientPost } = routesOf('send')
