@@ -11,6 +11,7 @@ import {
   timeOrNull,
   timeParameter,
 } from './fields.ts'
+import type { CamelFields } from './names.ts'
 
 export const searchSchema = z.object({
   recipient: optionalText(),
@@ -31,17 +32,10 @@ export const searchSchema = z.object({
 
 const messageStateSchema = z.enum(MESSAGE_STATES).meta({ id: 'MessageState' })
 
+const ofAttempt = { n: z.int().min(1), at: time(), ip: textOrNull(), mx: textOrNull() }
+
 const attemptSchema = z
-  .object({
-    n: z.int().min(1),
-    at: time(),
-    ip: textOrNull(),
-    mx: textOrNull(),
-    tls: textOrNull(),
-    result: z.string(),
-    reply: z.string(),
-    duration_ms: z.number(),
-  })
+  .object({ ...ofAttempt, tls: textOrNull(), result: z.string(), reply: z.string(), duration_ms: z.number() })
   .meta({ id: 'DeliveryAttempt' })
 
 /** A line of the timeline. */
@@ -128,10 +122,7 @@ export const explanationSchema = z
 
 export const transcriptSchema = z
   .object({
-    n: z.int().min(1),
-    at: time(),
-    ip: textOrNull(),
-    mx: textOrNull(),
+    ...ofAttempt,
     /** null: not kept, or no longer. */
     dialogue: textOrNull(),
   })
@@ -164,6 +155,8 @@ export const batchSchema = z
 
 export const canceledBatchSchema = z.object({ batch_id: identifier('bat'), canceled: count(), not_canceled: count() })
 
+/** As it came; null: not asked for. */
+export type MessageQuery = CamelFields<z.infer<typeof searchSchema>>
 export type MessageStateJson = z.infer<typeof messageStateSchema>
 export type AttemptJson = z.infer<typeof attemptSchema>
 export type EventJson = z.infer<typeof eventSchema>

@@ -12,6 +12,7 @@ import { mayUseDomain, type Principal } from '../exchange/principal.ts'
 import { CREATED, OK, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 import type { AddDomainRequest } from '../../senders/add-domain.ts'
+import { unknownDomain } from '../../senders/change-domain.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 import type { DomainList, Domains, ListDomainsQuery } from '../../senders/domains.ts'
 
@@ -136,10 +137,6 @@ function domainInPath(request: ApiRequest): string {
 
 function requireDomain(principal: Principal, name: string): void {
   if (!mayUseDomain(principal, name)) throw new ServiceError('forbidden', `the key is not for the domain ${name}`)
-}
-
-function unknownDomain(name: string): ServiceError {
-  return new ServiceError('not_found', `domain ${name}`)
 }
 
 function addDomainRequest(fields: CamelFields<z.infer<typeof wire.addDomainSchema>>): AddDomainRequest {
