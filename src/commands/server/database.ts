@@ -8,6 +8,7 @@
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
+import { snakeFields } from '../../api/names.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { loadConfiguration } from '../../config/load-configuration.ts'
@@ -70,17 +71,7 @@ function restore(file: string, flags: RestoreFlags): void {
     () => restoreBackup({ file: resolve(file), location, now, keepsAllowance, onStage: (stage) => line.show(stage) }),
     () => line.end(),
   )
-  const document = {
-    mark: toUnixSeconds(summary.mark),
-    from_schema: summary.fromSchema,
-    schema: summary.schema,
-    held: summary.held,
-    webhook_deliveries: summary.webhookDeliveries,
-    warming_ips: summary.warmingIps,
-    counts: summary.counts,
-    moved_to: summary.movedTo,
-    configuration: summary.configuration,
-  }
+  const document = { ...snakeFields(summary), mark: toUnixSeconds(summary.mark) }
   printResult(flags, document, () => summaryText(summary, location.folder))
   const { held } = summary
   if (held === 0) return
@@ -128,8 +119,7 @@ function migrate(flags: Flags & { check?: boolean }): void {
   const location = dataLocation(flags)
   const isCheck = flags.check === true
   const plan = isCheck ? planMigration(location) : migrateNow(location)
-  const { found, wanted, migrations, snapshotBytes: snapshot_bytes, seconds } = plan
-  const document = { found, wanted, migrations, snapshot_bytes, seconds: Math.ceil(seconds), done: !isCheck }
+  const document = { ...snakeFields(plan), seconds: Math.ceil(plan.seconds), done: !isCheck }
   printResult(flags, document, () => migrationText(plan, isCheck))
 }
 
