@@ -12,14 +12,7 @@ import { snakeFields } from '../../api/names.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { loadConfiguration } from '../../config/load-configuration.ts'
-import {
-  migrateNow,
-  planMigration,
-  restoreBackup,
-  verifyDatabase,
-  type MigrationPlan,
-  type RestoreSummary,
-} from '../../store/open/offline.ts'
+import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import { locationFor, type StoreLocation } from '../../store/store-location.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
@@ -68,7 +61,14 @@ function restore(file: string, flags: RestoreFlags): void {
   const now = Date.now()
   const keepsAllowance = flags.keepAllowance === true
   const summary = withBackupErrors(
-    () => restoreBackup({ file: resolve(file), location, now, keepsAllowance, onStage: (stage) => line.show(stage) }),
+    () =>
+      offline.restoreBackup({
+        file: resolve(file),
+        location,
+        now,
+        keepsAllowance,
+        onStage: (stage) => line.show(stage),
+      }),
     () => line.end(),
   )
   const document = { ...snakeFields(summary), mark: toUnixSeconds(summary.mark) }
@@ -84,7 +84,7 @@ function restore(file: string, flags: RestoreFlags): void {
   )
 }
 
-function summaryText(summary: RestoreSummary, folder: string): string {
+function summaryText(summary: offline.RestoreSummary, folder: string): string {
   const { counts, warmingIps, movedTo, configuration, fromSchema, schema } = summary
   return sheetText(`${folder}  restored, as of ${localTime(toUnixSeconds(summary.mark))}`, [
     ['messages', `${counts.messages}, ${summary.held} of them undelivered and held`],
@@ -118,12 +118,15 @@ function withFlags(verb: Command): Command {
 function migrate(flags: Flags & { check?: boolean }): void {
   const location = dataLocation(flags)
   const isCheck = flags.check === true
-  const plan = isCheck ? planMigration(location) : migrateNow(location)
+  const plan = isCheck ? offline.planMigration(location) : offline.migrateNow(location)
   const document = { ...snakeFields(plan), seconds: Math.ceil(plan.seconds), done: !isCheck }
   printResult(flags, document, () => migrationText(plan, isCheck))
 }
 
-function migrationText({ found, wanted, migrations, snapshotBytes, seconds }: MigrationPlan, isCheck: boolean): string {
+function migrationText(
+  { found, wanted, migrations, snapshotBytes, seconds }: offline.MigrationPlan,
+  isCheck: boolean,
+): string {
   if (migrations.length === 0) return `Schema ${found} is that of this program: nothing to migrate.\n`
   const lines = migrations.map((name) => `  ${name}\n`).join('')
   if (!isCheck) return `Migrated from schema ${found} to ${wanted}:\n${lines}`
@@ -133,7 +136,7 @@ function migrationText({ found, wanted, migrations, snapshotBytes, seconds }: Mi
 
 function verify(flags: Flags): void {
   const { folder } = dataLocation(flags)
-  const { schema, problems, counts } = verifyDatabase({ folder })
+  const { schema, problems, counts } = offline.verifyDatabase({ folder })
   printResult(flags, { ok: problems.length === 0, schema, problems, counts }, () =>
     problems.length === 0
       ? `The database in ${folder} is sound${counts === null ? `; its schema ${schema} is another one` : ''}.\n`

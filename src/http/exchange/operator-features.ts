@@ -102,7 +102,7 @@ export interface StorageReport {
   budget: number | null
 }
 
-export interface BackupFacts {
+interface BackupFacts {
   path: string
   bytes: number
   /** Unix milliseconds. */

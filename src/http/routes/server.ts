@@ -6,13 +6,7 @@ import { snakeFields } from '../../api/names.ts'
 import * as wire from '../../api/server.ts'
 import { MINUTE, SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type {
-  Administration,
-  BackupFacts,
-  BackupsReport,
-  ReloadResult,
-  StorageReport,
-} from '../exchange/operator-features.ts'
+import type { Administration, BackupsReport, ReloadResult, StorageReport } from '../exchange/operator-features.ts'
 import { ACCEPTED, okData, success } from '../exchange/answer.ts'
 import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
 
@@ -140,6 +134,6 @@ function lastBackup(last: NonNullable<BackupsReport['last']>): wire.BackupsJson[
   return { problem: null, backup: backupAnswer(last.backup), ms: last.milliseconds, messages: last.messages }
 }
 
-function backupAnswer({ path, bytes, madeAt, schema }: BackupFacts): wire.BackupJson {
+function backupAnswer({ path, bytes, madeAt, schema }: BackupsReport['backups'][number]): wire.BackupJson {
   return { path, bytes, made_at: toUnixSeconds(madeAt), schema }
 }
