@@ -1,6 +1,4 @@
-/**
- * API keys on the wire (http/README.md "Keys and scopes"). The key itself stands only in the answer to its creation.
- */
+/** API keys on the wire (http/README.md "Keys and scopes"). Only the answer to its creation holds a key itself. */
 import { z } from 'zod'
 import { identifier, listParameters, optionalText, textList, time, timeOrNull } from './fields.ts'
 
