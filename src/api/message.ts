@@ -1,16 +1,7 @@
 /** Messages and batches on the wire (http/README.md "Messages" and "Batch lookup and cancel"). */
 import { z } from 'zod'
 import { MESSAGE_STATES } from '../mail/message.ts'
-import {
-  count,
-  identifier,
-  listParameters,
-  optionalText,
-  textOrNull,
-  time,
-  timeOrNull,
-  timeParameter,
-} from './fields.ts'
+import { count, identifier, paging, optionalText, textOrNull, time, timeOrNull, timeParameter } from './fields.ts'
 import type { CamelFields } from './names.ts'
 
 export const searchSchema = z.object({
@@ -27,7 +18,7 @@ export const searchSchema = z.object({
   ip: optionalText(),
   since: timeParameter(),
   until: timeParameter(),
-  ...listParameters(),
+  ...paging(),
 })
 
 const messageStateSchema = z.enum(MESSAGE_STATES).meta({ id: 'MessageState' })

@@ -1,6 +1,6 @@
 /** The suppression list on the wire (http/README.md "Suppressions"). */
 import { z } from 'zod'
-import { count, identifier, listParameters, optionalText, textOrNull, time, timeParameter } from './fields.ts'
+import { count, identifier, paging, optionalText, textOrNull, time, timeParameter } from './fields.ts'
 import type { CamelFields } from './names.ts'
 
 export const addSuppressionSchema = z.object({
@@ -15,7 +15,7 @@ export const listSuppressionsSchema = z.object({
   reason: optionalText(),
   scope: optionalText(),
   since: timeParameter(),
-  ...listParameters(),
+  ...paging(),
 })
 
 export const removeSuppressionSchema = z.object({ scope: optionalText() })

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod'
 import { FURTHER_EVENT_KINDS, type WebhookEventKind } from '../mail/event.ts'
-import { count, identifier, listParameters, optionalText, textList, textOrNull, time, timeOrNull } from './fields.ts'
+import { count, identifier, paging, optionalText, textList, textOrNull, time, timeOrNull } from './fields.ts'
 
 /** Above the number of event kinds: repeats and unknown kinds are named one by one. */
 const MOST_EVENTS = 50
@@ -48,13 +48,13 @@ export const replayRangeSchema = z.object({
   events: eventList(),
 })
 
-export const listEndpointsSchema = z.object(listParameters())
+export const listEndpointsSchema = z.object(paging())
 
 export const listDeliveriesSchema = z.object({
   status: z.enum(['pending', 'succeeded', 'failed', 'skipped']).nullish(),
   event: optionalText(),
   message_id: optionalText(),
-  ...listParameters(),
+  ...paging(),
 })
 
 /** Kinds with commas between them. */

@@ -11,17 +11,8 @@ import * as wire from '../../api/suppression.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { ask, askAll, askPages, sendCsv, withQuery } from '../shared/api-client.ts'
 import { timeFlag } from '../shared/flag-values.ts'
-import {
-  countOf,
-  localTime,
-  printable,
-  printNote,
-  printPiece,
-  printResult,
-  type Columns,
-  progressBar,
-  progressLine,
-} from '../shared/print.ts'
+import { printNote, printPiece, printResult, progressLine } from '../shared/print.ts'
+import { countOf, localTime, printable, progressBar, type Columns } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import {
   addVerb,

@@ -10,7 +10,8 @@ import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { ask, askAll, textFromServer, type ApiPath } from '../shared/api-client.ts'
 import { durationFlag, fileFlag } from '../shared/flag-values.ts'
-import { isTerminal, printList, printNote, printResult } from '../shared/print.ts'
+import { printList, printNote, printResult } from '../shared/print.ts'
+import { isTerminal } from '../shared/text.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import {
   DNS_FORMATS,

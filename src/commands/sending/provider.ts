@@ -11,16 +11,8 @@ import { nearestName } from '../../config/settings/nearest-name.ts'
 import { ANY_PROVIDER, type Provider, type ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
 import { ask } from '../shared/api-client.ts'
 import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import {
-  linesText,
-  printList,
-  printNote,
-  printResult,
-  printable,
-  sheetText,
-  type Columns,
-  type OutputFlags,
-} from '../shared/print.ts'
+import { printList, printNote, printResult, type OutputFlags } from '../shared/print.ts'
+import { linesText, printable, sheetText, type Columns } from '../shared/text.ts'
 import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 
 type ProviderView = ReturnType<typeof viewOf>

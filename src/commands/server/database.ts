@@ -16,30 +16,21 @@ import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import { locationFor, type StoreLocation } from '../../store/store-location.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import {
-  byteText,
-  linesText,
-  localTime,
-  printNote,
-  printResult,
-  progressLine,
-  sheetText,
-  type OutputFlags,
-} from '../shared/print.ts'
-import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
+import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
+import { byteText, linesText, localTime, sheetText } from '../shared/text.ts'
+import { addLocalVerb, CONFIG_FLAG, withOutputFlags } from '../shared/verb.ts'
 
 type Flags = OutputFlags & { config?: string }
 type RestoreFlags = Flags & { keepAllowance?: boolean; yes?: boolean }
 
 export function addRestoreCommand(program: Command): void {
-  program
+  const verb = program
     .command('restore <file>')
     .description('put a backup in the place of the database, with the server stopped; restored mail is held')
     .option(...CONFIG_FLAG)
     .option('--keep-allowance', "today's warmup allowance stays as it was in the backup")
     .option('--yes', 'also where there is a database: it is moved aside')
-    .option('--json', 'print JSON')
-    .option('--quiet', 'print the result alone')
+  withOutputFlags(verb)
     .addHelpText(
       'after',
       '\nExample:\n  systemctl stop sternpost.socket sternpost\n' +
@@ -103,16 +94,10 @@ function summaryText(summary: offline.RestoreSummary, folder: string): string {
 export function addMigrateCommands(program: Command): void {
   const migrated = 'bring the database of a stopped server to the schema of this program; a start does the same'
   const verb = addLocalVerb(program, 'migrate', migrated, '--check')
-  withFlags(verb.option('--check', 'only say what would run, and about how long')).action(migrate)
+  const check = 'only say what would run, and about how long'
+  withOutputFlags(verb.option('--check', check).option(...CONFIG_FLAG)).action(migrate)
   const verified = 'check the database of a stopped server: the file, and what must hold between its rows'
-  withFlags(addLocalVerb(program, 'verify', verified)).action(verify)
-}
-
-function withFlags(verb: Command): Command {
-  return verb
-    .option(...CONFIG_FLAG)
-    .option('--json', 'print JSON')
-    .option('--quiet', 'print the result alone')
+  withOutputFlags(addLocalVerb(program, 'verify', verified).option(...CONFIG_FLAG)).action(verify)
 }
 
 function migrate(flags: Flags & { check?: boolean }): void {

@@ -16,7 +16,8 @@ import { createClassifier, type Classification, type Suppression } from '../../m
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { noProvider, readRules } from '../sending/provider.ts'
 import { misuse } from '../shared/flag-values.ts'
-import { printResult, sheetText, type OutputFlags } from '../shared/print.ts'
+import { printResult, type OutputFlags } from '../shared/print.ts'
+import { sheetText } from '../shared/text.ts'
 import { addLocalVerb, withFileFlags, type Given } from '../shared/verb.ts'
 
 /** Stages as rules name them; `dsn` is a report by mail. */

@@ -10,7 +10,7 @@ import { request as tlsRequest } from 'node:https'
 import { isObject } from '../../api/fields.ts'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../base/errors.ts'
-import { printable } from './print.ts'
+import { printable } from './text.ts'
 import { serverAddress, shownAddress, type ServerAddress, type ServerFlags } from './server-address.ts'
 
 /** Who is asked: a server, or the one that the flags of the verb mean. */
