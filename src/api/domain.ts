@@ -1,6 +1,6 @@
 /** Sending domains on the wire (http/README.md "Domains"). */
 import { z } from 'zod'
-import { count, listParameters, optionalText, textOrNull, time, timeOrNull } from './fields.ts'
+import { count, paging, optionalText, textOrNull, time, timeOrNull } from './fields.ts'
 
 const trackingSchema = z.object({ opens: z.boolean().nullish(), clicks: z.boolean().nullish() })
 
@@ -26,7 +26,7 @@ export const updateDomainSchema = z.object({
 
 export const listDomainsSchema = z.object({
   status: z.enum(['all', 'pending', 'verified', 'degraded', 'failed', 'suspended']).nullish(),
-  ...listParameters(),
+  ...paging(),
 })
 
 export const removeDomainSchema = z.object({

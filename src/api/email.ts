@@ -131,6 +131,7 @@ export const previewSchema = z
     subject: z.string(),
     html: z.string().nullable(),
     text: z.string().nullable(),
+    /** Without the signature. */
     mime_bytes: count(),
     headers: z.array(z.object({ name: z.string(), value: z.string() })),
     links: z.array(z.string()),
@@ -138,4 +139,5 @@ export const previewSchema = z
   })
   .meta({ id: 'Preview' })
 
+export type PreviewJson = z.infer<typeof previewSchema>
 export type SendBody = z.input<typeof sendSchema>

@@ -33,7 +33,7 @@ export function numberParameter(pattern: RegExp, expected: string, bounds: objec
 }
 
 /** `?limit=` and `?after=` of every list. */
-export const listParameters = () => ({
+export const paging = () => ({
   limit: numberParameter(/^(?:[1-9]\d?|100)$/, 'a whole number from 1 to 100', {
     minimum: 1,
     maximum: 100,

@@ -1,6 +1,4 @@
-/**
- * Whether the server takes mail, and what its checks found, on the wire (http/README.md "Health, metrics, OpenAPI").
- */
+/** Whether the server takes mail, and what its checks found (http/README.md "Health, metrics, OpenAPI"). */
 import { z } from 'zod'
 import { count, optionalText, textOrNull, timeOrNull } from './fields.ts'
 

@@ -3,16 +3,7 @@
  * stands at the end.
  */
 import { z } from 'zod'
-import {
-  count,
-  listParameters,
-  numberParameter,
-  optionalText,
-  textOrNull,
-  time,
-  timeOrNull,
-  timeParameter,
-} from './fields.ts'
+import { count, paging, numberParameter, optionalText, textOrNull, time, timeOrNull, timeParameter } from './fields.ts'
 
 export const MOST_FORECAST_RECIPIENTS = 10_000_000
 
@@ -26,7 +17,7 @@ export const startWarmupSchema = z.object({
 
 export const pauseWarmupSchema = z.object({ reason: z.string().max(200).nullish() })
 
-export const listIpsSchema = z.object(listParameters())
+export const listIpsSchema = z.object(paging())
 
 export const ipStatisticsQuerySchema = z.object({
   window: z.enum(['24h', '7d', '30d']).nullish(),
@@ -148,7 +139,7 @@ export const suspendIpSchema = z.object({ reason: z.string().max(200).nullish(),
 
 export const resumeIpSchema = z.object({ provider: optionalText() })
 
-export const ipAuditSchema = z.object({ limit: listParameters().limit })
+export const ipAuditSchema = z.object({ limit: paging().limit })
 
 const MOST_DAYS = 90
 

@@ -1,8 +1,6 @@
-/**
- * API keys on the wire (http/README.md "Keys and scopes"). The key itself stands only in the answer to its creation.
- */
+/** API keys on the wire (http/README.md "Keys and scopes"). Only the answer to its creation holds a key itself. */
 import { z } from 'zod'
-import { identifier, listParameters, optionalText, textList, time, timeOrNull } from './fields.ts'
+import { identifier, paging, optionalText, textList, time, timeOrNull } from './fields.ts'
 
 /** More than anybody needs in one key. */
 const MOST_LIST_ENTRIES = 1_000
@@ -25,7 +23,7 @@ export const createKeySchema = z.object({
 
 export const changeKeySchema = z.object({ name: optionalText(), ...limits })
 
-export const listKeysSchema = z.object(listParameters())
+export const listKeysSchema = z.object(paging())
 
 export const keySchema = z
   .object({

@@ -1,16 +1,8 @@
 /** Messages and batches on the wire (http/README.md "Messages" and "Batch lookup and cancel"). */
 import { z } from 'zod'
 import { MESSAGE_STATES } from '../mail/message.ts'
-import {
-  count,
-  identifier,
-  listParameters,
-  optionalText,
-  textOrNull,
-  time,
-  timeOrNull,
-  timeParameter,
-} from './fields.ts'
+import { count, identifier, paging, optionalText, textOrNull, time, timeOrNull, timeParameter } from './fields.ts'
+import type { CamelFields } from './names.ts'
 
 export const searchSchema = z.object({
   recipient: optionalText(),
@@ -26,22 +18,15 @@ export const searchSchema = z.object({
   ip: optionalText(),
   since: timeParameter(),
   until: timeParameter(),
-  ...listParameters(),
+  ...paging(),
 })
 
 const messageStateSchema = z.enum(MESSAGE_STATES).meta({ id: 'MessageState' })
 
+const ofAttempt = { n: z.int().min(1), at: time(), ip: textOrNull(), mx: textOrNull() }
+
 const attemptSchema = z
-  .object({
-    n: z.int().min(1),
-    at: time(),
-    ip: textOrNull(),
-    mx: textOrNull(),
-    tls: textOrNull(),
-    result: z.string(),
-    reply: z.string(),
-    duration_ms: z.number(),
-  })
+  .object({ ...ofAttempt, tls: textOrNull(), result: z.string(), reply: z.string(), duration_ms: z.number() })
   .meta({ id: 'DeliveryAttempt' })
 
 /** A line of the timeline. */
@@ -128,10 +113,7 @@ export const explanationSchema = z
 
 export const transcriptSchema = z
   .object({
-    n: z.int().min(1),
-    at: time(),
-    ip: textOrNull(),
-    mx: textOrNull(),
+    ...ofAttempt,
     /** null: not kept, or no longer. */
     dialogue: textOrNull(),
   })
@@ -164,6 +146,8 @@ export const batchSchema = z
 
 export const canceledBatchSchema = z.object({ batch_id: identifier('bat'), canceled: count(), not_canceled: count() })
 
+/** As it came; null: not asked for. */
+export type MessageQuery = CamelFields<z.infer<typeof searchSchema>>
 export type MessageStateJson = z.infer<typeof messageStateSchema>
 export type AttemptJson = z.infer<typeof attemptSchema>
 export type EventJson = z.infer<typeof eventSchema>

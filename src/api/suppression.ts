@@ -1,6 +1,7 @@
 /** The suppression list on the wire (http/README.md "Suppressions"). */
 import { z } from 'zod'
-import { count, identifier, listParameters, optionalText, textOrNull, time, timeParameter } from './fields.ts'
+import { count, identifier, paging, optionalText, textOrNull, time, timeParameter } from './fields.ts'
+import type { CamelFields } from './names.ts'
 
 export const addSuppressionSchema = z.object({
   email: z.string(),
@@ -14,7 +15,7 @@ export const listSuppressionsSchema = z.object({
   reason: optionalText(),
   scope: optionalText(),
   since: timeParameter(),
-  ...listParameters(),
+  ...paging(),
 })
 
 export const removeSuppressionSchema = z.object({ scope: optionalText() })
@@ -43,5 +44,7 @@ export const importedSuppressionsSchema = z.object({
   errors: z.array(z.string()),
 })
 
+/** As it came; null: not asked for. */
+export type SuppressionQuery = CamelFields<z.infer<typeof listSuppressionsSchema>>
 export type SuppressionJson = z.infer<typeof suppressionSchema>
 export type ImportedSuppressionsJson = z.infer<typeof importedSuppressionsSchema>

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod'
 import { FURTHER_EVENT_KINDS, type WebhookEventKind } from '../mail/event.ts'
-import { count, identifier, listParameters, optionalText, textList, textOrNull, time, timeOrNull } from './fields.ts'
+import { count, identifier, paging, optionalText, textList, textOrNull, time, timeOrNull } from './fields.ts'
 
 /** Above the number of event kinds: repeats and unknown kinds are named one by one. */
 const MOST_EVENTS = 50
@@ -48,13 +48,13 @@ export const replayRangeSchema = z.object({
   events: eventList(),
 })
 
-export const listEndpointsSchema = z.object(listParameters())
+export const listEndpointsSchema = z.object(paging())
 
 export const listDeliveriesSchema = z.object({
   status: z.enum(['pending', 'succeeded', 'failed', 'skipped']).nullish(),
   event: optionalText(),
   message_id: optionalText(),
-  ...listParameters(),
+  ...paging(),
 })
 
 /** Kinds with commas between them. */
@@ -93,13 +93,9 @@ export const removedWebhookSchema = z.object({ id: identifier('wh'), deleted: z.
 
 export const rotatedSecretSchema = z.object({ id: identifier('wh'), secret: z.string().optional(), switch_at: time() })
 
-export const webhookTrialSchema = z.object({
-  ok: z.boolean(),
-  status: z.int().nullable(),
-  duration_ms: count(),
-  error: textOrNull(),
-  answer: z.string(),
-})
+const ofPost = { status: z.int().nullable(), duration_ms: count(), error: textOrNull(), answer: z.string() }
+
+export const webhookTrialSchema = z.object({ ok: z.boolean(), ...ofPost })
 
 const ofDelivery = {
   id: identifier('whd'),
@@ -116,20 +112,7 @@ const ofDelivery = {
 export const webhookDeliverySchema = z.object({ ...ofDelivery, attempts: count() }).meta({ id: 'WebhookDelivery' })
 
 export const webhookDeliveryDetailSchema = z
-  .object({
-    ...ofDelivery,
-    body: z.string(),
-    attempts: z.array(
-      z.object({
-        n: count(),
-        at: time(),
-        status: z.int().nullable(),
-        duration_ms: count(),
-        error: textOrNull(),
-        answer: z.string(),
-      }),
-    ),
-  })
+  .object({ ...ofDelivery, body: z.string(), attempts: z.array(z.object({ n: count(), at: time(), ...ofPost })) })
   .meta({ id: 'WebhookDeliveryDetail' })
 
 export const replayedSchema = z.object({ queued: count() })

@@ -9,9 +9,8 @@ import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { CHECK_IDS, CHECKS } from './checks/check-table.ts'
-import { worstOf, type HealthFinding, type Result } from './checks/finding.ts'
+import { worstOf, runChecks, type HealthFinding, type Result } from './checks/check.ts'
 import { healthChange, thingOf, type OperatorChannel, type ToldProblem } from './operator-alert.ts'
-import { runChecks } from './checks/check.ts'
 import type { CheckWorld } from './checks/world.ts'
 
 export interface AskedChecks {

@@ -3,7 +3,7 @@
  * (config/README.md "sternpost.yaml": operator). Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { HealthFinding } from './checks/finding.ts'
+import type { HealthFinding } from './checks/check.ts'
 
 export type ToldProblem = Pick<HealthFinding, 'check' | 'subject' | 'seen'>
 

@@ -8,11 +8,12 @@
 import type { Server, ServerResponse } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { SECOND } from '../base/clock.ts'
+import { canonicalIp } from '../base/ip-address.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import { BODY_READER_DEFAULTS, createBodyReader } from './exchange/body-reader.ts'
 import { createBodyThread } from './exchange/body-thread.ts'
-import { createConnectionLimits } from './connection-limits.ts'
+import { isTrusted } from './exchange/client-address.ts'
 import { makeServer, type HttpSettings, type MadeServer, type RequestListener } from './make-server.ts'
 import { openAdminSocket, openListener, type HttpListener } from './open-listener.ts'
 import { createRequestListeners, type RequestListenersOptions } from './request-listeners.ts'
@@ -88,6 +89,36 @@ export function createHttpServers(options: HttpServersOptions) {
       for (const { server } of made) NetServer.prototype.close.call(server)
       await running.finished(STOP_MILLISECONDS)
       closeAll()
+    },
+  }
+}
+
+/**
+ * How many connections there may be, in all and from one address; at a limit the new one is closed at once. Trusted
+ * proxies are exempt from the second: many clients share their address.
+ */
+function createConnectionLimits({ connections, trusted_proxies }: HttpSettings['http']) {
+  const { total, per_address: perAddress } = connections
+  const byAddress = new Map<string, number>()
+  let open = 0
+  return {
+    /** Counts the connection, or closes it. */
+    admit(socket: Socket) {
+      const peer = socket.remoteAddress ?? ''
+      const address = canonicalIp(peer) ?? peer
+      const ofAddress = byAddress.get(address) ?? 0
+      if (open >= total || (ofAddress >= perAddress && !isTrusted(address, trusted_proxies))) {
+        socket.destroy()
+        return
+      }
+      open += 1
+      byAddress.set(address, ofAddress + 1)
+      socket.once('close', () => {
+        open -= 1
+        const left = (byAddress.get(address) ?? 1) - 1
+        if (left > 0) byAddress.set(address, left)
+        else byAddress.delete(address)
+      })
     },
   }
 }

@@ -198,17 +198,7 @@ function lastCharacters(key: string): string {
 export const SCOPES = ['send', 'messages:read', 'domains', 'webhooks', 'ips', 'stats', 'suppressions', 'admin'] as const
 export type Scope = (typeof SCOPES)[number]
 
-export interface CreateKeyRequest {
-  name: string
-  mode: 'live' | 'test'
-  scopes: string[]
-  /** Sending domains; empty: all. */
-  domains: string[]
-  /** Networks such as 203.0.113.0/24, or single addresses; empty: all. */
-  allowedIps: string[]
-  /** Unix milliseconds; null: never. */
-  expiresAt: number | null
-}
+export type CreateKeyRequest = Pick<ApiKeyRecord, 'name' | 'mode' | 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>
 
 const MOST_NAME_CHARACTERS = 100
 // Every control character.

@@ -4,7 +4,7 @@
 import t from 'tap'
 import { dnsText } from '../../src/commands/sending/domain-report.ts'
 import { domainReport, openRecords } from '../../src/commands/sending/domain-report.ts'
-import { localTime, printable, tableText } from '../../src/commands/shared/print.ts'
+import { localTime, printable, tableText } from '../../src/commands/shared/text.ts'
 import { waitUntilVerified } from '../../src/commands/sending/domain.ts'
 import type { DomainJson } from '../../src/api/domain.ts'
 import { manualClock } from '../support/manual-clock.ts'

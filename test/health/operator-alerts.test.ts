@@ -2,7 +2,7 @@
  * The operator hears of a problem once, by mail and by webhook, and once more when it is solved.
  */
 import t from 'tap'
-import type { HealthFinding } from '../../src/health/checks/finding.ts'
+import type { HealthFinding } from '../../src/health/checks/check.ts'
 import { healthChange } from '../../src/health/operator-alert.ts'
 import { alertSubject, alertText } from '../../src/health/operator-alert.ts'
 import { prepareSender, startApplianceZone, TWO_IPS } from '../support/two-ips.ts'

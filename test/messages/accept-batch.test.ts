@@ -4,7 +4,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { toUnixSeconds } from '../../src/base/clock.ts'
-import { createAcceptBatch } from '../../src/messages/accept/accept-batch.ts'
+import { createAcceptBatch } from '../../src/messages/accept/accept-message.ts'
 import type { AcceptBatch, AcceptedBatch, BatchRequest } from '../../src/messages/accept/send-request.ts'
 import {
   accepted,

@@ -9,7 +9,7 @@ import { DAY, HOUR, MINUTE, SECOND, toUnixSeconds } from '../../src/base/clock.t
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { createClassifier } from '../../src/mail/reply/classify-reply.ts'
 import type { DeliveryOutcome } from '../../src/mail/reply/delivery-outcome.ts'
-import { createAcceptBatch } from '../../src/messages/accept/accept-batch.ts'
+import { createAcceptBatch } from '../../src/messages/accept/accept-message.ts'
 import { createMessageActions, type MessageActions } from '../../src/messages/lookup/act-on-message.ts'
 import { createMessageLookup, type MessageLookup } from '../../src/messages/lookup/lookup-message.ts'
 import type { WaitReason } from '../../src/mail/waiting-mail.ts'

@@ -12,9 +12,12 @@ import { prepareContent, bodiesOf } from '../../src/content/prepare-content.ts'
 import { messageUrls } from '../../src/content/message-fields.ts'
 import { clickToken, unsubscribeToken } from '../../src/mail/message-token.ts'
 import type { StoredContent, Variables } from '../../src/mail/message.ts'
-import { createFollowLink } from '../../src/messages/engagement/follow-link.ts'
 import { createMachineList, isOfBurst, networkOf, type ClickRun } from '../../src/messages/engagement/machine-hits.ts'
-import { createEngagement, type EngagementOptions } from '../../src/messages/engagement/record-engagement.ts'
+import {
+  createFollowLink,
+  createEngagement,
+  type EngagementOptions,
+} from '../../src/messages/engagement/record-engagement.ts'
 import { createUnsubscribing } from '../../src/messages/engagement/unsubscribe.ts'
 import type { RecordEngagementRequest } from '../../src/store/records/engagement-records.ts'
 import type { Store } from '../../src/store/store.ts'

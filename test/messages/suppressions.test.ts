@@ -4,14 +4,11 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { Whose } from '../../src/messages/suppressions/check-suppression.ts'
+import type { SuppressionQuery } from '../../src/api/suppression.ts'
 import { SECOND, toUnixSeconds } from '../../src/base/clock.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { readCsv, type CsvRow } from '../../src/messages/suppressions/read-csv.ts'
-import {
-  createSuppressions,
-  type SuppressionQuery,
-  type Suppressions,
-} from '../../src/messages/suppressions/suppressions.ts'
+import { createSuppressions, type Suppressions } from '../../src/messages/suppressions/suppressions.ts'
 import type { Store } from '../../src/store/store.ts'
 import { testStore } from '../senders/sender-parts.ts'
 import { manualClock, type ManualClock } from '../support/manual-clock.ts'

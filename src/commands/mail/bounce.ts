@@ -12,7 +12,7 @@ import { createClassifier } from '../../mail/reply/classify-reply.ts'
 import { judgeReported, type ReportJudgement } from '../../mail/report/judge-report.ts'
 import { readReport } from '../../mail/report/read-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
-import { linesText, printable } from '../shared/print.ts'
+import { linesText, printable } from '../shared/text.ts'
 import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb } from '../shared/verb.ts'
 

@@ -1,10 +1,7 @@
 /**
- * `sternpost listen`: brings events to a developer's machine without a public address (commands/README.md "sternpost
- * listen").
- *
- * Reads the event stream of the server and posts each event, one after the other, signed with a secret it prints. Ends
- * with 0 when interrupted; with what the server answers when the first connection fails, or when it refuses a later
- * one.
+ * `sternpost listen`: posts the events of the server, one after the other, to a developer's machine without a public
+ * address, signed with a secret it prints (commands/README.md "sternpost listen"). Ends with 0 when interrupted; with
+ * what the server answers when the first connection fails, or when it refuses a later one.
  */
 import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
@@ -16,7 +13,8 @@ import { deliveryHeaders } from '../../webhooks/post-event.ts'
 import { withQuery } from '../shared/api-client.ts'
 import { streamFromServer } from '../shared/exchange.ts'
 import { collect, misuse } from '../shared/flag-values.ts'
-import { printable, printNote, printResult } from '../shared/print.ts'
+import { printNote, printResult } from '../shared/print.ts'
+import { printable } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { untilInterrupted, addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { followStream, type StreamEvent } from './follow-stream.ts'

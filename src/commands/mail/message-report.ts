@@ -1,6 +1,6 @@
 /** Messages as text: one with its attempts and its timeline, rows of a list, and why one waits. Pure. */
 import type * as wire from '../../api/message.ts'
-import { linesText, localTime, preciseTime, sheetText, type Columns } from '../shared/print.ts'
+import { linesText, localTime, preciseTime, sheetText, type Columns } from '../shared/text.ts'
 
 export const MESSAGE_COLUMNS: Columns<wire.ListedMessageJson> = {
   CREATED: (message) => localTime(message.created_at),

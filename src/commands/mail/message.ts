@@ -8,7 +8,8 @@ import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { MESSAGE_STATES } from '../../mail/message.ts'
 import { ask, askAll, askPages, type Query, type ApiPath } from '../shared/api-client.ts'
 import { timeFlag } from '../shared/flag-values.ts'
-import { columnsText, printResult } from '../shared/print.ts'
+import { printResult } from '../shared/print.ts'
+import { columnsText } from '../shared/text.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import {
   pause,

@@ -6,16 +6,12 @@
  */
 import { Option, type Command } from 'commander'
 import { explanationSchema } from '../../api/message.ts'
-import {
-  queueActionResultSchema,
-  queueGroupSchema,
-  type QueueActionBody,
-  type QueueGroupJson,
-} from '../../api/queue.ts'
+import * as wire from '../../api/queue.ts'
 import { SECOND } from '../../base/clock.ts'
 import { ask, askRows, callServer, readAnswer, withQuery } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
-import { countOf, localTime, printList, printResult, type Columns } from '../shared/print.ts'
+import { printList, printResult } from '../shared/print.ts'
+import { countOf, localTime, type Columns } from '../shared/text.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { explanationReport } from './message-report.ts'
 import { pathOf } from './message.ts'
@@ -66,8 +62,8 @@ const HEADS = { provider: 'PROVIDER', domain: 'RECIPIENT DOMAIN', ip: 'LAST IP',
 async function list(flags: VerbFlags & FilterFlags & { by: keyof typeof HEADS }): Promise<void> {
   const { held, accepted_before: before, ...filter } = queueFilter(flags)
   const query = { ...filter, held: held?.toString(), accepted_before: before?.toString() }
-  const groups = await askRows(flags, queueGroupSchema, withQuery('/v1/admin/queue', { by: flags.by, ...query }))
-  const columns: Columns<QueueGroupJson> = {
+  const groups = await askRows(flags, wire.queueGroupSchema, withQuery('/v1/admin/queue', { by: flags.by, ...query }))
+  const columns: Columns<wire.QueueGroupJson> = {
     [HEADS[flags.by]]: ({ name }) => name ?? 'not known yet',
     WAITING: ({ waiting }) => waiting,
     DUE: ({ due }) => due,
@@ -88,11 +84,11 @@ type ActionFlags = ConsentFlags & FilterFlags
 
 async function act(
   flags: ActionFlags,
-  { action, done, pool }: { action: QueueActionBody['action']; done: string; pool?: string },
+  { action, done, pool }: { action: wire.QueueActionBody['action']; done: string; pool?: string },
 ): Promise<void> {
   const filter = queueFilter(flags)
   const body = { action, to_pool: pool, filter, dry_run: flags.yes !== true }
-  const result = await ask(flags, queueActionResultSchema, 'POST /v1/admin/queue/actions', body)
+  const result = await ask(flags, wire.queueActionResultSchema, 'POST /v1/admin/queue/actions', body)
   const count = countOf(result.messages, 'message')
   if (result.dry_run && result.messages > 0) {
     const target = pool === undefined ? '' : ` --to ${pool}`

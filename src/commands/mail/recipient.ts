@@ -2,7 +2,8 @@
 import type { Command } from 'commander'
 import { erasedRecipientSchema, recipientDataSchema, type RecipientDataJson } from '../../api/server.ts'
 import { ask, withQuery, type ApiPath } from '../shared/api-client.ts'
-import { printNote, printResult, sheetText } from '../shared/print.ts'
+import { printNote, printResult } from '../shared/print.ts'
+import { sheetText } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 

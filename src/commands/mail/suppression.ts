@@ -7,26 +7,12 @@
  */
 import { statSync } from 'node:fs'
 import { Option, type Command } from 'commander'
-import {
-  reasonSchema,
-  removedSuppressionsSchema,
-  suppressionSchema,
-  type SuppressionJson,
-} from '../../api/suppression.ts'
+import * as wire from '../../api/suppression.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { ask, askAll, askPages, sendCsv, withQuery } from '../shared/api-client.ts'
 import { timeFlag } from '../shared/flag-values.ts'
-import {
-  countOf,
-  localTime,
-  printable,
-  printNote,
-  printPiece,
-  printResult,
-  type Columns,
-  progressBar,
-  progressLine,
-} from '../shared/print.ts'
+import { printNote, printPiece, printResult, progressLine } from '../shared/print.ts'
+import { countOf, localTime, printable, progressBar, type Columns } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import {
   addVerb,
@@ -66,18 +52,18 @@ export function addSuppressionCommands(program: Command): void {
 function withFilters(verb: Command): Command {
   return verb
     .option('--email <address>', 'of this address')
-    .addOption(new Option('--reason <reason>', 'for this reason').choices(reasonSchema.options))
+    .addOption(new Option('--reason <reason>', 'for this reason').choices(wire.reasonSchema.options))
     .option('--scope <scope>', 'of this scope: all, or the name of a list')
     .option('--since <time>', 'added since then: 24h, 2026-11-21, 2026-11-21T12:00')
 }
 
-function pagesOf(flags: FilterFlags): AsyncGenerator<SuppressionJson[]> {
+function pagesOf(flags: FilterFlags): AsyncGenerator<wire.SuppressionJson[]> {
   const { email, reason, scope } = flags
   const since = flags.since === undefined ? undefined : timeFlag('--since', flags.since)
-  return askPages(flags, suppressionSchema, PATH, { email, reason, scope, since })
+  return askPages(flags, wire.suppressionSchema, PATH, { email, reason, scope, since })
 }
 
-const COLUMNS: Columns<SuppressionJson> = {
+const COLUMNS: Columns<wire.SuppressionJson> = {
   ADDED: (entry) => localTime(entry.created_at),
   EMAIL: ({ email }) => email,
   REASON: ({ reason }) => reason,
@@ -93,7 +79,7 @@ async function list(flags: FilterFlags & LimitFlags): Promise<void> {
 
 async function add(email: string, flags: VerbFlags & { scope: string; domain?: string }): Promise<void> {
   const body = { email, reason: 'manual', scope: flags.scope, domain: flags.domain }
-  const added = await ask(flags, suppressionSchema, `POST ${PATH}`, body)
+  const added = await ask(flags, wire.suppressionSchema, `POST ${PATH}`, body)
   const { email: address, reason, scope, created_at: createdAt } = added
   const text = `${address} is suppressed (${reason}, scope ${scope}) since ${localTime(createdAt)}`
   printResult(flags, added, () => `${printable(text)}\n`)
@@ -102,7 +88,7 @@ async function add(email: string, flags: VerbFlags & { scope: string; domain?: s
 async function remove(email: string, flags: ConsentFlags & { scope?: string }): Promise<void> {
   const server = serverAddress(flags)
   const { scope } = flags
-  const entries = await askAll(server, suppressionSchema, PATH, { email, scope })
+  const entries = await askAll(server, wire.suppressionSchema, PATH, { email, scope })
   if (entries.length === 0) {
     const where = scope === undefined ? '' : ` with scope ${scope}`
     throw new ProcessExit(EXIT.failed, `sternpost: ${printable(email)} is not suppressed${where}.`)
@@ -115,7 +101,7 @@ async function remove(email: string, flags: ConsentFlags & { scope?: string }): 
   }
   if (!isConfirmed(flags, would)) return
   const path = withQuery(`${PATH}/${encodeURIComponent(email)}`, { scope })
-  const removed = await ask(server, removedSuppressionsSchema, `DELETE ${path}`)
+  const removed = await ask(server, wire.removedSuppressionsSchema, `DELETE ${path}`)
   const count = countOf(removed.deleted, 'entry', 'entries')
   printResult(flags, removed, () => `${printable(removed.email)}: ${count} removed\n`)
 }

@@ -8,18 +8,10 @@ import { Option, type Command } from 'commander'
 import * as wire from '../../api/webhook.ts'
 import { HOUR, SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import {
-  ask,
-  askAll,
-  askPages,
-  callServer,
-  readAnswer,
-  unlessExit,
-  type Query,
-  type ApiPath,
-} from '../shared/api-client.ts'
+import { ask, askAll, askPages, callServer, readAnswer, unlessExit, type ApiPath } from '../shared/api-client.ts'
 import { collect, countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
-import { countOf, preciseTime, printResult, type Columns, progressLine } from '../shared/print.ts'
+import { printResult, progressLine } from '../shared/print.ts'
+import { countOf, preciseTime, type Columns } from '../shared/text.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { pause, addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 
@@ -75,7 +67,7 @@ async function deliveries(flags: DeliveriesFlags): Promise<void> {
 async function* newestOfAll(flags: DeliveriesFlags): AsyncGenerator<wire.WebhookDeliveryJson[]> {
   const server = serverAddress(flags)
   const most = countFlag('--limit', flags.limit) + 1
-  const query: Query = { status: flags.status, event: flags.event, message_id: flags.message }
+  const query = { status: flags.status, event: flags.event, message_id: flags.message }
   const endpoints = flags.endpoint === undefined ? await endpointIds(server) : [flags.endpoint]
   const found: wire.WebhookDeliveryJson[] = []
   for (const endpoint of endpoints) {

@@ -3,7 +3,7 @@
  * failed, and the next step of the policy. What reporters call themselves comes as plain text from the server. Pure.
  */
 import type { AuthenticationJson, DmarcSourceJson } from '../../api/authentication.ts'
-import { columnsText, linesText, type Columns } from '../shared/print.ts'
+import { columnsText, linesText, type Columns } from '../shared/text.ts'
 
 const MOST_NAMED = 5
 

@@ -4,7 +4,7 @@
  * or Terraform. (The zone file comes from the server.) Pure.
  */
 import type { DnsRecordJson, DomainJson } from '../../api/domain.ts'
-import { columnsText, linesText, localTime, type Columns } from '../shared/print.ts'
+import { columnsText, linesText, localTime, type Columns } from '../shared/text.ts'
 
 export function domainReport(domain: DomainJson): string {
   return linesText([...headLines(domain), ...domain.records.flatMap((record) => ['', ...recordLines(record)])])

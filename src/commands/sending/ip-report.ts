@@ -1,7 +1,7 @@
 /** Dedicated IPs as text: rows of a list, one with its warmup and its daily volume, and a forecast. Pure. */
 import type { IpJson, IpNoteJson, IpWarmupJson, SendDayJson, WarmupForecastJson, WarmupJson } from '../../api/ip.ts'
 import { utcDay } from '../../base/utc-day.ts'
-import { columnsText, linesText, localTime, preciseTime, sheetText, type Columns } from '../shared/print.ts'
+import { columnsText, linesText, localTime, preciseTime, sheetText, type Columns } from '../shared/text.ts'
 
 export interface ShownIp extends IpJson {
   /** null: the key may not know. */

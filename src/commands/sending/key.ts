@@ -11,7 +11,8 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { SCOPES } from '../../senders/api-key.ts'
 import { ask, askAll, callServer, type ApiPath } from '../shared/api-client.ts'
 import { collect, misuse } from '../shared/flag-values.ts'
-import { localTime, printList, printNote, printResult, type Columns } from '../shared/print.ts'
+import { printList, printNote, printResult } from '../shared/print.ts'
+import { localTime, type Columns } from '../shared/text.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 
 type CreateFlags = VerbFlags &

@@ -5,7 +5,8 @@
 import type { Command } from 'commander'
 import { pathSchema, resumedPathsSchema, type PathHoldJson, type PathJson } from '../../api/queue.ts'
 import { ask, askRows, withQuery } from '../shared/api-client.ts'
-import { columnsText, countOf, localTime, printNote, printResult, type Columns } from '../shared/print.ts'
+import { printNote, printResult } from '../shared/print.ts'
+import { columnsText, countOf, localTime, type Columns } from '../shared/text.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 
 type FilterFlags = Given<'ip' | 'route'>

@@ -6,7 +6,8 @@ import type { Command } from 'commander'
 import { poolSchema, type PoolJson } from '../../api/queue.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { askRows } from '../shared/api-client.ts'
-import { columnsText, preciseTime, printResult, sheetText, type Columns } from '../shared/print.ts'
+import { printResult } from '../shared/print.ts'
+import { columnsText, preciseTime, sheetText, type Columns } from '../shared/text.ts'
 import { addVerb, type VerbFlags } from '../shared/verb.ts'
 
 export function addPoolCommands(program: Command): void {

@@ -11,16 +11,8 @@ import { nearestName } from '../../config/settings/nearest-name.ts'
 import { ANY_PROVIDER, type Provider, type ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
 import { ask } from '../shared/api-client.ts'
 import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import {
-  linesText,
-  printList,
-  printNote,
-  printResult,
-  printable,
-  sheetText,
-  type Columns,
-  type OutputFlags,
-} from '../shared/print.ts'
+import { printList, printNote, printResult, type OutputFlags } from '../shared/print.ts'
+import { linesText, printable, sheetText, type Columns } from '../shared/text.ts'
 import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
 
 type ProviderView = ReturnType<typeof viewOf>
@@ -58,12 +50,7 @@ function show(id: string, flags: FileFlags): void {
   const rules = readRules(flags)
   const { providers } = rules.providers
   const provider = Object.hasOwn(providers, id) ? providers[id] : undefined
-  if (provider === undefined) {
-    const names = Object.keys(providers)
-    const meant = nearestName(id, names)
-    const fix = meant === null ? `known are ${names.join(', ')}` : `write ${meant}`
-    throw misuse(`providers.yaml has no provider "${id}"; ${fix}`)
-  }
+  if (provider === undefined) throw misuse(noProvider(id, rules))
   const view = viewOf(id, provider, rules)
   printResult(flags, view, () => providerReport(view))
 }
@@ -74,7 +61,15 @@ async function explain(domain: string, flags: VerbFlags): Promise<void> {
   printResult(flags, route, () => routeReport(route))
 }
 
-function readRules(flags: FileFlags): LoadedRules {
+/** A sentence that says what was meant. */
+export function noProvider(id: string, { providers }: LoadedRules): string {
+  const names = Object.keys(providers.providers)
+  const meant = nearestName(id, names)
+  const fix = meant === null ? `known are ${names.join(', ')}` : `write ${meant}`
+  return `providers.yaml has no provider "${id}"; ${fix}`
+}
+
+export function readRules(flags: FileFlags): LoadedRules {
   const rules = loadRules(installedOrShippedFolder(flags.config), SHIPPED_FOLDER)
   if (rules.warnings.length > 0) printNote(flags, explainMistakes(rules.warnings))
   return rules

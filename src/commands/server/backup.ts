@@ -13,20 +13,10 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { verifyBackup } from '../../store/open/offline.ts'
 import { ask, callServer } from '../shared/api-client.ts'
 import { withBackupErrors } from './database.ts'
-import {
-  byteText,
-  localTime,
-  printList,
-  printNote,
-  printResult,
-  sheetText,
-  type Columns,
-  type OutputFlags,
-  progressBar,
-  progressLine,
-} from '../shared/print.ts'
+import { printList, printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
+import { byteText, localTime, sheetText, progressBar, type Columns } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addLocalVerb, addVerb, type VerbFlags } from '../shared/verb.ts'
+import { addLocalVerb, addVerb, withOutputFlags, type VerbFlags } from '../shared/verb.ts'
 
 const PATH = '/v1/admin/backups'
 const LOOK_EVERY = 250
@@ -40,10 +30,8 @@ export function addBackupCommands(program: Command): void {
     .action(write)
   addVerb(backup, 'list', 'list the backups').action(list)
   const verified = 'check that a backup is whole: checksums, database, rows; needs no server'
-  addLocalVerb(backup, 'verify <file>', verified, '/mnt/backups/sternpost-20261121T031700Z-10.tar')
-    .option('--json', 'print JSON')
-    .option('--quiet', 'print the result alone')
-    .action(verify)
+  const example = '/mnt/backups/sternpost-20261121T031700Z-10.tar'
+  withOutputFlags(addLocalVerb(backup, 'verify <file>', verified, example)).action(verify)
 }
 
 async function write(flags: VerbFlags & { to?: string }): Promise<void> {

@@ -19,18 +19,9 @@ import { readFolder } from '../../config/source/read-folder.ts'
 import { shownSettings, type SettingDoc } from '../../config/source/setting-docs.ts'
 import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
 import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import {
-  columnsText,
-  linesText,
-  preciseTime,
-  printable,
-  printNote,
-  printResult,
-  sheetText,
-  type Columns,
-  type OutputFlags,
-} from '../shared/print.ts'
-import { addLocalVerb, addVerb, withFileFlags, type VerbFlags } from '../shared/verb.ts'
+import { printNote, printResult, type OutputFlags } from '../shared/print.ts'
+import { columnsText, linesText, preciseTime, printable, sheetText, type Columns } from '../shared/text.ts'
+import { addLocalVerb, addVerb, withFileFlags, withOutputFlags, type VerbFlags } from '../shared/verb.ts'
 import { addCheckCommand } from './check.ts'
 import { addTestReplyVerb } from './test-reply.ts'
 
@@ -49,10 +40,8 @@ export function addConfigCommands(program: Command): void {
   const show = addLocalVerb(config, 'show [key]', shown, 'delivery --origin\npools')
   withFileFlags(show.option('--origin', 'say where each value comes from')).action(showValues)
   const explained = 'say what a key is for, its type and its default'
-  addLocalVerb(config, 'docs <key>', explained, 'delivery.retry\nwarmup.defaults.smoothing')
-    .option('--json', 'print one JSON document')
-    .option('--quiet', 'print the result alone')
-    .action(docs)
+  const example = 'delivery.retry\nwarmup.defaults.smoothing'
+  withOutputFlags(addLocalVerb(config, 'docs <key>', explained, example)).action(docs)
   addCheckCommand(config)
   addTestReplyVerb(config)
 }

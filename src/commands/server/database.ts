@@ -8,44 +8,29 @@
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
+import { snakeFields } from '../../api/names.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { loadConfiguration } from '../../config/load-configuration.ts'
-import {
-  migrateNow,
-  planMigration,
-  restoreBackup,
-  verifyDatabase,
-  type MigrationPlan,
-  type RestoreSummary,
-} from '../../store/open/offline.ts'
+import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import { locationFor, type StoreLocation } from '../../store/store-location.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import {
-  byteText,
-  linesText,
-  localTime,
-  printNote,
-  printResult,
-  progressLine,
-  sheetText,
-  type OutputFlags,
-} from '../shared/print.ts'
-import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
+import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
+import { byteText, linesText, localTime, sheetText } from '../shared/text.ts'
+import { addLocalVerb, CONFIG_FLAG, withOutputFlags } from '../shared/verb.ts'
 
 type Flags = OutputFlags & { config?: string }
 type RestoreFlags = Flags & { keepAllowance?: boolean; yes?: boolean }
 
 export function addRestoreCommand(program: Command): void {
-  program
+  const verb = program
     .command('restore <file>')
     .description('put a backup in the place of the database, with the server stopped; restored mail is held')
     .option(...CONFIG_FLAG)
     .option('--keep-allowance', "today's warmup allowance stays as it was in the backup")
     .option('--yes', 'also where there is a database: it is moved aside')
-    .option('--json', 'print JSON')
-    .option('--quiet', 'print the result alone')
+  withOutputFlags(verb)
     .addHelpText(
       'after',
       '\nExample:\n  systemctl stop sternpost.socket sternpost\n' +
@@ -67,20 +52,17 @@ function restore(file: string, flags: RestoreFlags): void {
   const now = Date.now()
   const keepsAllowance = flags.keepAllowance === true
   const summary = withBackupErrors(
-    () => restoreBackup({ file: resolve(file), location, now, keepsAllowance, onStage: (stage) => line.show(stage) }),
+    () =>
+      offline.restoreBackup({
+        file: resolve(file),
+        location,
+        now,
+        keepsAllowance,
+        onStage: (stage) => line.show(stage),
+      }),
     () => line.end(),
   )
-  const document = {
-    mark: toUnixSeconds(summary.mark),
-    from_schema: summary.fromSchema,
-    schema: summary.schema,
-    held: summary.held,
-    webhook_deliveries: summary.webhookDeliveries,
-    warming_ips: summary.warmingIps,
-    counts: summary.counts,
-    moved_to: summary.movedTo,
-    configuration: summary.configuration,
-  }
+  const document = { ...snakeFields(summary), mark: toUnixSeconds(summary.mark) }
   printResult(flags, document, () => summaryText(summary, location.folder))
   const { held } = summary
   if (held === 0) return
@@ -93,7 +75,7 @@ function restore(file: string, flags: RestoreFlags): void {
   )
 }
 
-function summaryText(summary: RestoreSummary, folder: string): string {
+function summaryText(summary: offline.RestoreSummary, folder: string): string {
   const { counts, warmingIps, movedTo, configuration, fromSchema, schema } = summary
   return sheetText(`${folder}  restored, as of ${localTime(toUnixSeconds(summary.mark))}`, [
     ['messages', `${counts.messages}, ${summary.held} of them undelivered and held`],
@@ -112,28 +94,24 @@ function summaryText(summary: RestoreSummary, folder: string): string {
 export function addMigrateCommands(program: Command): void {
   const migrated = 'bring the database of a stopped server to the schema of this program; a start does the same'
   const verb = addLocalVerb(program, 'migrate', migrated, '--check')
-  withFlags(verb.option('--check', 'only say what would run, and about how long')).action(migrate)
+  const check = 'only say what would run, and about how long'
+  withOutputFlags(verb.option('--check', check).option(...CONFIG_FLAG)).action(migrate)
   const verified = 'check the database of a stopped server: the file, and what must hold between its rows'
-  withFlags(addLocalVerb(program, 'verify', verified)).action(verify)
-}
-
-function withFlags(verb: Command): Command {
-  return verb
-    .option(...CONFIG_FLAG)
-    .option('--json', 'print JSON')
-    .option('--quiet', 'print the result alone')
+  withOutputFlags(addLocalVerb(program, 'verify', verified).option(...CONFIG_FLAG)).action(verify)
 }
 
 function migrate(flags: Flags & { check?: boolean }): void {
   const location = dataLocation(flags)
   const isCheck = flags.check === true
-  const plan = isCheck ? planMigration(location) : migrateNow(location)
-  const { found, wanted, migrations, snapshotBytes: snapshot_bytes, seconds } = plan
-  const document = { found, wanted, migrations, snapshot_bytes, seconds: Math.ceil(seconds), done: !isCheck }
+  const plan = isCheck ? offline.planMigration(location) : offline.migrateNow(location)
+  const document = { ...snakeFields(plan), seconds: Math.ceil(plan.seconds), done: !isCheck }
   printResult(flags, document, () => migrationText(plan, isCheck))
 }
 
-function migrationText({ found, wanted, migrations, snapshotBytes, seconds }: MigrationPlan, isCheck: boolean): string {
+function migrationText(
+  { found, wanted, migrations, snapshotBytes, seconds }: offline.MigrationPlan,
+  isCheck: boolean,
+): string {
   if (migrations.length === 0) return `Schema ${found} is that of this program: nothing to migrate.\n`
   const lines = migrations.map((name) => `  ${name}\n`).join('')
   if (!isCheck) return `Migrated from schema ${found} to ${wanted}:\n${lines}`
@@ -143,7 +121,7 @@ function migrationText({ found, wanted, migrations, snapshotBytes, seconds }: Mi
 
 function verify(flags: Flags): void {
   const { folder } = dataLocation(flags)
-  const { schema, problems, counts } = verifyDatabase({ folder })
+  const { schema, problems, counts } = offline.verifyDatabase({ folder })
   printResult(flags, { ok: problems.length === 0, schema, problems, counts }, () =>
     problems.length === 0
       ? `The database in ${folder} is sound${counts === null ? `; its schema ${schema} is another one` : ''}.\n`

@@ -1,11 +1,10 @@
 /**
  * The lines of a file that is written to, and of the one that takes its place when it is rotated: renamed and made
- * anew, or emptied, as `tail -F` does. Endless; ends when interrupted.
+ * anew, or emptied, as `tail -F` does. Ends when interrupted. Throws what opening and reading throw; that the file is
+ * not there for a while is no error, unless at the beginning.
  *
- * A new file is gone over to once something stands in it, and after the rest of the old one was read: whoever makes the
- * new file may write to the old one for a while. Where a file is emptied or lost within a quarter of a second after a
- * line was written, that line cannot be seen here. Throws what opening and reading throw; that the file is not there
- * for a while is no error, unless at the beginning.
+ * A new file is read once something stands in it, and after the rest of the old one, to which its writer may still
+ * write. A line that was written less than a quarter of a second before its file was emptied or lost cannot be seen.
  */
 import { open, stat, type FileHandle } from 'node:fs/promises'
 import type { Clock } from '../../base/clock.ts'

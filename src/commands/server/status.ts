@@ -16,7 +16,8 @@ import { EXIT } from '../../base/errors.ts'
 import { durationText } from '../../config/settings/field-types.ts'
 import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
 import { durationFlag } from '../shared/flag-values.ts'
-import { byteText, isTerminal, printPiece, printResult, sheetText } from '../shared/print.ts'
+import { printPiece, printResult } from '../shared/print.ts'
+import { byteText, isTerminal, sheetText } from '../shared/text.ts'
 import { serverAddress, shownAddress, type ServerAddress } from '../shared/server-address.ts'
 import { pause, untilInterrupted, addVerb, type VerbFlags } from '../shared/verb.ts'
 
@@ -82,11 +83,9 @@ function webhooksText(webhooks: NonNullable<StatusView['webhooks']>): string {
 }
 
 async function domainsOf(server: ServerAddress): Promise<Record<string, number>> {
-  const counts: Record<string, number> = {}
-  for (const domain of await askAll(server, domainSchema, '/v1/domains', { status: 'all' })) {
-    counts[domain.status] = (counts[domain.status] ?? 0) + 1
-  }
-  return counts
+  const domains = await askAll(server, domainSchema, '/v1/domains', { status: 'all' })
+  const byStatus = Map.groupBy(domains, ({ status: state }) => state)
+  return Object.fromEntries([...byStatus].map(([state, ofIt]) => [state, ofIt.length]))
 }
 
 async function webhooksOf(server: ServerAddress) {

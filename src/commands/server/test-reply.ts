@@ -7,17 +7,17 @@
  */
 import { Option, type Command } from 'commander'
 import { HOUR } from '../../base/clock.ts'
-import { loadRules, type LoadedRules } from '../../config/read-parts.ts'
-import { nearestName } from '../../config/settings/nearest-name.ts'
+import type { LoadedRules } from '../../config/read-parts.ts'
 import { REPLY_STAGES } from '../../config/settings/provider-settings.ts'
-import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import type { Position } from '../../config/source/source-tree.ts'
 import { createReplyRules } from '../../egress/shaping/reply-rules.ts'
 import { BOUNCE_CATEGORIES } from '../../mail/reply/bounce-category.ts'
 import { createClassifier, type Classification, type Suppression } from '../../mail/reply/classify-reply.ts'
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import { printNote, printResult, sheetText, type OutputFlags } from '../shared/print.ts'
+import { noProvider, readRules } from '../sending/provider.ts'
+import { misuse } from '../shared/flag-values.ts'
+import { printResult, type OutputFlags } from '../shared/print.ts'
+import { sheetText } from '../shared/text.ts'
 import { addLocalVerb, withFileFlags, type Given } from '../shared/verb.ts'
 
 /** Stages as rules name them; `dsn` is a report by mail. */
@@ -42,9 +42,9 @@ function testReply(text: string, flags: TestReplyFlags): void {
   // Typed on a command line, a line end is often the two characters \n.
   const reply = readSmtpReply(text.replaceAll(/\\r?\\n/g, '\n'))
   if (reply === undefined) throw misuse(`"${text}" is no SMTP reply; write for example '550 5.1.1 No such user'`)
-  const rules = loadRules(installedOrShippedFolder(flags.config), SHIPPED_FOLDER)
-  requireProvider(rules, provider)
-  if (rules.warnings.length > 0) printNote(flags, explainMistakes(rules.warnings))
+  const rules = readRules(flags)
+  const isKnown = provider === null || Object.hasOwn(rules.providers.providers, provider)
+  if (!isKnown) throw misuse(`--provider: ${noProvider(provider, rules)}`)
   const view = judge(rules, { reply, provider, stage })
   printResult(flags, view, () => replyReport(view))
 }
@@ -78,14 +78,6 @@ function judge(rules: LoadedRules, { reply, provider, stage }: GivenReply) {
 function placeOf(id: string, positionOf: (id: string) => Position | undefined) {
   const { file = '', line = 0 } = positionOf(id) ?? {}
   return { id, file, line }
-}
-
-function requireProvider({ providers }: LoadedRules, provider: string | null): void {
-  const known = Object.keys(providers.providers)
-  if (provider === null || known.includes(provider)) return
-  const meant = nearestName(provider, known)
-  const fix = meant === null ? `known are ${known.join(', ')}` : `write ${meant}`
-  throw misuse(`--provider: providers.yaml has no provider "${provider}"; ${fix}`)
 }
 
 interface ReplyDecisions {

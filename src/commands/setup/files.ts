@@ -1,10 +1,8 @@
 /**
- * The files that `sternpost setup` writes: configuration, master key, a self-signed certificate.
- *
- * All are written into a folder beside their places and read as the server would read them, and only then put there.
- * What is there already stays as it is, also what appears meanwhile. `remove` takes back what this run has put there,
- * at any time. Throws ConfigurationError for files that the server would refuse, ProcessExit 78 for half a certificate,
- * and the system's errors; nothing is left behind then.
+ * The files that `sternpost setup` writes: configuration, master key, a self-signed certificate. All are written beside
+ * their places and read as the server would read them, and only then put there. What is there already stays, also what
+ * appears meanwhile. Throws ConfigurationError for files that the server would refuse, ProcessExit 78 for half a
+ * certificate, and the system's errors; nothing is left behind then.
  */
 import { randomBytes } from 'node:crypto'
 import {

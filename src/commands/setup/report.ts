@@ -5,7 +5,7 @@ import { errorText } from '../../base/errors.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { applianceRecords, applianceZone } from '../../senders/records/zone-file.ts'
 import { recordsToPublish } from '../sending/domain-report.ts'
-import { tableText } from '../shared/print.ts'
+import { tableText } from '../shared/text.ts'
 import type { DomainJson } from '../../api/domain.ts'
 import { PACKAGE_FOLDER } from './units.ts'
 

@@ -3,8 +3,9 @@
  *
  * Throws what `exchange.ts` throws, and ProcessExit 70 for an answer of another form.
  */
+import { isObject } from '../../api/fields.ts'
 import { errorCode, EXIT, ProcessExit } from '../../base/errors.ts'
-import { exchange, isObject, successOf, type Asked, type Success } from './exchange.ts'
+import { exchange, successOf, type Asked, type Success } from './exchange.ts'
 import type { ServerAddress } from './server-address.ts'
 
 /** From the version on. */

@@ -7,9 +7,10 @@
  */
 import { request as plainRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { request as tlsRequest } from 'node:https'
+import { isObject } from '../../api/fields.ts'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../base/errors.ts'
-import { printable } from './print.ts'
+import { printable } from './text.ts'
 import { serverAddress, shownAddress, type ServerAddress, type ServerFlags } from './server-address.ts'
 
 /** Who is asked: a server, or the one that the flags of the verb mean. */
@@ -133,10 +134,6 @@ function parseAnswer(status: number, text: string): unknown {
     const problem = `sternpost: the answer of the server (status ${status}) is no JSON. Fix: check --url.`
     throw new ProcessExit(EXIT.internal, problem, { cause: thrown })
   }
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null
 }
 
 /** What a refusal ends with beside 1, and what to do about it. */

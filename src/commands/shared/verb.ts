@@ -6,7 +6,8 @@ import type { Command } from 'commander'
 import type { Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { countFlag } from './flag-values.ts'
-import { columnsText, printNote, printResult, type Columns, type OutputFlags } from './print.ts'
+import { printNote, printResult, type OutputFlags } from './print.ts'
+import { columnsText, type Columns } from './text.ts'
 import type { ServerFlags } from './server-address.ts'
 
 export type VerbFlags = OutputFlags & ServerFlags
@@ -31,9 +32,7 @@ export function addVerb(parent: Command, words: string, description: string, exa
     .option('--config <dir>', 'folder of the configuration files of a server on this machine')
     .option('--url <url>', 'base address of a server elsewhere, e.g. https://mail.example.net/v1')
     .option('--api-key <key>', 'key for that server (better in STERNPOST_API_KEY: others can read a command line)')
-    .option('--json', 'print JSON')
-    .option('--quiet', 'print the result alone')
-  return withExample(verb, example.includes('\n') ? 'Examples' : 'Example', example)
+  return withExample(withOutputFlags(verb), example.includes('\n') ? 'Examples' : 'Example', example)
 }
 
 /** A verb that needs no server, and has flags of its own. */
@@ -43,10 +42,13 @@ export function addLocalVerb(parent: Command, words: string, description: string
 
 /** Of verbs that read the configuration files alone. */
 export function withFileFlags(verb: Command): Command {
-  return verb
-    .option('--config <dir>', 'folder of the configuration files (default: the installed ones, else the shipped ones)')
-    .option('--json', 'print one JSON document')
-    .option('--quiet', 'print the result alone')
+  const folder = 'folder of the configuration files (default: the installed ones, else the shipped ones)'
+  return withOutputFlags(verb.option('--config <dir>', folder))
+}
+
+/** How the result is printed. */
+export function withOutputFlags(verb: Command): Command {
+  return verb.option('--json', 'print JSON').option('--quiet', 'print the result alone')
 }
 
 function withExample(verb: Command, head: string, example: string): Command {

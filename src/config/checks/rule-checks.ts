@@ -15,22 +15,17 @@ const TOO_SLOW = 'takes more than 50 ms on hostile text; make it simpler'
 
 type Trial = ReturnType<typeof createTrial>
 
-export function ruleChecks(trees: Trees): Finding[] {
-  const providers = namesAt(trees.providers, ['providers'])
-  const known = providers && [...providers, ANY_PROVIDER]
+export function ruleChecks({ providers, bounces }: Trees): Finding[] {
+  const names = namesAt(providers, ['providers'])
+  const known = names && [...names, ANY_PROVIDER]
   const trial = createTrial()
-  return [
-    ...(trees.providers === undefined
-      ? []
-      : [
-          ...checkRules({ file: 'providers', list: 'replies', root: trees.providers, known, trial }),
-          ...actionChecks(trees.providers),
-          ...machineChecks(trees.providers, trial),
-        ]),
-    ...(trees.bounces === undefined
-      ? []
-      : checkRules({ file: 'bounces', list: 'rules', root: trees.bounces, known, trial })),
-  ]
+  const findings: Finding[] = []
+  if (providers !== undefined) {
+    findings.push(...checkRules({ file: 'providers', list: 'replies', root: providers, known, trial }))
+    findings.push(...actionChecks(providers), ...machineChecks(providers, trial))
+  }
+  if (bounces === undefined) return findings
+  return [...findings, ...checkRules({ file: 'bounces', list: 'rules', root: bounces, known, trial })]
 }
 
 interface RuleFile {

@@ -12,7 +12,7 @@ const FIELDS = [
   { name: 'day of the week', min: 0, max: 7 },
 ]
 
-export const cronExpression = field((value): Reading<string> => {
+export const cronSchedule = field((value): Reading<string> => {
   // Spaces between the fields.
   const parts = typeof value === 'string' ? value.trim().split(/ +/) : []
   if (parts.length !== FIELDS.length) return refused(`${shown(value)} is not a cron schedule of five fields`)

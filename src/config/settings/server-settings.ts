@@ -5,17 +5,7 @@
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
-import {
-  cronExpression,
-  boolean,
-  choice,
-  count,
-  duration,
-  integer,
-  rate,
-  rateOrUnlimited,
-  size,
-} from './field-types.ts'
+import { cronSchedule, boolean, choice, count, duration, integer, rate, rateOrUnlimited, size } from './field-types.ts'
 import { deliverySection } from './delivery-settings.ts'
 import { field, readName, section } from './reading.ts'
 import {
@@ -197,7 +187,7 @@ export const serverSchema = section({
   backup: section({
     dir: absolutePath.nullable().default(null),
     folders: z.array(absolutePath).default([]),
-    schedule: cronExpression.nullable().default('17 3 * * *'),
+    schedule: cronSchedule.nullable().default('17 3 * * *'),
     keep: count.default(7),
   }).prefault({}),
   health: section({

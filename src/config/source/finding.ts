@@ -1,6 +1,4 @@
-/**
- * What a check found: which file, where in it, and what is wrong; the loader turns it into a mistake with a position.
- */
+/** What a check found: in which file, where, and what is wrong; the loader makes a mistake with a position of it. */
 import type { SourceNode, SourcePath } from './source-tree.ts'
 
 /** The five files, without `.yaml`. */

@@ -4,8 +4,7 @@
  * with what to publish instead. Never throws.
  */
 import type { DomainView, RecordView } from '../../senders/domain-view.ts'
-import { checkOf, DNS_FIX, type Verdicts } from './check.ts'
-import type { HealthFinding } from './finding.ts'
+import { checkOf, DNS_FIX, type Verdicts, type HealthFinding } from './check.ts'
 import { DAY } from '../../base/clock.ts'
 import { isPlainObject } from '../../base/plain-object.ts'
 import { organizationalDomain } from '../../mail/organizational-domain.ts'

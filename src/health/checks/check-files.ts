@@ -6,8 +6,7 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorCode, errorText, type Mistake } from '../../base/errors.ts'
-import { checkOf } from './check.ts'
-import { ageText, type HealthFinding, byteText } from './finding.ts'
+import { checkOf, ageText, byteText, type HealthFinding } from './check.ts'
 import type { FilesNow, DatabaseFacts } from './world.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 

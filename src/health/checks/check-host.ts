@@ -8,8 +8,7 @@ import { readdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { SECOND } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
-import { checkOf } from './check.ts'
-import { byteText, type HealthFinding } from './finding.ts'
+import { checkOf, byteText, type HealthFinding } from './check.ts'
 
 const DISK = checkOf('disk', 'On a full disk no mail is accepted, and in the end none is sent.')
 const CLOCK = checkOf('clock', 'Signatures, retries and warmup days go by the clock of this machine.')

@@ -3,8 +3,7 @@
  * store knows becomes findings; its errors are passed on.
  */
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
-import { checkOf } from './check.ts'
-import { ageText, type HealthFinding } from './finding.ts'
+import { checkOf, ageText, type HealthFinding } from './check.ts'
 
 const QUEUE = checkOf('queue', 'Mail that should have gone waits.')
 const ORPHANS = checkOf('orphans', 'The server lost sight of mail or events and found them again: they were late.')

@@ -5,8 +5,7 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { SECOND } from '../../base/clock.ts'
-import { checkOf } from './check.ts'
-import type { HealthFinding } from './finding.ts'
+import { checkOf, type HealthFinding } from './check.ts'
 import { ownDoors } from './own-doors.ts'
 
 const UNITS = checkOf('units', 'systemd opens the ports, starts the server and fences it in.')

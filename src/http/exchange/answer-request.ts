@@ -15,7 +15,7 @@ import { isBodyComing, type UnreadCloser } from './close-unread.ts'
 import { errorAnswer } from './error-responses.ts'
 import type { HttpFeatures } from './features.ts'
 import { ANONYMOUS, type Principal } from './principal.ts'
-import type { Answer } from './route.ts'
+import type { Answer } from './answer.ts'
 
 interface AnswerOptions {
   clock: Clock
@@ -106,17 +106,15 @@ function tellRate(ctx: RequestContext, state: ReturnType<HttpFeatures['sendingRa
   ctx.res.setHeader('RateLimit-Reset', state.resetSeconds)
 }
 
-/** `body` is JSON already. */
-export function sendJson(ctx: RequestContext, status: number, body: string): void {
+export function sendText(ctx: RequestContext, status: number, text: string, type = TEXT_CONTENT_TYPE): void {
   ctx.status = status
-  ctx.res.setHeader('Content-Type', JSON_CONTENT_TYPE)
-  ctx.state.text = body
+  ctx.res.setHeader('Content-Type', type)
+  ctx.state.text = text
 }
 
-export function sendText(ctx: RequestContext, status: number, text: string): void {
-  ctx.status = status
-  ctx.res.setHeader('Content-Type', TEXT_CONTENT_TYPE)
-  ctx.state.text = text
+/** `body` is JSON already. */
+export function sendJson(ctx: RequestContext, status: number, body: string): void {
+  sendText(ctx, status, body, JSON_CONTENT_TYPE)
 }
 
 /** What Koa would do beside it is for bodies that are no text. */

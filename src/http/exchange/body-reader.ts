@@ -1,9 +1,8 @@
 /**
  * Reads request bodies within bounds (http/README.md "Limits", src/README.md "Bounds").
  *
- * Refused with 413: a Content-Length above the limit, or a body that grows above it. With 503: while the bodies under
- * way fill the memory set aside for them, which is counted as bytes arrive: what a Content-Length announces is only a
- * promise, and clients that never keep it must not lock the others out. With 408: a body that is too slow. With 400:
+ * Refused: 413 a body above the limit, by its Content-Length or as it grows; 503 while the bodies under way fill the
+ * memory for them, counted as bytes arrive, because a Content-Length is only a promise; 408 one that is too slow; 400
  * one that ends early. After a refusal nothing more is read. `Expect: 100-continue` is answered when reading begins.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'

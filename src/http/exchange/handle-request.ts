@@ -13,7 +13,8 @@ import type { BodyThread } from './body-thread.ts'
 import { readJson, readText, type JsonDocument } from './read-json.ts'
 import { hasScope } from '../../senders/api-key.ts'
 import type { Principal } from './principal.ts'
-import { EMPTY_DOCUMENT, type Answer, type ApiRequest, type Route, type RouteBody } from './route.ts'
+import type { Answer } from './answer.ts'
+import { EMPTY_DOCUMENT, type ApiRequest, type Route, type RouteBody } from './route.ts'
 import { pathBelowPrefix, splitTarget, type RouteTable } from './route-table.ts'
 
 interface RequestHandlerOptions {

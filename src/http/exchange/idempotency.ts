@@ -12,7 +12,8 @@ import type { Logger } from '../../base/logger.ts'
 import type { IdempotencyEntry } from '../../messages/accept/send-request.ts'
 import type { HttpFeatures } from './features.ts'
 import { canonicalDigest, type JsonDocument } from './read-json.ts'
-import type { Answer, ApiRequest, Route } from './route.ts'
+import type { Answer } from './answer.ts'
+import type { ApiRequest, Route } from './route.ts'
 import { replayedAnswer } from './send-answers.ts'
 
 /** May also throw at once. */

@@ -18,6 +18,7 @@ import type { SendDay } from '../../egress/moves/warmup-forecast.ts'
 import type { PathFilter, PathView } from '../../egress/shaping/shaping.ts'
 import type { Warmup } from '../../egress/moves/warmup.ts'
 import type { HealthKeeper } from '../../health/health-keeper.ts'
+import type { RecipientData } from '../../messages/lookup/recipient-data.ts'
 import type { QueueAction, QueueFilter, QueueGroup, QueueGrouping } from '../../mail/waiting-mail.ts'
 
 export interface ReloadResult {
@@ -101,7 +102,7 @@ export interface StorageReport {
   budget: number | null
 }
 
-export interface BackupFacts {
+interface BackupFacts {
   path: string
   bytes: number
   /** Unix milliseconds. */
@@ -118,19 +119,12 @@ export interface BackupsReport {
   backups: BackupFacts[]
 }
 
-interface RecipientPage {
-  /** As plain data: message, events and dialogues of each. */
-  messages: object[]
-  next: string | null
-  suppressions: object[]
-}
-
 export interface DataAdministration {
   storage(): Promise<StorageReport>
   backups(): BackupsReport
   /** Begins one; ServiceError `conflict` while another is being written. null: into the configured folder. */
   startBackup(folder: string | null): void
   /** ServiceError `invalid_request` for what is no address. */
-  exportRecipient(address: string, after: string | null): Promise<RecipientPage>
+  exportRecipient(address: string, after: string | null): Promise<RecipientData>
   eraseRecipient(address: string): Promise<ErasedRecipientJson>
 }

@@ -1,17 +1,12 @@
 /** Who asks: an API key, or the administrator on the admin socket. */
 import { EVERYTHING, type Reach } from '../../mail/reach.ts'
+import type { ApiKeyRecord } from '../../senders/api-key.ts'
 
-export interface Principal {
+export interface Principal extends Pick<ApiKeyRecord, 'mode' | 'scopes' | 'domains' | 'allowedIps'> {
   /** null: no key, the administrator. */
   apiKeyId: string | null
-  mode: 'live' | 'test'
-  scopes: string[]
-  /** Sending domains it may use; empty: all. */
-  domains: string[]
   /** What it sees: both modes on the admin socket, and on a server for development, which has no live side. */
   reach: Reach
-  /** Networks it may be used from; empty: all. */
-  allowedIps: string[]
   /** For the log: name and last four characters of the key, or the name of the person. */
   label: string
 }

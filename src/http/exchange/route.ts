@@ -6,13 +6,13 @@
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import { z } from 'zod'
-import { dataSchema, listSchema } from '../../api/envelope.ts'
-import type { noFieldsSchema } from '../../api/fields.ts'
+import { noFieldsSchema } from '../../api/fields.ts'
 import { camelFields, type CamelFields } from '../../api/names.ts'
 import { ServiceError, type ServiceErrorCode } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { IdempotencyEntry } from '../../messages/accept/send-request.ts'
 import type { Scope } from '../../senders/api-key.ts'
+import type { Answer, OkAnswer } from './answer.ts'
 import type { BodyLimit } from './body-reader.ts'
 import type { Principal } from './principal.ts'
 import { createFieldReader, describeProblem, type ReadFields } from './read-fields.ts'
@@ -38,30 +38,11 @@ export interface ApiRequest {
   warn(text: string): void
 }
 
-export interface Answer {
-  status: number
-  /** Sent as JSON; a text is sent as it is. */
-  body: object | string
-  /** In place of the body: sent piece by piece, as it comes, until the client is gone or the server stops. */
-  stream?: (ended: AbortSignal) => AsyncIterable<string>
-}
-
-/** What a success looks like. */
-interface OkAnswer {
-  status: number
-  /** A second status with the same body, e.g. 200 where nothing new was made. */
-  otherStatus?: number
-  /** Of the whole body. */
-  schema: z.ZodType
-  /** Left out: JSON. */
-  contentType?: 'text/plain' | 'text/event-stream'
-}
-
 interface RouteFacts {
   /** What it does, as a sentence. */
   summary: string
   ok: OkAnswer
-  /** Errors beside those that every route can answer with. */
+  /** Errors beside those that every route of its kind can answer with. */
   errors?: ServiceErrorCode[]
   /**
    * Left out: an Idempotency-Key means nothing here. `with-message`: the handler commits it with what it stores.
@@ -79,7 +60,8 @@ interface RouteWithQuery<Schema extends z.ZodObject> extends RouteFacts {
 }
 
 interface RouteWithBody<Schema extends z.ZodObject> extends RouteFacts {
-  body: Schema
+  /** Left out: everything is said by the path. */
+  body?: Schema
   handler: Handler<CamelFields<z.infer<Schema>>>
 }
 
@@ -110,7 +92,6 @@ export interface Route extends RouteFacts {
   /** Below the prefixes; `:name` is a parameter. */
   path: string
   scope: Scope | null
-  errors: ServiceErrorCode[]
   /** True: for the command line of the same version, and not in openapi.json. */
   isInternal?: true
   /** null: none are read. */
@@ -132,7 +113,7 @@ export function routesOf(scope: Scope | null) {
     remove: <Schema extends z.ZodObject = NoFields>(path: string, given: RouteWithQuery<Schema>): Route =>
       queryRoute({ method: 'DELETE', path, scope }, given),
     /** Field problems refuse the request: 422 with all of them. */
-    post: <Schema extends z.ZodObject>(path: string, given: RouteWithBody<Schema>): Route =>
+    post: <Schema extends z.ZodObject = NoFields>(path: string, given: RouteWithBody<Schema>): Route =>
       bodyRoute({ method: 'POST', path, scope }, given),
     patch: <Schema extends z.ZodObject>(path: string, given: RouteWithBody<Schema>): Route =>
       bodyRoute({ method: 'PATCH', path, scope }, given),
@@ -149,12 +130,11 @@ type Place = Pick<Route, 'method' | 'path' | 'scope'>
 
 /** Of a parameter given twice the last one counts, as of a repeated key in JSON. */
 function queryRoute<Schema extends z.ZodObject>(place: Place, definition: RouteWithQuery<Schema>): Route {
-  const { query = null, handler, errors = [], ...facts } = definition
+  const { query = null, handler, ...facts } = definition
   const read = query === null ? null : fieldsReader(query)
   return {
     ...place,
     ...facts,
-    errors,
     query,
     body: null,
     async handle(request) {
@@ -169,13 +149,13 @@ function queryRoute<Schema extends z.ZodObject>(place: Place, definition: RouteW
 }
 
 function bodyRoute<Schema extends z.ZodObject>(place: Place, definition: RouteWithBody<Schema>): Route {
-  const { body: schema, handler, errors = [], ...facts } = definition
-  const read = fieldsReader(schema)
+  const { body, handler, ...facts } = definition
+  const schema = body ?? noFieldsSchema
+  const read = fieldsReader(schema as Schema)
   const takesNothing = schema.safeParse({}).success
   return {
     ...place,
     ...facts,
-    errors,
     query: null,
     body: { contentType: 'application/json', schema, limit: null, takesNothing },
     handle: async (request, document) => handler(request, read(request, document)),
@@ -192,12 +172,11 @@ function fieldsReader<Schema extends z.ZodObject>(schema: Schema) {
 }
 
 function lenientRoute<Given>(place: Place, definition: LenientRoute<Given>): Route {
-  const { body: schema, bodyLimit: limit, handler, errors = [], ...facts } = definition
+  const { body: schema, bodyLimit: limit, handler, ...facts } = definition
   const reader = createFieldReader(schema)
   return {
     ...place,
     ...facts,
-    errors,
     query: null,
     body: { contentType: 'application/json', schema, limit, takesNothing: reader.takesNothing },
     handle: (request, document) => handler(request, warned(request, reader.read(document))),
@@ -210,38 +189,9 @@ function warned<Fields>(request: ApiRequest, read: ReadFields<Fields>): ReadFiel
 }
 
 function textRoute(place: Place, definition: RouteWithText): Route {
-  const { contentType, bodyLimit: limit, handler, errors = [], ...facts } = definition
+  const { contentType, bodyLimit: limit, handler, ...facts } = definition
   const body = { contentType, schema: z.string(), limit, takesNothing: false }
-  return {
-    ...place,
-    ...facts,
-    errors,
-    query: null,
-    body,
-    handle: (request, { value }) => handler(request, String(value)),
-  }
-}
-
-export const OK = 200
-export const CREATED = 201
-export const ACCEPTED = 202
-
-/** The body of every success but the send result (http/README.md "Conventions"). */
-export function success(data: object, status = OK): Answer {
-  return { status, body: { success: true, data } }
-}
-
-export function okData(data: z.ZodType, status = OK): OkAnswer {
-  return { status, schema: dataSchema(data) }
-}
-
-/** A page of a list; `next` is the cursor of the page after it, or null. */
-export function successList(entries: readonly object[], next: string | null = null): Answer {
-  return { status: OK, body: { success: true, data: entries, has_more: next !== null, next_cursor: next } }
-}
-
-export function okList(entry: z.ZodType): OkAnswer {
-  return { status: OK, schema: listSchema(entry) }
+  return { ...place, ...facts, query: null, body, handle: (request, { value }) => handler(request, String(value)) }
 }
 
 /** Of the path. */

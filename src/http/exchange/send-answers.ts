@@ -6,21 +6,15 @@
  */
 import { isObject } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
-import type {
-  AcceptedBatch,
-  AcceptedMessages,
-  AcceptedRecipient,
-  KeptAnswer,
-  RefusedRecipient,
-  SuppressedMessage,
-} from '../../messages/accept/send-request.ts'
+import type * as accept from '../../messages/accept/send-request.ts'
 import { errorBody } from './error-responses.ts'
-import type { Answer, ApiRequest } from './route.ts'
+import type { Answer } from './answer.ts'
+import type { ApiRequest } from './route.ts'
 
 type Body = Record<string, unknown>
 
 /** As if nothing were suppressed. */
-export function sendBody({ acceptedAt, recipients }: AcceptedMessages): Body {
+export function sendBody({ acceptedAt, recipients }: accept.AcceptedMessages): Body {
   const [first] = recipients
   const body: Body = { success: true, message_id: first?.messageId, timestamp: toUnixSeconds(acceptedAt) }
   if (first?.status === 'scheduled') body['status'] = 'scheduled'
@@ -31,7 +25,7 @@ export function sendBody({ acceptedAt, recipients }: AcceptedMessages): Body {
 }
 
 /** As if nothing were suppressed. */
-export function batchBody({ batchId, acceptedAt, results }: AcceptedBatch): Body {
+export function batchBody({ batchId, acceptedAt, results }: accept.AcceptedBatch): Body {
   const accepted = results.filter((result) => 'messageId' in result).length
   return {
     success: true,
@@ -44,7 +38,7 @@ export function batchBody({ batchId, acceptedAt, results }: AcceptedBatch): Body
   }
 }
 
-function resultEntry(result: AcceptedRecipient | RefusedRecipient, index: number): Body {
+function resultEntry(result: accept.AcceptedRecipient | accept.RefusedRecipient, index: number): Body {
   const { to } = result
   if ('messageId' in result) {
     const { messageId, status } = result
@@ -54,24 +48,26 @@ function resultEntry(result: AcceptedRecipient | RefusedRecipient, index: number
 }
 
 /** As it was committed. */
-export function sentBody(accepted: AcceptedMessages): Body {
+export function sentBody(accepted: accept.AcceptedMessages): Body {
   return withSuppressed(sendBody(accepted), suppressedAmong(accepted.recipients))
 }
 
 /** As it was committed. */
-export function sentBatchBody(accepted: AcceptedBatch): Body {
+export function sentBatchBody(accepted: accept.AcceptedBatch): Body {
   return withSuppressed(batchBody(accepted), suppressedAmong(accepted.results))
 }
 
 /** Which messages of an answer are suppressed, counted among the accepted ones. */
-function suppressedAmong(results: readonly (AcceptedRecipient | RefusedRecipient)[]): SuppressedMessage[] {
+function suppressedAmong(
+  results: readonly (accept.AcceptedRecipient | accept.RefusedRecipient)[],
+): accept.SuppressedMessage[] {
   return results
     .filter((result) => 'messageId' in result)
     .flatMap(({ reason }, index) => (reason === null ? [] : [{ index, reason }]))
 }
 
 /** `body` is one of the two above, or that of a message sent again, which has its state in `data`. */
-function withSuppressed(body: Body, suppressed: readonly SuppressedMessage[]): Body {
+function withSuppressed(body: Body, suppressed: readonly accept.SuppressedMessage[]): Body {
   if (suppressed.length === 0) return body
   if (isObject(body['data'])) return { ...body, data: { ...body['data'], state: 'suppressed' } }
   const reasons = new Map(suppressed.map(({ index, reason }) => [index, { status: 'suppressed', reason }]))
@@ -94,7 +90,7 @@ function markAccepted(entries: readonly Body[], reasons: ReadonlyMap<number, obj
 /** The first answer again, whatever has become of the messages since. */
 export function replayedAnswer(
   request: Pick<ApiRequest, 'setHeader'>,
-  { answer, suppressed }: { answer: KeptAnswer; suppressed: readonly SuppressedMessage[] },
+  { answer, suppressed }: { answer: accept.KeptAnswer; suppressed: readonly accept.SuppressedMessage[] },
 ): Answer {
   request.setHeader('Idempotent-Replayed', 'true')
   return { status: answer.status, body: withSuppressed(JSON.parse(answer.body), suppressed) }

@@ -151,11 +151,12 @@ const WITH_RETRY_AFTER = [429, 503]
 const RETRY_AFTER = { description: 'Whole seconds.', schema: { type: 'integer' } }
 
 /** By status: the route's own, and those of every route of its kind. */
-function errorsOf({ scope, query, body, errors, idempotency }: Route): Map<number, Set<ServiceErrorCode>> {
+function errorsOf({ path, scope, query, body, errors = [], idempotency }: Route): Map<number, Set<ServiceErrorCode>> {
   const found = new Map<number, Set<ServiceErrorCode>>()
   const add = (code: ServiceErrorCode, status = ERROR_RULES[code].status): void => {
     found.set(status, (found.get(status) ?? new Set()).add(code))
   }
+  if (path.includes(':')) add('not_found')
   for (const code of errors) add(code)
   if (scope !== null) for (const code of ['unauthorized', 'forbidden', 'rate_limited'] as const) add(code)
   if (query !== null || body !== null) add('invalid_request')

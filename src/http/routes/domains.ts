@@ -5,7 +5,6 @@
 import { z } from 'zod'
 import { authenticationQuerySchema, authenticationSchema, MOST_REPORTED_DAYS } from '../../api/authentication.ts'
 import * as wire from '../../api/domain.ts'
-import { noFieldsSchema } from '../../api/fields.ts'
 import { DAY, SECOND } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { utcDay } from '../../base/utc-day.ts'
@@ -13,20 +12,10 @@ import { withoutNulls, type CamelFields } from '../../api/names.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { mayUseDomain, reachesServer, type Principal } from '../exchange/principal.ts'
-import {
-  CREATED,
-  OK,
-  okData,
-  okList,
-  param,
-  routesOf,
-  success,
-  successList,
-  type ApiRequest,
-  type Note,
-  type Route,
-} from '../exchange/route.ts'
+import { CREATED, OK, okData, okList, success, successList } from '../exchange/answer.ts'
+import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 import type { AddDomainRequest } from '../../senders/add-domain.ts'
+import { unknownDomain } from '../../senders/change-domain.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 import type { DomainList, Domains, ListDomainsQuery } from '../../senders/domains.ts'
 
@@ -71,7 +60,6 @@ function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
     get('/domains/:domain', {
       summary: 'One sending domain with its DNS records.',
       ok: OK_DOMAIN,
-      errors: ['not_found'],
       async handler(request) {
         const name = domainInPath(request)
         const domain = await domains.find(name)
@@ -83,7 +71,6 @@ function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
       summary: 'Changes tracking, IP pool or the use of subdomains.',
       body: wire.updateDomainSchema,
       ok: OK_DOMAIN,
-      errors: ['not_found'],
       async handler(request, fields) {
         const record = await domains.update(domainInPath(request), {
           tracking: trackingOf(fields.tracking),
@@ -98,7 +85,6 @@ function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
       summary: 'Removes a sending domain.',
       query: wire.removeDomainSchema,
       ok: okData(wire.removedDomainSchema),
-      errors: ['not_found'],
       async handler(request, { dryRun, purge: asked }) {
         const name = domainInPath(request)
         if (dryRun === 'true') {
@@ -118,9 +104,7 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   return [
     post('/domains/:domain/verify', {
       summary: 'Checks the DNS records of a domain now.',
-      body: noFieldsSchema,
       ok: OK_DOMAIN,
-      errors: ['not_found'],
       async handler(request) {
         const { record, isRepeated } = await domains.verify(domainInPath(request))
         if (isRepeated) request.warn('verify: result of the call less than 10 s ago')
@@ -130,14 +114,12 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
     get('/domains/:domain/zonefile', {
       summary: 'The DNS records as a snippet of a zone file.',
       ok: { status: OK, schema: z.string(), contentType: 'text/plain' },
-      errors: ['not_found'],
       handler: async (request) => ({ status: OK, body: await domains.zoneFile(domainInPath(request)) }),
     }),
     post('/domains/:domain/dkim/rotate', {
       summary: 'Makes the DKIM key that takes over once its record is published.',
-      body: noFieldsSchema,
       ok: OK_DOMAIN,
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       async handler(request) {
         const record = await domains.rotateDkim(domainInPath(request))
         note('DKIM rotation begun', request, { domain: record.domain })
@@ -152,7 +134,6 @@ function authenticationRoute(domains: HttpFeatures['domains'], now: () => number
     summary: 'What DMARC and TLS reports say of a domain.',
     query: authenticationQuerySchema,
     ok: okData(authenticationSchema),
-    errors: ['not_found'],
     async handler(request, range) {
       const name = domainInPath(request)
       const days = reportedDays(range, now())
@@ -192,10 +173,6 @@ function domainInPath(request: ApiRequest): string {
 
 function requireDomain(principal: Principal, name: string): void {
   if (!mayUseDomain(principal, name)) throw new ServiceError('forbidden', `the key is not for the domain ${name}`)
-}
-
-function unknownDomain(name: string): ServiceError {
-  return new ServiceError('not_found', `domain ${name}`)
 }
 
 function addDomainRequest(fields: CamelFields<z.infer<typeof wire.addDomainSchema>>): AddDomainRequest {

@@ -7,20 +7,11 @@ import * as wire from '../../api/email.ts'
 import { isObject } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type {
-  Acceptance,
-  AcceptedBatch,
-  AcceptedMessages,
-  BatchRequest,
-  Caller,
-  GivenAttachment,
-  Idempotent,
-  SendRequest,
-  SharedFields,
-} from '../../messages/accept/send-request.ts'
+import type * as accept from '../../messages/accept/send-request.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { describeProblem, type ReadFields } from '../exchange/read-fields.ts'
-import { OK, okData, routesOf, success, type Answer, type ApiRequest, type Route } from '../exchange/route.ts'
+import { OK, okData, success, type Answer } from '../exchange/answer.ts'
+import { routesOf, type ApiRequest, type Route } from '../exchange/route.ts'
 import { batchBody, replayedAnswer, sendBody, sentBatchBody, sentBody } from '../exchange/send-answers.ts'
 
 const { lenientPost } = routesOf('send')
@@ -60,7 +51,7 @@ function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOpti
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed', 'attachment_too_large'],
     async handler(request, fields) {
       const given = batchRequest(fields, isStrict(request))
-      const caller: Caller = { ...callerOf(request), source: 'batch' }
+      const caller: accept.Caller = { ...callerOf(request), source: 'batch' }
       const accepting = features.acceptBatch(given, caller, idempotent(request, batchBody))
       return answerAccepted(request, accepting, sentBatchBody)
     },
@@ -68,9 +59,9 @@ function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOpti
 }
 
 /** Without the fields of the request: they may be large, and the commit takes its time. */
-async function answerAccepted<Accepted extends AcceptedMessages | AcceptedBatch>(
+async function answerAccepted<Accepted extends accept.AcceptedMessages | accept.AcceptedBatch>(
   request: ApiRequest,
-  accepting: Promise<Acceptance<Accepted>>,
+  accepting: Promise<accept.Acceptance<Accepted>>,
   body: (accepted: Accepted) => object,
 ): Promise<Answer> {
   const acceptance = await accepting
@@ -101,7 +92,7 @@ function isStrict({ headers }: ApiRequest): boolean {
   throw new ServiceError('invalid_request', 'X-Batch-Validation: expected strict or permissive', { status: 400 })
 }
 
-export function callerOf({ requestId, principal: { apiKeyId, mode, domains, label } }: ApiRequest): Caller {
+export function callerOf({ requestId, principal: { apiKeyId, mode, domains, label } }: ApiRequest): accept.Caller {
   return { apiKeyId, mode, domains, source: 'api', facts: { request_id: requestId, api_key: label } }
 }
 
@@ -109,12 +100,12 @@ export function callerOf({ requestId, principal: { apiKeyId, mode, domains, labe
 export function idempotent<Accepted>(
   { idempotency: entry }: ApiRequest,
   body: (accepted: Accepted) => object,
-): Idempotent<Accepted> | null {
+): accept.Idempotent<Accepted> | null {
   if (entry === null) return null
   return { entry, answer: (accepted) => ({ status: OK, body: JSON.stringify(body(accepted)) }) }
 }
 
-function sendRequest(read: ReadFields<unknown>): SendRequest {
+function sendRequest(read: ReadFields<unknown>): accept.SendRequest {
   const { body, problems } = read
   const hasBadRecipient = problems.some(({ path }) => path === 'to')
   const variables = own(body, 'variables')
@@ -127,7 +118,7 @@ function sendRequest(read: ReadFields<unknown>): SendRequest {
   }
 }
 
-function batchRequest(read: ReadFields<unknown>, isStrictBatch: boolean): BatchRequest {
+function batchRequest(read: ReadFields<unknown>, isStrictBatch: boolean): accept.BatchRequest {
   const { body, problems } = read
   const recipients = own(body, 'recipients')
   // The whole request is refused then: there is no need to hand on a million entries.
@@ -140,7 +131,7 @@ function batchRequest(read: ReadFields<unknown>, isStrictBatch: boolean): BatchR
   }
 }
 
-function sharedFields({ body, problems }: ReadFields<unknown>): SharedFields {
+function sharedFields({ body, problems }: ReadFields<unknown>): accept.SharedFields {
   return {
     from: textOf(body, 'from'),
     subject: textOf(body, 'subject'),
@@ -161,7 +152,7 @@ function sharedFields({ body, problems }: ReadFields<unknown>): SharedFields {
   }
 }
 
-function attachmentsOf(value: unknown): GivenAttachment[] {
+function attachmentsOf(value: unknown): accept.GivenAttachment[] {
   if (!Array.isArray(value)) return []
   return value.slice(0, wire.MOST_ATTACHMENTS).map((entry: unknown) => {
     const body = isObject(entry) ? entry : {}
@@ -174,11 +165,11 @@ function attachmentsOf(value: unknown): GivenAttachment[] {
   })
 }
 
-function trackOf(given: Record<string, unknown> | undefined): SharedFields['track'] {
+function trackOf(given: Record<string, unknown> | undefined): accept.SharedFields['track'] {
   return given === undefined ? undefined : { opens: flagOf(given, 'opens'), clicks: flagOf(given, 'clicks') }
 }
 
-function unsubscribeOf(value: unknown): SharedFields['unsubscribe'] {
+function unsubscribeOf(value: unknown): accept.SharedFields['unsubscribe'] {
   if (value === false) return false
   return isObject(value) ? { list: textOf(value, 'list'), url: textOf(value, 'url') } : undefined
 }

@@ -9,7 +9,8 @@ import { canonicalIp } from '../../base/ip-address.ts'
 import type { HealthResult } from '../../health/health-keeper.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Administration } from '../exchange/operator-features.ts'
-import { okData, routesOf, success, type Route } from '../exchange/route.ts'
+import { okData, success } from '../exchange/answer.ts'
+import { routesOf, type Route } from '../exchange/route.ts'
 
 const { get } = routesOf(null)
 const admin = routesOf('admin')

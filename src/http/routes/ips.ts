@@ -3,7 +3,7 @@
  * of the IP names the key that asked, or the administrator.
  */
 import type { z } from 'zod'
-import { noFieldsSchema, secondsOrNull } from '../../api/fields.ts'
+import { secondsOrNull } from '../../api/fields.ts'
 import * as wire from '../../api/ip.ts'
 import { snakeFields, type CamelFields } from '../../api/names.ts'
 import { DAY, SECOND, toUnixSeconds } from '../../base/clock.ts'
@@ -14,17 +14,8 @@ import type { ForecastView } from '../../egress/moves/warmup-forecast.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Administration } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
-import {
-  okData,
-  okList,
-  param,
-  routesOf,
-  success,
-  successList,
-  type ApiRequest,
-  type Note,
-  type Route,
-} from '../exchange/route.ts'
+import { okData, okList, success, successList } from '../exchange/answer.ts'
+import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 
 const { get } = routesOf('stats')
 const admin = routesOf('admin')
@@ -51,20 +42,17 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
     get('/ips/:ip', {
       summary: 'One dedicated IP with its warmup.',
       ok: okData(wire.ipSchema),
-      errors: ['not_found'],
       handler: async (request) => success(ipAnswer(await warmup.find(param(request, 'ip')))),
     }),
     get('/ips/:ip/warmup', {
       summary: 'How far the warmup of an IP is.',
       ok: okData(wire.ipWarmupSchema),
-      errors: ['not_found'],
       handler: async (request) => success(ipWarmupAnswer(await warmup.find(param(request, 'ip')))),
     }),
     get('/ips/:ip/stats', {
       summary: 'What an IP sent, and what became of it.',
       query: wire.ipStatisticsQuerySchema,
       ok: okData(wire.ipStatisticsSchema),
-      errors: ['not_found'],
       async handler(request, parameters) {
         const range = statisticsRange(parameters, now())
         return success(statisticsAnswer(await warmup.statistics(param(request, 'ip'), range)))
@@ -74,7 +62,6 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
       summary: 'When a campaign would have left the IP.',
       query: wire.forecastQuerySchema,
       ok: okData(wire.forecastSchema),
-      errors: ['not_found'],
       async handler(request, parameters) {
         return success(forecastAnswer(await warmup.forecast(param(request, 'ip'), forecastQuery(parameters))))
       },
@@ -83,48 +70,41 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
 }
 
 function movingRoutes(warmup: HttpFeatures['warmup'], note: Note): Route[] {
-  const moved = (what: string, request: ApiRequest, view: IpView) => {
+  const moved = async (what: string, request: ApiRequest, moving: Promise<IpView>) => {
+    const view = await moving
     note(what, request, { ip: view.ip, status: view.status })
     return success(ipWarmupAnswer(view))
   }
-  const facts = { ok: okData(wire.ipWarmupSchema), errors: ['not_found', 'conflict'] } satisfies Partial<Route>
+  const facts = { ok: okData(wire.ipWarmupSchema), errors: ['conflict'] } satisfies Partial<Route>
   return [
     post('/ips/:ip/warmup', {
       ...facts,
       summary: 'Starts the warmup of an IP.',
       body: wire.startWarmupSchema,
-      async handler(request, { restart, force, ...fields }) {
+      handler(request, { restart, force, ...fields }) {
         const asked = { ...fields, restart: restart ?? false, force: force ?? false }
-        const view = await warmup.start(param(request, 'ip'), asked, auditName(request.principal))
-        return moved('warmup started', request, view)
+        const moving = warmup.start(param(request, 'ip'), asked, auditName(request.principal))
+        return moved('warmup started', request, moving)
       },
     }),
     post('/ips/:ip/warmup/pause', {
       ...facts,
       summary: 'Stops first attempts from an IP until it is resumed.',
       body: wire.pauseWarmupSchema,
-      async handler(request, { reason }) {
-        const view = await warmup.pause(param(request, 'ip'), reason, auditName(request.principal))
-        return moved('warmup paused', request, view)
-      },
+      handler: (request, { reason }) =>
+        moved('warmup paused', request, warmup.pause(param(request, 'ip'), reason, auditName(request.principal))),
     }),
     post('/ips/:ip/warmup/resume', {
       ...facts,
       summary: 'Goes on with a paused warmup.',
-      body: noFieldsSchema,
-      async handler(request) {
-        const view = await warmup.resume(param(request, 'ip'), auditName(request.principal))
-        return moved('warmup resumed', request, view)
-      },
+      handler: (request) =>
+        moved('warmup resumed', request, warmup.resume(param(request, 'ip'), auditName(request.principal))),
     }),
     post('/ips/:ip/warmup/complete', {
       ...facts,
       summary: 'Makes an IP warmed now.',
-      body: noFieldsSchema,
-      async handler(request) {
-        const view = await warmup.complete(param(request, 'ip'), auditName(request.principal))
-        return moved('warmup completed', request, view)
-      },
+      handler: (request) =>
+        moved('warmup completed', request, warmup.complete(param(request, 'ip'), auditName(request.principal))),
     }),
   ]
 }
@@ -135,7 +115,7 @@ export function ipAdministrationRoutes(administration: Administration, note: Not
       summary: 'Nothing leaves from the IP, or from it to one provider, until it is resumed.',
       body: wire.suspendIpSchema,
       ok: okData(wire.ipSchema),
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       async handler(request, { provider, reason }) {
         const actor = auditName(request.principal)
         const view = await administration.suspendIp(param(request, 'ip'), { provider, reason }, actor)
@@ -147,7 +127,7 @@ export function ipAdministrationRoutes(administration: Administration, note: Not
       summary: 'Ends the suspension of an IP, and lifts what holds its paths back: all, or those to one provider.',
       body: wire.resumeIpSchema,
       ok: okData(wire.ipSchema),
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       async handler(request, { provider }) {
         const view = await administration.resumeIp(param(request, 'ip'), provider, auditName(request.principal))
         note('IP resumed', request, { ip: view.ip, status: view.status, provider })
@@ -158,7 +138,6 @@ export function ipAdministrationRoutes(administration: Administration, note: Not
       summary: 'What happened to the warmup of an IP, newest first.',
       query: wire.ipAuditSchema,
       ok: okList(wire.ipNoteSchema),
-      errors: ['not_found'],
       async handler(request, { limit }) {
         const notes = await administration.audit(param(request, 'ip'), limit)
         return successList(notes.map(ipNoteAnswer))
@@ -168,7 +147,6 @@ export function ipAdministrationRoutes(administration: Administration, note: Not
       summary: 'What the warmup of an IP allowed and will allow, and what it sent, by UTC day.',
       query: wire.sendDaysSchema,
       ok: okList(wire.sendDaySchema),
-      errors: ['not_found'],
       async handler(request, { past, ahead }) {
         return successList(await administration.sendDays(param(request, 'ip'), past, ahead))
       },

@@ -12,18 +12,8 @@ import { unknownKey, type ApiKeyRecord } from '../../senders/api-key.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import {
-  CREATED,
-  okData,
-  okList,
-  param,
-  routesOf,
-  success,
-  successList,
-  type ApiRequest,
-  type Note,
-  type Route,
-} from '../exchange/route.ts'
+import { CREATED, okData, okList, success, successList } from '../exchange/answer.ts'
+import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post, patch, remove } = routesOf('admin')
 
@@ -81,14 +71,12 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
     get('/keys/:id', {
       summary: 'One API key, without the key itself.',
       ok: OK_KEY,
-      errors: ['not_found'],
       handler: async (request) => success(keyView(await find(request))),
     }),
     patch('/keys/:id', {
       summary: 'Changes name, domains, addresses or expiry of an API key; never its scopes or mode.',
       body: wire.changeKeySchema,
       ok: OK_KEY,
-      errors: ['not_found'],
       async handler(request, { expiresAt, ...fields }) {
         const { principal } = request
         const { id, mode, domains, allowedIps } = await find(request)
@@ -103,7 +91,7 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
     remove('/keys/:id', {
       summary: 'Revokes an API key at once.',
       ok: OK_KEY,
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       async handler(request) {
         const { id } = await find(request)
         // Whoever may open the admin socket can make a new key at any time.

@@ -2,19 +2,10 @@
  * Looking up and acting on messages and batches (http/README.md "Messages"). An id that nobody has and one that this
  * key may not see give the same answer.
  */
-import { noFieldsSchema } from '../../api/fields.ts'
 import * as wire from '../../api/message.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import {
-  okData,
-  okList,
-  routesOf,
-  success,
-  successList,
-  type ApiRequest,
-  type Note,
-  type Route,
-} from '../exchange/route.ts'
+import { okData, okList, success, successList } from '../exchange/answer.ts'
+import { routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 import { replayedAnswer } from '../exchange/send-answers.ts'
 import { callerOf, idempotent } from './email.ts'
 
@@ -41,25 +32,21 @@ function lookupRoutes(messages: Messages): Route[] {
     get('/email/:message_id', {
       summary: 'One message with its delivery attempts.',
       ok: okData(wire.messageSchema),
-      errors: ['not_found'],
       handler: async (request) => success(await messages.message(idIn(request), request.principal.reach)),
     }),
     get('/email/:message_id/events', {
       summary: 'The timeline of a message, oldest first.',
       ok: okList(wire.eventSchema),
-      errors: ['not_found'],
       handler: async (request) => successList(await messages.events(idIn(request), request.principal.reach)),
     }),
     get('/email/:message_id/explain', {
       summary: 'Why a message is in its state, in plain words.',
       ok: okData(wire.explanationSchema),
-      errors: ['not_found'],
       handler: async (request) => success(await messages.explain(idIn(request), request.principal.reach)),
     }),
     get('/email/:message_id/transcript', {
       summary: 'The SMTP dialogue of each delivery attempt, without the message itself.',
       ok: okList(wire.transcriptSchema),
-      errors: ['not_found'],
       handler: async (request) => successList(await messages.transcript(idIn(request), request.principal.reach)),
     }),
   ]
@@ -69,9 +56,8 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
   return [
     post('/email/:message_id/cancel', {
       summary: 'Withdraws a message that waits.',
-      body: noFieldsSchema,
       ok: okData(wire.canceledSchema),
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       async handler(request) {
         const canceled = await messages.cancel(idIn(request), request.principal.reach)
         note('message canceled', request, { message_id: canceled.message_id })
@@ -80,10 +66,9 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
     }),
     post('/email/:message_id/retry', {
       summary: 'Tries a deferred message now, or sends a bounced or expired one again.',
-      body: noFieldsSchema,
       ok: okData(wire.retriedSchema),
       idempotency: 'with-message',
-      errors: ['not_found', 'conflict', 'domain_not_verified', 'ip_not_warmed'],
+      errors: ['conflict', 'domain_not_verified', 'ip_not_warmed'],
       async handler(request) {
         const acceptance = await messages.retry(
           idIn(request),
@@ -99,14 +84,11 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
     get('/email/batch/:batch_id', {
       summary: 'A batch with the states of its messages.',
       ok: okData(wire.batchSchema),
-      errors: ['not_found'],
       handler: async (request) => success(await messages.batch(idIn(request), request.principal.reach)),
     }),
     post('/email/batch/:batch_id/cancel', {
       summary: 'Withdraws the messages of a batch that wait.',
-      body: noFieldsSchema,
       ok: okData(wire.canceledBatchSchema),
-      errors: ['not_found'],
       async handler(request) {
         const canceled = await messages.cancelBatch(idIn(request), request.principal.reach)
         note('batch canceled', request, { batch_id: canceled.batch_id, messages: canceled.canceled })

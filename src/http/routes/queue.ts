@@ -10,7 +10,8 @@ import type { PathHold, PathView } from '../../egress/shaping/shaping.ts'
 import type { QueueAction, QueueFilter, QueueGroup } from '../../mail/waiting-mail.ts'
 import type { Administration, DomainRoute, PoolState } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
-import { okData, okList, param, routesOf, success, successList, type Note, type Route } from '../exchange/route.ts'
+import { okData, okList, success, successList } from '../exchange/answer.ts'
+import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post } = routesOf('admin')
 

@@ -8,16 +8,8 @@ import type { Logger } from '../../base/logger.ts'
 import { packageVersion } from '../../base/package-version.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { reachesServer } from '../exchange/principal.ts'
-import {
-  createNote,
-  OK,
-  routesOf,
-  successList,
-  type Answer,
-  type ApiRequest,
-  type Note,
-  type Route,
-} from '../exchange/route.ts'
+import { OK, successList, type Answer } from '../exchange/answer.ts'
+import { createNote, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 import { openApiDocument } from '../openapi/document.ts'
 import { domainRoutes } from './domains.ts'
 import { emailRoutes } from './email.ts'

@@ -2,19 +2,13 @@
  * For administrators: version, log level, reload, storage, backups, and what is stored about somebody (config/README.md
  * "Reload", store/README.md "Data", messages/README.md "Privacy"). No log line holds an address that was erased.
  */
-import { noFieldsSchema } from '../../api/fields.ts'
 import { snakeFields } from '../../api/names.ts'
 import * as wire from '../../api/server.ts'
 import { MINUTE, SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type {
-  Administration,
-  BackupFacts,
-  BackupsReport,
-  ReloadResult,
-  StorageReport,
-} from '../exchange/operator-features.ts'
-import { ACCEPTED, okData, param, routesOf, success, type Note, type Route } from '../exchange/route.ts'
+import type { Administration, BackupsReport, ReloadResult, StorageReport } from '../exchange/operator-features.ts'
+import { ACCEPTED, okData, success } from '../exchange/answer.ts'
+import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post } = routesOf('admin')
 
@@ -34,8 +28,8 @@ function processRoutes(administration: Administration, note: Note): Route[] {
       summary: 'Which version runs, and since when.',
       ok: okData(wire.runningServerSchema),
       async handler() {
-        const { version, node, startedAt, revision } = administration.server()
-        return success({ version, node, started_at: toUnixSeconds(startedAt), revision })
+        const { startedAt, ...facts } = administration.server()
+        return success({ ...facts, started_at: toUnixSeconds(startedAt) })
       },
     }),
     post('/admin/log-level', {
@@ -103,7 +97,6 @@ function recipientRoutes(administration: Administration, note: Note): Route[] {
     }),
     post('/admin/recipients/:address/erase', {
       summary: 'Replaces an address wherever it is stored; nothing is sent to it any more.',
-      body: noFieldsSchema,
       ok: okData(wire.erasedRecipientSchema),
       async handler(request) {
         const erased = await administration.eraseRecipient(param(request, 'address'))
@@ -115,20 +108,7 @@ function recipientRoutes(administration: Administration, note: Note): Route[] {
 }
 
 function reloadAnswer({ isApplied: applied, milliseconds, mistakes, ...result }: ReloadResult): wire.ReloadResultJson {
-  return {
-    ...result,
-    applied,
-    duration_ms: Math.round(milliseconds),
-    mistakes: mistakes.map(({ file, line, column, path, severity, message, suggestion }) => ({
-      file,
-      line,
-      column,
-      path,
-      severity,
-      message,
-      suggestion,
-    })),
-  }
+  return { ...result, applied, duration_ms: Math.round(milliseconds), mistakes: [...mistakes] }
 }
 
 function storageAnswer({ freeBytes, growthPerDay, daysLeft, budget, ...report }: StorageReport): wire.StorageJson {
@@ -154,6 +134,6 @@ function lastBackup(last: NonNullable<BackupsReport['last']>): wire.BackupsJson[
   return { problem: null, backup: backupAnswer(last.backup), ms: last.milliseconds, messages: last.messages }
 }
 
-function backupAnswer({ path, bytes, madeAt, schema }: BackupFacts): wire.BackupJson {
+function backupAnswer({ path, bytes, madeAt, schema }: BackupsReport['backups'][number]): wire.BackupJson {
   return { path, bytes, made_at: toUnixSeconds(madeAt), schema }
 }

@@ -6,18 +6,8 @@ import * as wire from '../../api/suppression.ts'
 import type { Whose } from '../../messages/suppressions/check-suppression.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import {
-  CREATED,
-  OK,
-  okData,
-  okList,
-  param,
-  routesOf,
-  success,
-  successList,
-  type Note,
-  type Route,
-} from '../exchange/route.ts'
+import { CREATED, OK, okData, okList, success, successList } from '../exchange/answer.ts'
+import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post, remove, postText } = routesOf('suppressions')
 
@@ -51,7 +41,6 @@ export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppress
       summary: 'Takes an address off the suppression list, for one scope or for all.',
       query: wire.removeSuppressionSchema,
       ok: okData(wire.removedSuppressionsSchema),
-      errors: ['not_found'],
       async handler(request, { scope }) {
         const removed = await suppressions.remove(param(request, 'email'), scope, whose(request.principal))
         note('suppression removed', request, removed)

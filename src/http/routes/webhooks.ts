@@ -3,7 +3,6 @@
  * secret is never echoed; a generated one stands in the answer this one time.
  */
 import { z } from 'zod'
-import { noFieldsSchema } from '../../api/fields.ts'
 import { withoutNulls, type CamelFields } from '../../api/names.ts'
 import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
@@ -11,20 +10,8 @@ import { ServiceError } from '../../base/errors.ts'
 import { includesReach, type Reach } from '../../mail/reach.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import {
-  ACCEPTED,
-  CREATED,
-  OK,
-  okData,
-  okList,
-  param,
-  routesOf,
-  success,
-  successList,
-  type ApiRequest,
-  type Note,
-  type Route,
-} from '../exchange/route.ts'
+import { ACCEPTED, CREATED, OK, okData, okList, success, successList } from '../exchange/answer.ts'
+import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post, patch, remove } = routesOf('webhooks')
 
@@ -105,14 +92,12 @@ function endpointRoutes({ webhookEndpoints, domains: sending }: HttpFeatures, no
     get('/webhooks/:id', {
       summary: 'One endpoint, without its secret.',
       ok: OK_ENDPOINT,
-      errors: ['not_found'],
       handler: async (request) => success(await webhookEndpoints.find(param(request, 'id'), request.principal.reach)),
     }),
     patch('/webhooks/:id', {
       summary: 'Changes an endpoint; enabling it resets its counters.',
       body: wire.changeEndpointSchema,
       ok: OK_ENDPOINT,
-      errors: ['not_found'],
       async handler(request, { domains: given, ...fields }) {
         const domains = given === null ? null : readDomains(given, request.principal.reach)
         const change = withoutNulls({ ...fields, domains })
@@ -125,7 +110,6 @@ function endpointRoutes({ webhookEndpoints, domains: sending }: HttpFeatures, no
     remove('/webhooks/:id', {
       summary: 'Removes an endpoint; what waits for it is dropped.',
       ok: okData(wire.removedWebhookSchema),
-      errors: ['not_found'],
       async handler(request) {
         const id = await idOf(request, features)
         await webhookEndpoints.remove(id)
@@ -144,14 +128,13 @@ function secretRoutes(features: HttpFeatures, note: Note): Route[] {
       summary: 'Sends one sample event now, signed with the real secret, and does not retry it.',
       body: wire.tryEndpointSchema,
       ok: okData(wire.webhookTrialSchema),
-      errors: ['not_found'],
       handler: async (request, { event }) => success(await tryWebhook(await idOf(request, features), event)),
     }),
     post('/webhooks/:id/rotate-secret', {
       summary: 'Gives an endpoint a new secret; the old one signs for a while.',
       body: wire.rotateSecretSchema,
       ok: okData(wire.rotatedSecretSchema),
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       async handler(request, { secret: given, graceSeconds }) {
         const id = await idOf(request, features)
         const { secret, switchAt, warnings } = await webhookEndpoints.rotateSecret(id, { secret: given, graceSeconds })
@@ -171,7 +154,6 @@ function deliveryRoutes(features: HttpFeatures): Route[] {
       summary: 'Lists what was sent to an endpoint or waits for it, newest first.',
       query: wire.listDeliveriesSchema,
       ok: okList(wire.webhookDeliverySchema),
-      errors: ['not_found'],
       async handler(request, { status: state, event: kind, ...rest }) {
         const endpointId = await idOf(request, features)
         const { deliveries, next } = await webhookDeliveries.list({ endpointId, state, kind, ...rest })
@@ -181,15 +163,13 @@ function deliveryRoutes(features: HttpFeatures): Route[] {
     get('/webhooks/:id/deliveries/:whd', {
       summary: 'One delivery, with its exact body and every attempt.',
       ok: okData(wire.webhookDeliveryDetailSchema),
-      errors: ['not_found'],
       handler: async (request) =>
         success(await webhookDeliveries.find(await idOf(request, features), param(request, 'whd'))),
     }),
     post('/webhooks/:id/deliveries/:whd/replay', {
       summary: 'Makes a new delivery of the same event and bytes.',
-      body: noFieldsSchema,
       ok: okData(wire.webhookDeliverySchema, ACCEPTED),
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       handler: async (request) =>
         success(await webhookDeliveries.replay(await idOf(request, features), param(request, 'whd')), ACCEPTED),
     }),
@@ -197,7 +177,7 @@ function deliveryRoutes(features: HttpFeatures): Route[] {
       summary: 'Sends ended deliveries again, the oldest event first, behind live events.',
       body: wire.replayRangeSchema,
       ok: okData(wire.replayedSchema, ACCEPTED),
-      errors: ['not_found', 'conflict'],
+      errors: ['conflict'],
       handler: async (request, fields) =>
         success({ queued: await webhookDeliveries.replayRange(await idOf(request, features), fields) }, ACCEPTED),
     }),

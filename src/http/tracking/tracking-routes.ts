@@ -12,18 +12,7 @@ import type { BodyLimit, BodyReader } from '../exchange/body-reader.ts'
 import { clientAddress } from '../exchange/client-address.ts'
 import type { TrackingFeatures } from '../exchange/features.ts'
 import { splitTarget } from '../exchange/route-table.ts'
-import {
-  aboutPage,
-  GONE_LINK,
-  INCOMPLETE_FORM,
-  METHOD_NOT_ALLOWED,
-  PAGE_POLICY,
-  UNKNOWN_LINK,
-  UNKNOWN_UNSUBSCRIBE,
-  UNSUBSCRIBED,
-  UNSUBSCRIBE_FORM,
-  type Page,
-} from './tracking-pages.ts'
+import * as pages from './tracking-pages.ts'
 
 interface TrackingRoutesOptions {
   features: TrackingFeatures
@@ -50,7 +39,7 @@ const READING = ['GET', 'HEAD']
 
 export function createTrackingRoutes(options: TrackingRoutesOptions): Middleware<RequestState> {
   const routes = tokenRoutes(options)
-  const about = aboutPage(options.abuseAddress)
+  const about = pages.aboutPage(options.abuseAddress)
   const fixedRoutes: Readonly<Record<string, TrackingRoute>> = {
     '/': { pattern: '/', methods: READING, handle: (ctx) => sendPage(ctx, about) },
     '/robots.txt': { pattern: '/robots.txt', methods: READING, handle: sendRobots },
@@ -65,7 +54,7 @@ export function createTrackingRoutes(options: TrackingRoutesOptions): Middleware
     ctx.res.setHeader('X-Robots-Tag', 'noindex')
     if (route.methods.includes(ctx.method)) return route.handle(ctx, token)
     ctx.res.setHeader('Allow', route.methods.join(', '))
-    return sendPage(ctx, METHOD_NOT_ALLOWED)
+    return sendPage(ctx, pages.METHOD_NOT_ALLOWED)
   }
 }
 
@@ -85,18 +74,18 @@ function tokenRoutes({ features, bodies, trustedProxies }: TrackingRoutesOptions
   }
   const redirect = async (ctx: RequestContext, token: string): Promise<void> => {
     const answer = await engagement.click(token, clientOf(ctx))
-    if (answer.kind !== 'redirect') return sendPage(ctx, answer.kind === 'gone' ? GONE_LINK : UNKNOWN_LINK)
+    if (answer.kind !== 'redirect') return sendPage(ctx, answer.kind === 'gone' ? pages.GONE_LINK : pages.UNKNOWN_LINK)
     ctx.status = 302
     ctx.res.setHeader('Location', headerText(answer.target))
     ctx.body = ''
   }
   const unsubscribe = async (ctx: RequestContext, token: string): Promise<void> => {
-    if (!unsubscribing.isUnsubscribeToken(token)) return sendPage(ctx, UNKNOWN_UNSUBSCRIBE)
-    if (ctx.method !== 'POST') return sendPage(ctx, UNSUBSCRIBE_FORM)
+    if (!unsubscribing.isUnsubscribeToken(token)) return sendPage(ctx, pages.UNKNOWN_UNSUBSCRIBE)
+    if (ctx.method !== 'POST') return sendPage(ctx, pages.UNSUBSCRIBE_FORM)
     const body = await bodies.read(ctx.req, ctx.res, FORM_LIMIT)
     bodies.release(body.length)
-    if (!isOneClickForm(body, ctx.get('Content-Type'))) return sendPage(ctx, INCOMPLETE_FORM)
-    sendPage(ctx, (await unsubscribing.unsubscribe(token)) ? UNSUBSCRIBED : UNKNOWN_UNSUBSCRIBE)
+    if (!isOneClickForm(body, ctx.get('Content-Type'))) return sendPage(ctx, pages.INCOMPLETE_FORM)
+    sendPage(ctx, (await unsubscribing.unsubscribe(token)) ? pages.UNSUBSCRIBED : pages.UNKNOWN_UNSUBSCRIBE)
   }
   return {
     o: { pattern: '/o/:token', methods: READING, handle: sendPixel },
@@ -124,10 +113,10 @@ function headerText(target: string): string {
   )
 }
 
-function sendPage(ctx: RequestContext, { status, html }: Page): void {
+function sendPage(ctx: RequestContext, { status, html }: pages.Page): void {
   ctx.status = status
   ctx.res.setHeader('Content-Type', 'text/html; charset=utf-8')
-  ctx.res.setHeader('Content-Security-Policy', PAGE_POLICY)
+  ctx.res.setHeader('Content-Security-Policy', pages.PAGE_POLICY)
   ctx.res.setHeader('X-Content-Type-Options', 'nosniff')
   ctx.res.setHeader('Referrer-Policy', 'no-referrer')
   ctx.body = html

@@ -1,14 +1,16 @@
 /**
- * Acceptance of one mail: the checks in their documented order, then one verb of the store (messages/README.md
- * "Acceptance"). Each address of `to`, `cc` and `bcc` is a message of its own; the headers are the same in all of them.
- * The first step that finds something answers, with all that it found.
+ * Acceptance of one mail, and of a batch: the checks in their documented order, then one verb of the store
+ * (messages/README.md "Acceptance"; http/README.md "Batches"). Each address of `to`, `cc` and `bcc`, and each good
+ * recipient of a batch, is a message of its own. The first step that finds something answers, with all that it found.
  */
+import { newIdentifier } from '../../base/identifier.ts'
 import type { StoredContent } from '../../mail/message.ts'
 import { acceptMail, type AcceptanceOptions } from './accept-mail.ts'
+import { readBatch, type BatchEntry } from './check-batch.ts'
 import { readRequest } from './check-request.ts'
 import type { CheckedMail, RequestPolicy } from './check-shared-fields.ts'
 import type { SenderDomain } from './require-sender.ts'
-import type { AcceptMessage } from './send-request.ts'
+import type { AcceptBatch, AcceptedBatch, AcceptedMessages, AcceptMessage } from './send-request.ts'
 
 export function createAcceptMessage(options: AcceptanceOptions): AcceptMessage {
   return async (request, caller, idempotent) => {
@@ -32,6 +34,43 @@ export function createAcceptMessage(options: AcceptanceOptions): AcceptMessage {
   }
 }
 
+export function createAcceptBatch(options: AcceptanceOptions): AcceptBatch {
+  const { clock, settings } = options
+
+  return async (request, caller, idempotent) => {
+    const { mail, entries } = readBatch(request, policyOf(options), settings.api.batch_recipients)
+    const batchId = newIdentifier('bat', clock.now())
+    const recipients = entries.flatMap((entry) => (entry.ok ? [entry.recipient] : []))
+    return acceptMail(
+      {
+        mail: {
+          ...mail.options,
+          domain: mail.domain,
+          recipients,
+          batch: { id: batchId, rejected: entries.length - recipients.length },
+          retryOf: null,
+          content: contentOnce(mail, null),
+        },
+        caller,
+        idempotent,
+        shape: (messages) => acceptedBatch(batchId, entries, messages),
+      },
+      options,
+    )
+  }
+}
+
+function acceptedBatch(batchId: string, entries: readonly BatchEntry[], messages: AcceptedMessages): AcceptedBatch {
+  const { acceptedAt, estimatedStartAt, recipients } = messages
+  const accepted = recipients.values()
+  const results = entries.flatMap((entry): AcceptedBatch['results'] => {
+    if (!entry.ok) return [entry.refused]
+    const { value } = accepted.next()
+    return value === undefined ? [] : [value]
+  })
+  return { batchId, acceptedAt, results, estimatedStartAt }
+}
+
 export function policyOf({
   settings,
   clock,
@@ -47,7 +86,7 @@ export function policyOf({
 }
 
 /** Gives it away with the first call, and keeps nothing. */
-export function contentOnce(
+function contentOnce(
   mail: CheckedMail,
   addressees: StoredContent['addressees'],
 ): (sender: SenderDomain) => StoredContent {

@@ -7,20 +7,9 @@ import { ServiceError } from '../../base/errors.ts'
 import type { ReadTemplates, TemplateProblem } from '../../content/template/template-problems.ts'
 import { MOST_ADDRESS_INPUT_CHARACTERS, parseAddress } from '../../mail/address.ts'
 import { refuseLargeAttachments } from './check-request.ts'
-import {
-  checkSharedFields,
-  type CheckedMail,
-  type CheckedRecipient,
-  type RequestPolicy,
-} from './check-shared-fields.ts'
+import { checkSharedFields, type CheckedRecipient, type RequestPolicy } from './check-shared-fields.ts'
 import { createFieldProblems, shown } from './field-problems.ts'
 import type { BatchRequest, RefusedRecipient } from './send-request.ts'
-
-interface CheckedBatch {
-  mail: CheckedMail
-  /** In the order of the request; at least one is no refusal. */
-  entries: BatchEntry[]
-}
 
 export type BatchEntry = { ok: true; recipient: CheckedRecipient } | { ok: false; refused: RefusedRecipient }
 
@@ -36,8 +25,11 @@ const MOST_DETAILS_CHARACTERS = 500
 // An entry of the list, and the field in it, as the door names them.
 const RECIPIENT_PATH = /^recipients\[(\d+)\](\.to(?=:))?/
 
-/** Steps 9 to 11: ServiceError with all that the first failing step found. */
-export function readBatch(request: BatchRequest, policy: RequestPolicy, mostRecipients: number): CheckedBatch {
+/**
+ * Steps 9 to 11: ServiceError with all that the first failing step found. The entries are in the order of the request,
+ * and at least one of them is no refusal.
+ */
+export function readBatch(request: BatchRequest, policy: RequestPolicy, mostRecipients: number) {
   const { ofRecipients, ofFields } = splitWrongTypes(request.wrongTypes)
   const problems = createFieldProblems(ofFields)
   const { mail, templates } = checkSharedFields(

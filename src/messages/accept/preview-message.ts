@@ -2,6 +2,7 @@
  * What a send would look like, with nothing sent and nothing stored (http/README.md "Preview"). Throws ServiceError as
  * acceptance does.
  */
+import type { PreviewJson } from '../../api/email.ts'
 import { newIdentifier } from '../../base/identifier.ts'
 import { previewMessage, type MessagePreview, type PreviewInput } from '../../content/preview-message.ts'
 import { policyOf, storedContent } from './accept-message.ts'
@@ -10,13 +11,7 @@ import { readRequest } from './check-request.ts'
 import { requireSender, type SenderOptions } from './require-sender.ts'
 import type { Caller, SendRequest } from './send-request.ts'
 
-interface PreviewData extends Omit<MessagePreview, 'mimeBytes' | 'textBesidePixel'> {
-  /** Without the signature. */
-  mime_bytes: number
-  warnings: string[]
-}
-
-export type PreviewMessage = (request: SendRequest, caller: Caller) => Promise<PreviewData>
+export type PreviewMessage = (request: SendRequest, caller: Caller) => Promise<PreviewJson>
 
 export interface PreviewOptions extends SenderOptions, Pick<AcceptanceOptions, 'settings' | 'clock' | 'egress'> {
   /** What delivery renders mail of a sending domain with. */
@@ -60,7 +55,7 @@ export function createPreviewMessage(options: PreviewOptions): PreviewMessage {
   }
 }
 
-function previewData(preview: MessagePreview): PreviewData {
+function previewData(preview: MessagePreview): PreviewJson {
   const { subject, html, text, mimeBytes, headers, links } = preview
   return { subject, html, text, mime_bytes: mimeBytes, headers, links, warnings: warningsOf(preview) }
 }

@@ -4,12 +4,8 @@
  */
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
+import type { Rate } from '../../config/settings/field-types.ts'
 import { createRateLimit, type RateLimit } from '../../base/rate-limit.ts'
-
-interface Rate {
-  count: number
-  per_milliseconds: number
-}
 
 export interface SendingRateOptions {
   clock: Clock

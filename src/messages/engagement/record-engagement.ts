@@ -1,12 +1,27 @@
 /**
  * Opens and clicks as the HTTP door sees them: where a link leads, at once; what is counted, later (messages/README.md
- * "Engagement" and "Hits"; http/README.md "Tracked links").
+ * "Engagement" and "Hits"; http/README.md "Tracked links", content/README.md "Tracking").
  */
-import { readOpenToken } from '../../mail/message-token.ts'
-import type { EngagementHit } from '../../store/records/engagement-records.ts'
+import type { KeyObject } from 'node:crypto'
+import { readKeptLinks } from '../../content/kept-links.ts'
+import { createLinkCache, type FoundLinks } from '../../content/html/link-cache.ts'
+import { linkTargets } from '../../content/html/instrument-html.ts'
+import { messageUrls } from '../../content/message-fields.ts'
+import { trackedHtmlOf } from '../../content/prepare-content.ts'
+import { readClickToken, readOpenToken } from '../../mail/message-token.ts'
+import type { EngagementHit, LinkSource } from '../../store/records/engagement-records.ts'
+import type { Store } from '../../store/store.ts'
 import { createEngagementQueue, type EngagementQueueOptions } from './engagement-queue.ts'
-import { createFollowLink, type FollowLinkOptions } from './follow-link.ts'
 import { createMachineList, networkOf, type Client } from './machine-hits.ts'
+
+interface FollowLinkOptions {
+  store: Pick<Store, 'linkSource' | 'linkHtml' | 'keptLinks'>
+  keys: { open: KeyObject; click: KeyObject; unsubscribe: KeyObject }
+  /** Scheme and host of all tracked links, without a slash at the end; null: https and a tracking host. */
+  trackingUrl: string | null
+  /** For domains without a host of their own. */
+  trackingHost: string
+}
 
 export interface EngagementOptions extends EngagementQueueOptions, Omit<FollowLinkOptions, 'store'> {
   store: EngagementQueueOptions['store'] & FollowLinkOptions['store']
@@ -20,6 +35,9 @@ export type ClickAnswer =
   | { kind: 'redirect'; target: string }
   | { kind: 'gone' } // a token of ours, whose message or content is not kept any more
   | { kind: 'unknown' } // no token of ours
+
+type FollowedLink =
+  { kind: 'found'; messageId: string; linkNumber: number; target: string } | Exclude<ClickAnswer, { kind: 'redirect' }>
 
 export type Engagement = ReturnType<typeof createEngagement>
 
@@ -55,5 +73,38 @@ export function createEngagement(options: EngagementOptions) {
     },
     /** Stores what waits. */
     stop: () => queue.stop(),
+  }
+}
+
+/** Rejects only when the store does not answer. */
+export function createFollowLink({ store, keys, trackingUrl, trackingHost }: FollowLinkOptions) {
+  const cache = createLinkCache()
+
+  const htmlOf = async (contentId: number): Promise<string | FoundLinks | null> => {
+    const stored = await store.linkHtml(contentId)
+    if (stored !== null) return trackedHtmlOf(stored)
+    const kept = await store.keptLinks(contentId)
+    return kept === null ? null : { links: readKeptLinks(kept) }
+  }
+  const unsubscribeUrlOf = (messageId: string, { unsubscribe, trackingHost: ownHost }: LinkSource): string | null => {
+    if (unsubscribe === null || unsubscribe.url !== null) return unsubscribe?.url ?? null
+    const baseUrl = trackingUrl ?? `https://${ownHost ?? trackingHost}`
+    return messageUrls({ messageId, baseUrl, keys }).unsubscribe()
+  }
+
+  return async (token: string): Promise<FollowedLink> => {
+    const named = readClickToken(token, keys.click)
+    if (named === undefined) return { kind: 'unknown' }
+    const { messageId } = named
+    const source = await store.linkSource(messageId)
+    if (source === null) return { kind: 'gone' }
+    const { contentId, hasVariables, variables } = source
+    const links = await cache.linksOf(contentId, hasVariables, () => htmlOf(contentId))
+    const targets = links === null ? [] : linkTargets(links, variables, unsubscribeUrlOf(messageId, source))
+    const target = targets[named.linkNumber]
+    // Two links whose values make them the same are one.
+    return target === undefined
+      ? { kind: 'gone' }
+      : { kind: 'found', messageId, linkNumber: targets.indexOf(target), target }
   }
 }

@@ -2,6 +2,7 @@
  * Why a message is where it is, in plain words (http/README.md "Explain", messages/README.md "Explain"). A part that is
  * not known is left out; nothing here changes anything. Throws ServiceError `not_found`.
  */
+import { secondsOrNull } from '../../api/fields.ts'
 import type { ExplanationJson } from '../../api/message.ts'
 import { HOUR, type Clock } from '../../base/clock.ts'
 import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
@@ -16,7 +17,6 @@ import { categoryWords } from './category-words.ts'
 import { explainChecks } from './explain-checks.ts'
 import { explainSending } from './explain-sending.ts'
 import { summaryOf } from './explain-state.ts'
-import { secondsOrNull } from './message-data.ts'
 import { timeUntil } from './time-words.ts'
 import { requireMessage } from './visible-messages.ts'
 

@@ -3,13 +3,13 @@
  * within the reach of the one who asks. Throws ServiceError `not_found`, and `invalid_request` for
  * search parameters.
  */
-import type { BatchJson } from '../../api/message.ts'
+import type { BatchJson, MessageQuery } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import type { Reach } from '../../mail/reach.ts'
 import type { BatchView } from '../../store/records/lookup-records.ts'
 import { createExplainMessage, type ExplainOptions } from './explain-message.ts'
 import { eventData, listedMessageData, messageData } from './message-data.ts'
-import { readSearch, type MessageQuery } from './read-search.ts'
+import { readSearch } from './read-search.ts'
 import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
 
 export type MessageLookup = ReturnType<typeof createMessageLookup>
@@ -53,19 +53,7 @@ export function createMessageLookup(options: ExplainOptions) {
   }
 }
 
-function batchData(batch: BatchView): BatchJson {
-  const { id, createdAt, from, subject, accepted, rejected, states, opened, clicked, complained } = batch
-  return {
-    batch_id: id,
-    created_at: toUnixSeconds(createdAt),
-    from,
-    subject,
-    total: accepted + rejected,
-    accepted,
-    rejected,
-    states,
-    opened,
-    clicked,
-    complained,
-  }
+function batchData({ id, createdAt, domain: _domain, isTest: _isTest, ...batch }: BatchView): BatchJson {
+  const total = batch.accepted + batch.rejected
+  return { ...batch, batch_id: id, created_at: toUnixSeconds(createdAt), total }
 }

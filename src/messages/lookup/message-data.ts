@@ -2,6 +2,7 @@
  * A message, its attempts and its events as the API shows them (http/README.md "Lookup"): Unix seconds, the rendered
  * subject. Pure.
  */
+import { secondsOrNull } from '../../api/fields.ts'
 import type { AttemptJson, EventJson, ListedMessageJson, MessageJson } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { UNSUBSCRIBE_KEY } from '../../content/html/instrument-html.ts'
@@ -47,10 +48,6 @@ export function listedMessageData(message: MessageView): ListedMessageJson {
 
 export function eventData({ id, kind, at, data }: TimelineEvent): EventJson {
   return { id, event: kind, timestamp: toUnixSeconds(at), data }
-}
-
-export function secondsOrNull(milliseconds: number | null): number | null {
-  return milliseconds === null ? null : toUnixSeconds(milliseconds)
 }
 
 /** The address to unsubscribe at is made when the mail is sent: here its placeholder stands for it. */

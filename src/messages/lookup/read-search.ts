@@ -2,30 +2,14 @@
  * The parameters of `GET /email` -> what the store is asked (http/README.md "Lookup"). Addresses and IPs are brought
  * into the form they are stored in. Throws ServiceError `invalid_request` with every problem.
  */
+import type { MessageQuery } from '../../api/message.ts'
 import { SECOND } from '../../base/clock.ts'
 import { identifierToBytes } from '../../base/identifier.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
-import { parseAddress } from '../../mail/address.ts'
 import { MESSAGE_STATES, type MessageState } from '../../mail/message.ts'
 import type { SearchMessagesRequest } from '../../store/records/lookup-records.ts'
+import { readAddress as readMailbox } from '../accept/check-shared-fields.ts'
 import { createFieldProblems, refuseProblems, shown, type FieldProblems } from '../accept/field-problems.ts'
-
-/** As they came; null: not asked for. */
-export interface MessageQuery {
-  recipient: string | null
-  from: string | null
-  state: string | null
-  batchId: string | null
-  /** `key:value` */
-  tag: string | null
-  isp: string | null
-  ip: string | null
-  /** Unix seconds, both included. */
-  since: number | null
-  until: number | null
-  limit: number
-  after: string | null
-}
 
 export function readSearch(query: MessageQuery): Omit<SearchMessagesRequest, 'reach' | 'now'> {
   const problems = createFieldProblems([])
@@ -49,10 +33,7 @@ export function readSearch(query: MessageQuery): Omit<SearchMessagesRequest, 're
 
 function readAddress(path: string, text: string | null, problems: FieldProblems): string | null {
   if (text === null) return null
-  const parsed = parseAddress(text, { allowReservedNames: true })
-  if (parsed.ok) return parsed.mailbox.address
-  problems.add(path, parsed.problem)
-  return null
+  return readMailbox(path, text, { allowReservedNames: true }, problems)?.mailbox.address ?? null
 }
 
 function readState(text: string | null, problems: FieldProblems): MessageState | null {

@@ -4,6 +4,7 @@
  * Addresses count as the same when only their domain differs in case; the form in small letters is looked for too.
  * ServiceError `invalid_request` for what is no address.
  */
+import type { ErasedRecipientJson } from '../../api/server.ts'
 import { toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { parseAddress } from '../../mail/address.ts'
@@ -11,21 +12,18 @@ import { EVERYTHING } from '../../mail/reach.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { Store } from '../../store/store.ts'
 
-interface RecipientData {
+export interface RecipientData {
+  /** As plain data: message, events and dialogues of each. */
   messages: object[]
   /** Where the next page begins; null: this was the last. */
   next: string | null
   suppressions: object[]
 }
 
-interface RecipientErasure {
-  messages: number
-  canceled: number
-  sending: number
-  others: number
-}
-
 const PAGE = 50
+/** Nothing but the recipient restricts the search. */
+const ANY_MESSAGE = { from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null }
+const ANY_SUPPRESSION = { reason: null, scope: null, since: null, limit: PAGE, after: null }
 
 type RecipientStore = Pick<
   Store,
@@ -43,15 +41,8 @@ export async function exportRecipient(
   const recipient = spellings[spelling]
   if (recipient === undefined) throw new ServiceError('invalid_request', 'after: is no cursor of this list')
   const page = await store.searchMessages({
+    ...ANY_MESSAGE,
     recipient,
-    from: null,
-    state: null,
-    batchId: null,
-    tag: null,
-    isp: null,
-    ip: null,
-    since: null,
-    until: null,
     reach: EVERYTHING,
     limit: PAGE,
     after: cursor,
@@ -69,8 +60,8 @@ export async function exportRecipient(
 export async function eraseRecipient(
   { store, clock }: { store: RecipientStore; clock: Clock },
   text: string,
-): Promise<RecipientErasure> {
-  const total: RecipientErasure = { messages: 0, canceled: 0, sending: 0, others: 0 }
+): Promise<ErasedRecipientJson> {
+  const total: ErasedRecipientJson = { messages: 0, canceled: 0, sending: 0, others: 0 }
   for (const address of spellingsOf(text)) {
     let after: number | null = 0
     while (after !== null) {
@@ -130,18 +121,7 @@ async function wholeMessage(store: RecipientStore, view: MessageView): Promise<o
 async function suppressionsOf(store: RecipientStore, spellings: readonly string[]): Promise<object[]> {
   const pages = await Promise.all(
     spellings.flatMap((email) =>
-      [false, true].map((isTest) =>
-        store.listSuppressions({
-          ...EVERYTHING,
-          isTest,
-          email,
-          reason: null,
-          scope: null,
-          since: null,
-          limit: PAGE,
-          after: null,
-        }),
-      ),
+      [false, true].map((isTest) => store.listSuppressions({ ...EVERYTHING, ...ANY_SUPPRESSION, isTest, email })),
     ),
   )
   return pages.flatMap(({ suppressions }) =>

@@ -101,11 +101,7 @@ function mailOf(id: string, request: RepeatedRequest, now: number): CheckedSubmi
     batch: null,
     retryOf: id,
     lifetime: Math.max(...messages.map(({ expiresAt }) => expiresAt)) - now,
-    recipients: messages.map(({ to, recipientDomain, variables }) => ({
-      mailbox: to,
-      domain: recipientDomain,
-      variables,
-    })),
+    recipients: messages.map(({ to: mailbox, recipientDomain: domain, variables }) => ({ mailbox, domain, variables })),
     content: () => content,
   }
 }

@@ -2,9 +2,9 @@
  * An entry for the suppression list, from a request or a line of a file (http/README.md "Suppressions"). Problems are
  * put down by field; without one the entry is whole. Pure; never throws.
  */
-import { parseAddress } from '../../mail/address.ts'
 import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
+import { readAddress } from '../accept/check-shared-fields.ts'
 import { shown, type FieldProblems } from '../accept/field-problems.ts'
 import { EVERY_LIST, isScope, LIST_NAME_RULE } from '../accept/list-name.ts'
 
@@ -40,7 +40,7 @@ export function checkSuppression(
   { domains }: Pick<Whose, 'domains'>,
   problems: FieldProblems,
 ): CheckedSuppression {
-  const email = given.email === undefined ? missing('email', problems) : readEmail(given.email, problems)
+  const email = readEmail(given.email, problems)
   const reason = readReason(given.reason ?? 'manual', problems)
   const scope = readScope(given.scope ?? EVERY_LIST, problems)
   const isOfAddress = reason === 'hard_bounce' || reason === 'complaint'
@@ -50,11 +50,8 @@ export function checkSuppression(
 }
 
 /** Any address that could have been written to; a name under `.test` may be one of a server for tests. */
-export function readEmail(text: string, problems: FieldProblems): string {
-  const parsed = parseAddress(text, { allowReservedNames: true })
-  if (parsed.ok) return parsed.mailbox.address
-  problems.add('email', parsed.problem)
-  return text
+export function readEmail(text: string | undefined, problems: FieldProblems): string {
+  return readAddress('email', text, { allowReservedNames: true }, problems)?.mailbox.address ?? ''
 }
 
 export function readReason(text: string, problems: FieldProblems): SuppressionReason {
@@ -76,9 +73,4 @@ function readDomain(text: string | undefined, own: readonly string[], problems: 
   if (reading.ok && (own.length === 0 || own.includes(reading.name))) return reading.name
   problems.add('domain', own.length === 0 && !reading.ok ? reading.problem : `must be one of ${own.join(', ')}`)
   return null
-}
-
-function missing(path: string, problems: FieldProblems): string {
-  problems.add(path, 'is missing')
-  return ''
 }

@@ -1,9 +1,8 @@
 /**
- * The suppression list as the API shows it: list, add, remove, import (messages/README.md "Suppressions"). Mail of test
- * keys has a list of its own; a key for some sending domains sees and changes what belongs to those. Throws ServiceError `invalid_request` with every
- * problem, `not_found`.
+ * The suppression list as the API shows it: list, add, remove, import (messages/README.md "Suppressions"). Throws
+ * ServiceError `invalid_request` with every problem, `not_found`.
  */
-import type { SuppressionJson } from '../../api/suppression.ts'
+import type { SuppressionJson, SuppressionQuery } from '../../api/suppression.ts'
 import { SECOND, toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
@@ -20,16 +19,6 @@ import {
 } from './check-suppression.ts'
 import { createFieldProblems, refuseProblems } from '../accept/field-problems.ts'
 import { createImportSuppressions } from './import-suppressions.ts'
-
-export interface SuppressionQuery {
-  email: string | null
-  reason: string | null
-  scope: string | null
-  /** Unix seconds. */
-  since: number | null
-  limit: number
-  after: string | null
-}
 
 export type Suppressions = ReturnType<typeof createSuppressions>
 

@@ -4,13 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
-import type {
-  DkimKeyRecord,
-  DomainRecord,
-  DomainState,
-  RecordCheck,
-  DkimAlgorithm,
-} from '../../store/records/sender-records.ts'
+import type { DkimKeyRecord, DomainRecord, RecordCheck, DkimAlgorithm } from '../../store/records/sender-records.ts'
 
 const SEEN_FOR = 10 * MINUTE
 const RETIRING_FOR = 7 * DAY
@@ -119,7 +113,7 @@ function jittered(interval: number, name: string): number {
 /**
  * senders/README.md "States of a domain": a degraded domain keeps sending; a pending, failed or suspended one does not.
  */
-export function canSend({ state }: { state: DomainState }): boolean {
+export function canSend({ state }: Pick<DomainRecord, 'state'>): boolean {
   return state === 'verified' || state === 'degraded'
 }
 

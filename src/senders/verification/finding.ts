@@ -1,6 +1,4 @@
-/**
- * What a check of one record found, before it is put down as a `RecordCheck`: the same words for every record. Pure.
- */
+/** What a check of one record found, before it becomes a `RecordCheck`: the same words for every record. Pure. */
 import type { DnsAnswer } from '../../network/resolver.ts'
 
 export interface RecordFinding {
