@@ -28,6 +28,7 @@ import { measureWhenRead } from './operations/measures.ts'
 import type { Schedule } from './operations/schedule.ts'
 import { tellForeignSecrets } from './operations/sealed-secrets.ts'
 import { createServiceStatus } from './operations/service-status.ts'
+import type { Logins } from './http/exchange/logins.ts'
 import type { ApiKeys } from './senders/api-key.ts'
 import type { Domains } from './senders/domains.ts'
 import type { Store } from './store/store.ts'
@@ -43,6 +44,8 @@ export interface Appliance {
   domains: Domains
   webhookEndpoints: WebhookEndpoints
   warmup: Warmup
+  logins: Logins
+  consoleUrl: string | null
   schedule: Schedule
   /** Resolves when store and delivery threads have answered; the watchdog's question. */
   isAlive(): Promise<void>
@@ -91,6 +94,8 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const { warmup, webhookEndpoints } = sending
   return {
     ports: doors.ports,
+    logins: doors.logins,
+    consoleUrl: doors.consoleUrl,
     metrics,
     store,
     ...senders,

@@ -5,7 +5,7 @@
 import { appendFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { startAppliance, type Appliance } from './appliance.ts'
-import { systemClock } from './base/clock.ts'
+import { DAY, systemClock } from './base/clock.ts'
 import { EXIT, ProcessExit } from './base/errors.ts'
 import { createAdjustableLogger, type Logger } from './base/logger.ts'
 import { packageVersion } from './base/package-version.ts'
@@ -132,7 +132,8 @@ function startSandbox(
     // Not before: the first start is no part of what is sped up.
     clock.setSpeed(options.speed)
     const shownFolder = relative(process.cwd(), dataFolder) || '.'
-    const facts = { version: packageVersion(), baseUrl, key, submissionPort, dataFolder: shownFolder }
+    const consoleUrl = await consoleLink(appliance)
+    const facts = { version: packageVersion(), baseUrl, key, consoleUrl, submissionPort, dataFolder: shownFolder }
     process.stdout.write(options.json || !process.stdout.isTTY ? bannerLine(facts) : bannerText(facts))
     return { isAlive: appliance.isAlive, describe: appliance.describe, reload: appliance.reload, stop }
   })
@@ -157,6 +158,12 @@ async function introduce(sandbox: Sandbox, { domains, apiKeys, webhookEndpoints,
     updateWebhook: (id, change) => webhookEndpoints.update(id, change),
   })
   return key
+}
+
+/** For whoever starts the sandbox; it may lie open for a day before somebody looks. */
+async function consoleLink({ logins, consoleUrl }: Appliance): Promise<string> {
+  const { secret } = await logins.makeLink({ name: 'developer', role: 'owner' }, DAY)
+  return `${consoleUrl}login/${secret}`
 }
 
 /** At its first stage; where pools.yaml has no such IP, or it is warm already, there is nothing to begin. */

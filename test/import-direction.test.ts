@@ -35,6 +35,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
     'messages',
     'webhooks',
   ],
+  console: ['api'],
   capture: ['base', 'mail', 'config', 'content'],
   clients: [],
   sandbox: ['base', 'mail', 'config', 'network', 'capture'],
@@ -99,6 +100,10 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
 
 /** Path prefixes below `src`. */
 const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
+  preact: ['console/'],
+  'preact/hooks': ['console/'],
+  htm: ['console/'],
+  '@preact/signals': ['console/'],
   koa: ['http/', 'sandbox/'],
   '@koa/router': ['http/', 'sandbox/'],
   zod: ['api/', 'config/', 'http/'],
@@ -126,6 +131,8 @@ const KNOWS_SANDBOX = [
   'assembly/',
   'starters.ts',
   'commands/server/sandbox.ts',
+  // Its first screen there is the inbox.
+  'console/',
   'commands/command-line.ts',
 ]
 const MOST_LINES = 400

@@ -76,6 +76,7 @@ async function soak(scene: SoakScene, options: Options): Promise<{ faults: strin
   await Promise.all([load.stop(), hostile.stop(), changes.stop()])
   await ended(scene)
   const untold = untoldEvents(scene)
+  const waitingPosts = pendingPosts(scene)
   const status = await scene.server.stop()
   const growth = judgeGrowth(looks, options.minutes)
   faults.push(
@@ -94,6 +95,7 @@ async function soak(scene: SoakScene, options: Options): Promise<{ faults: strin
     second_copies: copies - scene.ledger.arrived.size,
     events: scene.endpoint.events.size,
     posts: scene.endpoint.posts(),
+    waiting_posts: waitingPosts,
     answers: Object.fromEntries(load.answers),
     hostile: Object.fromEntries(hostile.answers),
     changes: Object.fromEntries(changes.made),

@@ -49,7 +49,7 @@ export function createReachCheck(): SideCheck {
         const values = { message_id: message, id: endpoint, domain: DOMAIN, ip: IP }
         const target = path.replace(/:(\w+)/g, (_, name: string) => (values as Record<string, string>)[name] ?? 'x')
         for (const asker of askers) {
-          const expected = verdictOn(row, asker, 'other')
+          const expected = verdictOn(route, row, asker, 'other')
           if (expected === 'ok') continue
           const answer = await fetch(`http://127.0.0.1:${scene.httpPort}/v1${target}`, {
             method,

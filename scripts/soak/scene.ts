@@ -124,7 +124,12 @@ async function startEndpoint(): Promise<{ endpoint: Endpoint; close: () => Promi
 }
 
 const PENDING = `select count(*) from webhook_deliveries where state = 'pending'`
-const TOLD = `select id from events where message_seq is not null and kind not in (${TIMELINE_KINDS.map((kind) => `'${kind}'`).join(', ')})`
+const TIMELINE = TIMELINE_KINDS.map((kind) => `'${kind}'`).join(', ')
+/** What is still to be posted again, after an endpoint that was away, is not lost. */
+const TOLD = `
+  select id from events
+  where message_seq is not null and kind not in (${TIMELINE})
+    and event_seq not in (select event_seq from webhook_deliveries where state = 'pending')`
 
 /** Posts that are still to come, dead letters left out. */
 export function pendingPosts({ server }: SoakScene): number {

@@ -2,6 +2,8 @@
  * The doors to the outside: HTTP (API, tracking, admin socket), metrics, SMTP submission, and the listener for bounces
  * and complaints. Each throws ProcessExit when its port cannot be opened.
  */
+import { consoleAddress } from '../http/console/console-address.ts'
+import type { HttpFeatures } from '../http/exchange/features.ts'
 import { createMetricsRoute, startMetricsServer } from '../http/metrics-server.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
 import { createHttpServers } from '../http/server.ts'
@@ -10,6 +12,7 @@ import { createSubmissionServer } from '../inbound/submission/server.ts'
 import type { Backups } from '../store/open/backups.ts'
 import type { DoorCertificates } from '../operations/certificates.ts'
 import type { LogLevelKeeper } from '../operations/log-level.ts'
+import { createLogins } from '../operations/logins.ts'
 import { createAdministration } from '../operations/operator-actions.ts'
 import type { Reload } from '../operations/reload.ts'
 import type { ServiceStatus } from '../operations/service-status.ts'
@@ -35,12 +38,17 @@ interface DoorParts extends MailParts {
   backups: Backups
 }
 
+type ConsoleParts = Pick<HttpFeatures, 'logins' | 'consoleUrl'>
+
 export async function openDoors(foundation: Foundation, parts: DoorParts) {
   const inbound = await startReports(foundation, parts)
   const submission = await startSubmission(foundation, parts)
-  const http = await startHttp(foundation, parts)
+  const { server: settings } = foundation.configuration
+  const logins = createLogins({ ...foundation, ...parts, idle: settings.console.session })
+  const consoleUrl = consoleAddress(settings.listen.http, settings)
+  const http = await startHttp(foundation, { ...parts, logins, consoleUrl })
   closeUnwanted(foundation)
-  const { listen } = foundation.configuration.server
+  const { listen } = settings
   const [report] = listen.inbound
   const tracking = listen.http.findIndex(({ serve }) => serve.includes('tracking'))
   const own = listen.http[tracking]
@@ -50,7 +58,7 @@ export async function openDoors(foundation: Foundation, parts: DoorParts) {
     tracking:
       own === undefined ? null : { address: loopback(own.address), port: http[tracking] ?? own.port, isTls: own.tls },
   }
-  return { ports, listeners }
+  return { ports, listeners, logins, consoleUrl }
 }
 
 /** What connects there would wait for ever, so it is said how to end that. */
@@ -98,7 +106,7 @@ async function startSubmission(foundation: Foundation, { mail, apiKeys, doorCert
   return server.start(settings.listen.submission)
 }
 
-async function startHttp(foundation: Foundation, parts: DoorParts): Promise<number[]> {
+async function startHttp(foundation: Foundation, parts: DoorParts & ConsoleParts): Promise<number[]> {
   const { configuration, live, clock, metrics, stops, working, outside, passed } = foundation
   const { server: settings } = configuration
   const onEvents = parts.webhookEngine.wake

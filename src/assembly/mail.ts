@@ -13,6 +13,7 @@ import { createMailRefusal } from '../messages/accept/mail-refusal.ts'
 import { createPreviewMessage, type PreviewOptions } from '../messages/accept/preview-message.ts'
 import { createEngagement } from '../messages/engagement/record-engagement.ts'
 import { createSendingRate } from '../messages/accept/sending-rate.ts'
+import { createStatistics } from '../messages/statistics/statistics.ts'
 import { createSuppressions } from '../messages/suppressions/suppressions.ts'
 import { createUnsubscribing } from '../messages/engagement/unsubscribe.ts'
 import { interfaceAddresses } from '../network/local-addresses.ts'
@@ -82,6 +83,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
       ...createMessageActions(acceptance),
     },
     suppressions: createSuppressions({ store, clock, metrics }),
+    statistics: createStatistics({ store, clock }),
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate,
     mailRefusal: createMailRefusal({

@@ -115,7 +115,7 @@ export function prepareReload(foundation: Foundation, { doorCertificates, disk, 
 }
 
 interface ScheduledParts extends MailParts, Pick<ScheduleOptions, 'certificates' | 'health' | 'retention'> {
-  mail: Pick<MailFeatures, 'acceptSubmission'>
+  mail: Pick<MailFeatures, 'acceptSubmission' | 'statistics'>
   backups: Backups
 }
 
@@ -126,6 +126,7 @@ export function startSchedule(foundation: Foundation, parts: ScheduledParts): Sc
     ...parts,
     // What stands in for the outside world has nothing to be watched.
     health: outside === undefined ? parts.health : { runDue: async () => {} },
+    statistics: parts.mail.statistics,
     tlsReports: parts.reportsBy(parts.mail.acceptSubmission),
     drive: outside?.driveJobs ?? null,
     backups: {

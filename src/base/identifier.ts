@@ -6,7 +6,7 @@
 import { randomFillSync } from 'node:crypto'
 import { CROCKFORD } from './base32.ts'
 
-export type IdentifierPrefix = 'msg' | 'bat' | 'evt' | 'wh' | 'whd' | 'sup' | 'key' | 'req'
+export type IdentifierPrefix = 'msg' | 'bat' | 'evt' | 'wh' | 'whd' | 'sup' | 'key' | 'req' | 'per' | 'ses'
 
 const BYTE_LENGTH = 16
 const TEXT_LENGTH = 26

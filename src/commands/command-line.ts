@@ -13,6 +13,7 @@ import { addBackupCommands } from './server/backup.ts'
 import { addBounceCommands } from './mail/bounce.ts'
 import { addCheckCommand } from './server/check.ts'
 import { addCompletionCommand } from './completion.ts'
+import { addConsoleCommands } from './server/console.ts'
 import { addConfigCommands, addReloadCommand } from './server/config.ts'
 import { addDoctorCommand } from './server/doctor.ts'
 import { addDomainCommands } from './sending/domain.ts'
@@ -52,6 +53,7 @@ const VERBS: readonly ((program: Command) => void)[] = [
   addReloadCommand,
   addConfigCommands,
   addKeyCommands,
+  addConsoleCommands,
   addDomainCommands,
   addSendCommand,
   addMessageCommands,

@@ -13,7 +13,7 @@ import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { JSON_CONTENT_TYPE } from './exchange/answer-request.ts'
 import { errorAnswer } from './exchange/error-responses.ts'
 
-export interface HttpSettings extends Pick<ServerSettings, 'http' | 'operator' | 'public_url' | 'tls'> {
+export interface HttpSettings extends Pick<ServerSettings, 'console' | 'http' | 'operator' | 'public_url' | 'tls'> {
   api: Pick<ServerSettings['api'], 'batch_recipients'>
 }
 export type RequestListener = (request: IncomingMessage, response: ServerResponse) => void

@@ -10,6 +10,9 @@ import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { createAcmeRoutes } from './acme-routes.ts'
+import { createConsoleAssets } from './console/console-assets.ts'
+import { createConsoleRoutes } from './console/console-routes.ts'
+import { servesConsole } from './console/console-address.ts'
 import { createAnswerMiddleware, sendJson, sendStream, sendText, type RequestState } from './exchange/answer-request.ts'
 import {
   authenticateAdministrator,
@@ -25,6 +28,7 @@ import { createAnswerOnce } from './exchange/idempotency.ts'
 import type { BodyThread } from './exchange/body-thread.ts'
 import type { Route } from './exchange/route.ts'
 import { createRouteTable } from './exchange/route-table.ts'
+import { createSessionAuthentication } from './exchange/session.ts'
 import type { HttpSettings, RequestListener } from './make-server.ts'
 import type { HttpListener } from './open-listener.ts'
 import { apiRoutes } from './routes/routes.ts'
@@ -58,12 +62,14 @@ export function createRequestListeners(options: RequestListenersOptions) {
   const answer = createAnswerMiddleware({ ...options, logger, closer, isStopping: () => stopping.aborted })
   const bodyLimit = { bytes: settings.http.max_body_other, code: 'payload_too_large' } as const
   const answerOnce = createAnswerOnce(features.idempotency, logger)
-  const withKey = createKeyAuthentication({
-    apiKeys: features.apiKeys,
+  const common = {
+    ...features,
     trustedProxies: settings.http.trusted_proxies,
     failedLogins: createFailedLogins({ clock }),
     testMode: options.testMode,
-  })
+  }
+  const withKey = createKeyAuthentication(common)
+  const withSession = createSessionAuthentication({ ...common, otherwise: withKey })
 
   const listenerFor = (table: Route[], authenticate: Authenticate, handlers: Middleware[]): RequestListener => {
     const routes = createRouteTable(table)
@@ -79,9 +85,9 @@ export function createRequestListeners(options: RequestListenersOptions) {
     const app = new Koa<RequestState>()
     for (const layer of [answer, ...handlers]) app.use(layer)
     app.use(async (ctx) => {
-      const { status, body, stream } = await handleRequest(ctx)
+      const { status, body, stream, contentType } = await handleRequest(ctx)
       if (stream !== undefined) sendStream(ctx, status, { stream, stopping })
-      else if (typeof body === 'string') sendText(ctx, status, body)
+      else if (typeof body === 'string') sendText(ctx, status, body, contentType)
       else sendJson(ctx, status, JSON.stringify(body))
     })
     // Only errors after the answer was made arrive here: the client has gone.
@@ -108,18 +114,24 @@ export function createRequestListeners(options: RequestListenersOptions) {
     abuseAddress: settings.operator.email,
   })
   const acme = createAcmeRoutes(options.acmeWebroot)
+  const assets = createConsoleAssets()
+  const console = createConsoleRoutes({ ...common, authenticate: withSession, assets, bodies, logger })
   return {
     administrator: listenerFor(all, authenticateAdministrator, []),
     /** What the listener does not serve is not there. */
-    of({ serve }: HttpListener): RequestListener {
+    of(listener: HttpListener): RequestListener {
+      const { serve } = listener
       const hasApi = serve.includes('api')
+      const hasConsole = hasApi && servesConsole(listener, settings)
       const handlers = [
         ...(serve.includes('acme') ? [acme] : []),
         ...(hasApi ? extraHandlers : []),
+        ...(hasConsole ? [console] : []),
         ...(serve.includes('tracking') ? [tracking] : []),
         ...(serve.includes('redirect') ? [createRedirectRest(settings.public_url, { hasApi })] : []),
       ]
-      return hasApi ? listenerFor(all, withKey, handlers) : listenerFor([], knowsNobody, handlers)
+      if (!hasApi) return listenerFor([], knowsNobody, handlers)
+      return listenerFor(all, hasConsole ? withSession : withKey, handlers)
     },
   }
 }
@@ -131,7 +143,7 @@ const knowsNobody: Authenticate = async ({ url = '' }) => {
 
 const PERMANENT = 308
 /** Of the API, where that is served here too. */
-const API_PATH = /^\/(?:(?:api\/)?v1(?:\/|$)|health$|metrics$|dev(?:\/|$))/
+const API_PATH = /^\/(?:(?:api\/)?v1(?:\/|$)|health$|metrics$|(?:dev|console)(?:\/|$))/
 
 /**
  * Whatever nothing else answers goes to https under `public_url`. The host of the request is never used: nobody can be

@@ -9,6 +9,8 @@ interface SandboxFacts {
   baseUrl: string
   /** Whole. */
   key: string
+  /** Logs in once. */
+  consoleUrl: string
   /** Of SMTP submission. */
   submissionPort: number
   /** As the user would write it. */
@@ -16,12 +18,13 @@ interface SandboxFacts {
 }
 
 /** For a terminal. */
-export function bannerText({ version, baseUrl, key, submissionPort, dataFolder }: SandboxFacts): string {
+export function bannerText({ version, baseUrl, key, consoleUrl, submissionPort, dataFolder }: SandboxFacts): string {
   const curl = curlLines(baseUrl, key).join(' \\\n      ')
   return `Sternpost ${version} sandbox · nothing leaves this machine · data in ${dataFolder} (use --fresh to start over)
 
+  Console   ${consoleUrl}
+
   API       ${baseUrl}/v1          key  ${key}   (also in ${dataFolder}/key)
-  Inbox     ${baseUrl}/dev         captured mail, webhook inspector, clock
   SMTP      ${SANDBOX_ADDRESS}:${submissionPort}                    user apikey, password = the key
 
   Try it:
@@ -32,15 +35,15 @@ export function bannerText({ version, baseUrl, key, submissionPort, dataFolder }
 }
 
 /** The same facts as one JSON line, for scripts. */
-export function bannerLine({ version, baseUrl, key, submissionPort, dataFolder }: SandboxFacts): string {
+export function bannerLine({ version, baseUrl, key, consoleUrl, submissionPort, dataFolder }: SandboxFacts): string {
   return `${JSON.stringify({
     msg: 'sandbox ready',
     version,
+    console: consoleUrl,
     base_url: `${baseUrl}/v1`,
     key,
     inbox: `${baseUrl}/dev/inbox`,
     inspector: inspectorUrl(baseUrl),
-    page: `${baseUrl}/dev`,
     smtp: `${SANDBOX_ADDRESS}:${submissionPort}`,
     data: dataFolder,
     curl: curlLines(baseUrl, key).join(' '),

@@ -9,7 +9,6 @@ import { ServiceError } from '../base/errors.ts'
 import type { CaptureReplies } from '../capture/replies.ts'
 import { readDuration } from '../config/settings/field-types.ts'
 import type { AdjustableClock } from './adjustable-clock.ts'
-import { devPage, PAGE_POLICY } from './dev-page.ts'
 import { notFound, readJsonObject, refusal, sendData, type DevHandler, type DevRoutes } from './dev-route.ts'
 import { hookRoutes } from './hook-routes.ts'
 import { inboxRoutes } from './inbox-routes.ts'
@@ -28,14 +27,11 @@ interface DevRoutesOptions {
   replies: CaptureReplies
 }
 
-const ROWS_OF_PAGE = 50
-const ANY_MAIL = { to: null, from: null, subject: null, label: null }
-
 export function createDevRoutes(options: DevRoutesOptions): Middleware {
   const { inbox, inspector, clock, onClockChange, replies } = options
   const own = new URL(options.baseUrl)
   const routes = tableOf({
-    'GET /dev': (context) => showPage(context, options),
+    'GET /dev': (context) => context.redirect('/console/inbox'),
     ...inboxRoutes(inbox),
     ...hookRoutes(inspector),
     ...clockRoutes(clock, onClockChange),
@@ -82,22 +78,6 @@ function findRoute(routes: readonly TableRow[], method: string, path: string): T
   if (candidates.length === 0) throw notFound(`path ${path}`)
   const allow = candidates.map((route) => route.method).join(', ')
   throw new ServiceError('method_not_allowed', `allowed: ${allow}`, { headers: { Allow: allow } })
-}
-
-async function showPage(context: Context, options: DevRoutesOptions): Promise<void> {
-  const { baseUrl, inbox, inspector, clock, replies } = options
-  const mails = await inbox.find(ANY_MAIL, ROWS_OF_PAGE, 0)
-  context.set('Content-Security-Policy', PAGE_POLICY)
-  context.set('X-Content-Type-Options', 'nosniff')
-  context.status = 200
-  context.type = 'text/html; charset=utf-8'
-  context.body = devPage({
-    baseUrl,
-    mails,
-    deliveries: inspector.latest(ROWS_OF_PAGE),
-    time: { now: clock.now(), speed: clock.speed(), ahead: clock.ahead() },
-    rules: replies.rules(),
-  })
 }
 
 const LONGEST_JUMP = 400 * DAY

@@ -20,8 +20,10 @@ import {
 } from './dev-route.ts'
 import { parseMail, type Inbox, type InboxEntry } from './inbox.ts'
 
-/** No scripts, no forms, no origin: the message is shown, and nothing more. */
-const SANDBOX_POLICY = 'sandbox'
+/** No scripts, no forms, no origin, nothing from elsewhere: the message is shown, and nothing more. */
+const SANDBOX_POLICY = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'self'"
+/** The same, with the images that the mail asks for from elsewhere. */
+const WITH_IMAGES_POLICY = SANDBOX_POLICY.replace('data:', 'data: https: http:')
 const UNKNOWN_TYPE = 'application/octet-stream'
 
 export function inboxRoutes(inbox: Inbox): DevRoutes {
@@ -64,6 +66,7 @@ async function listEntries(context: Context, inbox: Inbox): Promise<void> {
     from: queryText(context, 'from'),
     subject: queryText(context, 'subject'),
     label: queryText(context, 'label'),
+    after: queryText(context, 'after'),
   }
   const found = await inbox.find(filter, queryLimit(context), queryWait(context))
   sendList(context, found.map(entryView))
@@ -127,7 +130,8 @@ function contentOf({ content }: Attachment): Buffer {
 }
 
 function sendPart(context: Context, contentType: string, body: string | Buffer): void {
-  context.set('Content-Security-Policy', SANDBOX_POLICY)
+  const hasImages = queryText(context, 'images') === 'remote'
+  context.set('Content-Security-Policy', hasImages ? WITH_IMAGES_POLICY : SANDBOX_POLICY)
   context.set('X-Content-Type-Options', 'nosniff')
   context.status = 200
   context.set('Content-Type', contentType)

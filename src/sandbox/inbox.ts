@@ -39,6 +39,8 @@ interface InboxFilter {
   subject: string | null
   /** The `+label` of a recipient. */
   label: string | null
+  /** Only what arrived behind the message with this id; one that is gone counts as none. */
+  after: string | null
 }
 
 export type Inbox = ReturnType<typeof createInbox>
@@ -94,6 +96,7 @@ export function createInbox({ keep, verifyDkim, logger }: InboxOptions) {
     find(filter: InboxFilter, limit: number, waitMilliseconds: number): Promise<InboxEntry[]> {
       const look = (): InboxEntry[] =>
         entries
+          .slice(entries.findIndex(({ id }) => id === filter.after) + 1)
           .filter((entry) => matches(entry, filter))
           .toReversed()
           .slice(0, limit)

@@ -27,7 +27,7 @@ export function replyRoutes(replies: CaptureReplies): DevRoutes {
 }
 
 /** As it was written. */
-export function ruleView({ to, stage, reply, times, probability }: ReplyRule): Record<string, unknown> {
+function ruleView({ to, stage, reply, times, probability }: ReplyRule): Record<string, unknown> {
   return { to, stage, reply: replyView(reply), times, probability }
 }
 

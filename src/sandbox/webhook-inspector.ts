@@ -103,12 +103,6 @@ export function createWebhookInspector(options: {
         (hooks.get(name)?.deliveries ?? []).filter(isMeant).toReversed().slice(0, limit)
       return watch.wait(look, waitMilliseconds)
     },
-    /** The latest deliveries of all names. */
-    latest: (limit: number): HookDelivery[] =>
-      [...hooks.values()]
-        .flatMap(({ deliveries }) => deliveries.slice(-limit))
-        .sort((left, right) => right.receivedAt - left.receivedAt)
-        .slice(0, limit),
     /** The next `times` deliveries get this answer; null: all from now on. */
     answerWith: (name: string, answer: HookAnswer, times: number | null) =>
       void (hookFor(name).script = { answer, times }),

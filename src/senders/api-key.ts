@@ -41,16 +41,7 @@ interface ApiKeysOptions {
 
 export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions) {
   const finder = createKeyFinder(store, clock)
-
-  /** `record` is the remembered one: it knows at once, the store soon after. */
-  function noteUse(record: ApiKeyRecord): void {
-    const at = clock.now()
-    if (record.lastUsedAt !== null && at - record.lastUsedAt < NOTED_EVERY_MILLISECONDS) return
-    record.lastUsedAt = at
-    store.noteKeyUse([{ id: record.id, at }]).catch((thrown: unknown) => {
-      logger.warn({ key_id: record.id, error: errorText(thrown) }, 'use of a key not noted')
-    })
-  }
+  const use = createKeyUse({ store, clock, logger })
 
   async function findById(id: string): Promise<ApiKeyRecord> {
     return known(id, isKeyId(id) ? await store.findApiKeyById(id) : null)
@@ -111,11 +102,30 @@ export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions
       const record = await finder.find(key)
       const shown = lastCharacters(key)
       if (record === null) throw new ServiceError('unauthorized', `no such key ending in ${shown}`)
-      const problem = useProblem(record, remoteAddress, clock.now())
-      if (problem !== undefined) throw new ServiceError('unauthorized', `Key ending in ${shown} ${problem}.`)
-      noteUse(record)
-      return record
+      return use(record, remoteAddress)
     },
+    /** The key as it is now, for a session that was opened with it. ServiceError `unauthorized`. */
+    usable: async (id: string, remoteAddress: string) => use(await findById(id), remoteAddress),
+  }
+}
+
+/** Lets a key be used, and notes when: within five minutes. ServiceError `unauthorized` when it may not be. */
+function createKeyUse({ store, clock, logger }: Pick<ApiKeysOptions, 'store' | 'clock' | 'logger'>) {
+  /** `record` is the remembered one: it knows at once, the store soon after. */
+  function noteUse(record: ApiKeyRecord): void {
+    const at = clock.now()
+    if (record.lastUsedAt !== null && at - record.lastUsedAt < NOTED_EVERY_MILLISECONDS) return
+    record.lastUsedAt = at
+    store.noteKeyUse([{ id: record.id, at }]).catch((thrown: unknown) => {
+      logger.warn({ key_id: record.id, error: errorText(thrown) }, 'use of a key not noted')
+    })
+  }
+
+  return (record: ApiKeyRecord, remoteAddress: string): ApiKeyRecord => {
+    const problem = useProblem(record, remoteAddress, clock.now())
+    if (problem !== undefined) throw new ServiceError('unauthorized', `Key ending in ${record.last4} ${problem}.`)
+    noteUse(record)
+    return record
   }
 }
 

@@ -137,7 +137,10 @@ async function forgetOverdue(
     answers: await drain(counted((limit) => store.forgetAnswers(now, limit))),
     reports: await store.forgetUnmatchedReports(now - unmatchedReports),
     authentication: await drain(counted((limit) => store.forgetAuthenticationReports(utcDay(now - statistics), limit))),
-    statistics: await drain(counted((limit) => store.forgetIpHistory({ ...history, auditBefore: now - audit, limit }))),
+    statistics:
+      (await drain(counted((limit) => store.forgetIpHistory({ ...history, auditBefore: now - audit, limit })))) +
+      (await drain(counted((limit) => store.forgetStatistics(now - statistics, limit)))),
+    audit: await drain(counted((limit) => store.forgetAudit(now - audit, limit))),
   }
 }
 

@@ -13,12 +13,14 @@
  */
 import type { AcceptVerbs } from './records/accept-records.ts'
 import type { AuthenticationVerbs } from './records/authentication-records.ts'
+import type { ConsoleVerbs } from './records/console-records.ts'
 import type { QueueVerbs } from './records/claim-records.ts'
 import type { EngagementVerbs } from './records/engagement-records.ts'
 import type { MessageVerbs } from './records/lookup-records.ts'
 import type { ReportVerbs } from './records/report-records.ts'
 import type { RetentionVerbs } from './records/retention-records.ts'
 import type { SenderVerbs } from './records/sender-records.ts'
+import type { StatisticsVerbs } from './records/statistics-records.ts'
 import type { SuppressionVerbs } from './records/suppression-records.ts'
 import type { TlsVerbs } from './records/tls-records.ts'
 import type { IpVerbs } from './records/warmup-records.ts'
@@ -37,7 +39,9 @@ export interface Store
     IpVerbs,
     TlsVerbs,
     RetentionVerbs,
-    WebhookVerbs {
+    WebhookVerbs,
+    ConsoleVerbs,
+    StatisticsVerbs {
   /** For metrics; cheap. */
   figures(): Promise<StoreFigures>
   /** Answers when the engine is alive: the trivial read of the watchdog. */

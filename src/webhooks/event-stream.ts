@@ -39,7 +39,8 @@ export interface EventStreams {
   tell(events: readonly ReplayedEvent[]): void
 }
 
-const MOST_STREAMS = 10
+/** Pages of the console, and whoever follows from a terminal. */
+const MOST_STREAMS = 50
 const RESUMED_AT_MOST = HOUR
 const HEARTBEAT_MILLISECONDS = 5 * SECOND
 const HEARTBEAT = ':\n\n'

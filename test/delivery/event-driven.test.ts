@@ -183,6 +183,7 @@ function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
     domains: { checkDue: nothing, stop: nothing },
     warmup: { closeDays: nothing, checkGates: nothing },
     shaping: { tick: nothing },
+    statistics: { sum: async () => {} },
     sts: { refresh: nothing },
     tlsReports: { sendDue: nothing },
     retention: { async run() {}, async watchBudget() {}, stop() {} },

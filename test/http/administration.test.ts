@@ -33,7 +33,7 @@ t.test('only the administrator and keys for the whole server may use them', asyn
     t.match([path, scope], [/^\/admin\//, 'admin'])
     const asked = path.replace(':ip', COLD).replace(':domain', 'example.com')
     for (const key of ['send', 'ips', 'stats', 'limited', 'test'] as const) {
-      const body = method === 'POST' ? '{}' : ''
+      const body = method === 'POST' || method === 'PATCH' ? '{}' : ''
       const { status, json } = await ask(port, { method, path: `/v1${asked}`, key, body })
       t.match([status, json.error?.code], [403, 'forbidden'], `${method} ${path} ${key}`)
     }

@@ -19,8 +19,10 @@ import { createMessageLookup } from '../../src/messages/lookup/lookup-message.ts
 import { createMailRefusal } from '../../src/messages/accept/mail-refusal.ts'
 import { createPreviewMessage } from '../../src/messages/accept/preview-message.ts'
 import { createSendingRate } from '../../src/messages/accept/sending-rate.ts'
+import { createStatistics } from '../../src/messages/statistics/statistics.ts'
 import { createSuppressions } from '../../src/messages/suppressions/suppressions.ts'
 import { createGuardedRequest } from '../../src/network/guarded-request.ts'
+import { createLogins } from '../../src/operations/logins.ts'
 import { createApiKeys } from '../../src/senders/api-key.ts'
 import type { Store } from '../../src/store/store.ts'
 import { createWebhookDeliveries } from '../../src/webhooks/deliveries.ts'
@@ -124,6 +126,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
   const logger = createLogger({ level: 'silent' })
   const world = administrationWorld(parts, { metrics, load: options.load, backupFolders: options.backupFolders ?? [] })
   const eventStreams = createEventStreams({ store, clock, heartbeatMilliseconds: 200 })
+  const apiKeys = createApiKeys({ store, clock, mostKeys: api.counts_max.keys, logger })
   const features: HttpFeatures = {
     acceptMessage: createAcceptMessage(acceptance),
     acceptBatch: createAcceptBatch(acceptance),
@@ -141,6 +144,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
       ...createMessageActions(acceptance),
     },
     suppressions: createSuppressions({ store, clock, metrics }),
+    statistics: createStatistics({ store, clock }),
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate: rate,
     mailRefusal: createMailRefusal({
@@ -153,7 +157,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     warmup,
     now: () => clock.now(),
     administration: world.administration,
-    apiKeys: createApiKeys({ store, clock, mostKeys: api.counts_max.keys, logger }),
+    apiKeys,
     // The API's listener serves no tracked links.
     engagement: { open() {}, click: async () => ({ kind: 'unknown' }) },
     unsubscribing: { isUnsubscribeToken: () => false, unsubscribe: async () => false },
@@ -174,6 +178,8 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
       onTold: eventStreams.tell,
     }),
     eventStreams,
+    logins: createLogins({ store, apiKeys, idle: 43_200_000, realClock: clock, logger }),
+    consoleUrl: 'http://127.0.0.1:8025/console/',
     health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
   }
   return { ...parts, ...world, features, eventStreams, metrics, api }

@@ -67,6 +67,7 @@ export async function startApi(t: Test, options: ApiServerOptions = {}): Promise
     features: { ...observed(features, seen), ...options.features },
     settings: {
       http: { ...HTTP_SETTINGS, ...options.http },
+      console: { enabled: true, session: 43_200_000 },
       operator: { email: null, webhook: null },
       public_url: options.publicUrl ?? 'https://mail.example.net',
       tls: options.tls ?? TLS_SETTINGS,

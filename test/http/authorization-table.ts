@@ -34,6 +34,8 @@ export interface Row {
   body?: unknown
   /** It takes the thing away: each request gets one of its own. */
   isEnd?: true
+  /** In the console no operator and no reader may use it. */
+  isForOwners?: true
 }
 
 const TEXT = { subject: 'x', text: 'x' }
@@ -85,15 +87,16 @@ export const TABLE: Record<string, Row> = {
   'POST /webhooks/:id/deliveries/:whd/replay': { scope: 'webhooks', about: 'delivery', body: {} },
   'POST /webhooks/:id/replay': { scope: 'webhooks', about: 'endpoint', body: { since: 9e9 } },
   'GET /webhooks/stream': { scope: 'webhooks', about: 'list' },
+  'GET /stats': { scope: 'stats', about: 'list' },
   'GET /suppressions': { scope: 'suppressions', about: 'list' },
   'POST /suppressions': { scope: 'suppressions', about: 'new suppression', body: { email: 'ada@example.com' } },
   'DELETE /suppressions/:email': { scope: 'suppressions', about: 'suppression', isEnd: true },
   'POST /suppressions/import': { scope: 'suppressions', about: 'list', body: 'email\n' },
-  'POST /keys': { scope: 'admin', about: 'new key', body: { name: 'x', scopes: ['send'] } },
-  'GET /keys': { scope: 'admin', about: 'list' },
-  'GET /keys/:id': { scope: 'admin', about: 'key' },
-  'PATCH /keys/:id': { scope: 'admin', about: 'key', body: { name: 'y' } },
-  'DELETE /keys/:id': { scope: 'admin', about: 'key', isEnd: true },
+  'POST /keys': { isForOwners: true, scope: 'admin', about: 'new key', body: { name: 'x', scopes: ['send'] } },
+  'GET /keys': { isForOwners: true, scope: 'admin', about: 'list' },
+  'GET /keys/:id': { isForOwners: true, scope: 'admin', about: 'key' },
+  'PATCH /keys/:id': { isForOwners: true, scope: 'admin', about: 'key', body: { name: 'y' } },
+  'DELETE /keys/:id': { isForOwners: true, scope: 'admin', about: 'key', isEnd: true },
   'GET /health': { scope: null, about: 'anyone' },
   'GET /openapi.json': { scope: null, about: 'anyone' },
   'GET /admin/queue': { scope: 'admin', about: 'server' },
@@ -116,6 +119,13 @@ export const TABLE: Record<string, Row> = {
   'POST /admin/ips/:ip/resume': { scope: 'admin', about: 'server', body: {} },
   'GET /admin/ips/:ip/audit': { scope: 'admin', about: 'server' },
   'GET /admin/ips/:ip/days': { scope: 'admin', about: 'server' },
+  'POST /admin/people': { isForOwners: true, scope: 'admin', about: 'server', body: { name: 'ada', role: 'reader' } },
+  'GET /admin/people': { isForOwners: true, scope: 'admin', about: 'server' },
+  'PATCH /admin/people/:person_id': { isForOwners: true, scope: 'admin', about: 'server', body: { role: 'reader' } },
+  'DELETE /admin/people/:person_id': { isForOwners: true, scope: 'admin', about: 'server', isEnd: true },
+  'GET /admin/sessions': { isForOwners: true, scope: 'admin', about: 'server' },
+  'POST /admin/sessions/:session_id/end': { isForOwners: true, scope: 'admin', about: 'server', isEnd: true },
+  'GET /admin/audit': { isForOwners: true, scope: 'admin', about: 'server' },
 }
 
 /** Who asks. */
@@ -126,16 +136,28 @@ export interface Asker {
   isTest: boolean
   /** Only for the domain of what is its own. */
   isLimited: boolean
+  /** A person in the console. */
+  role?: 'owner' | 'operator' | 'reader'
 }
 
 export type Verdict = 'ok' | 'unauthorized' | 'forbidden' | 'not_found' | 'invalid_request'
 
-export function verdictOn({ scope, about }: Row, asker: Asker, relation: Relation): Verdict {
-  if (about === 'anyone') return 'ok'
+export function verdictOn(route: string, row: Row, asker: Asker, relation: Relation): Verdict {
+  if (row.about === 'anyone') return 'ok'
+  if (asker.role === undefined) return verdictOnKey(row, asker, relation)
+  const isReading = route.startsWith('GET ')
+  const isForbidden = asker.role !== 'owner' && (row.isForOwners === true || (asker.role === 'reader' && !isReading))
+  if (isForbidden) return 'forbidden'
+  // People see both sides; the suppression list that they change is the live one.
+  return row.about === 'suppression' && relation === 'test' ? 'not_found' : 'ok'
+}
+
+function verdictOnKey({ scope, about }: Row, asker: Asker, relation: Relation): Verdict {
   if (asker.scope === null) return 'unauthorized'
   if (asker.scope !== 'admin' && asker.scope !== scope) return 'forbidden'
   const isOther = asker.isLimited && relation === 'other'
   switch (about) {
+    case 'anyone':
     case 'list':
       return 'ok'
     case 'message':

@@ -29,6 +29,7 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
     POST /email/{message_id}/retry
     GET /email/batch/{batch_id}
     POST /email/batch/{batch_id}/cancel
+    GET /stats
     POST /domains
     GET /domains
     GET /domains/{domain}

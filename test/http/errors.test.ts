@@ -60,6 +60,8 @@ t.test('a store that fails is 503 with Retry-After on every route, and tells not
     '/keys': { name: 'x', mode: 'live', scopes: ['send'] },
     '/webhooks': { url: 'https://127.0.0.1/hooks' },
     '/admin/queue/actions': { action: 'hold' },
+    '/admin/people': { name: 'ada' },
+    '/admin/people/:person_id': { role: 'reader' },
   }
   for (const { method, path, scope, body } of describedRoutes()) {
     if (scope === null || FROM_MEMORY.includes(`${method} ${path}`)) continue

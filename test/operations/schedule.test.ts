@@ -105,6 +105,7 @@ async function parts(t: Test): Promise<ScheduleOptions> {
     metrics: createMetrics(),
     warmup: { closeDays: nothing, checkGates: nothing },
     shaping: { tick: nothing },
+    statistics: { sum: async () => {} },
     sts: { refresh: nothing },
     tlsReports: { sendDue: nothing },
     retention: { async run() {}, async watchBudget() {}, stop() {} },

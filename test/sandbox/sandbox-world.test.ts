@@ -337,7 +337,6 @@ t.test('capture server, inbox and routes work together, and the end does not wai
   t.match(await sendMail({ port, to, message: 'Subject: Hello\r\n\r\nHi' }), /^250 /)
   t.match((await dev.get('/dev/inbox?wait=60s')).data, [{ subject: 'Hello', dkim: { result: 'pass' } }])
   const waiting = dev.get('/dev/inbox?to=nobody@example.com&wait=60s')
-  await dev.get('/dev')
   sandbox?.endWaits()
   t.same((await waiting).data, [])
   await other.stop()
@@ -350,6 +349,7 @@ t.test('the banner says where everything is, and its curl can be pasted', async 
     version: '0.1.0',
     baseUrl: 'http://127.0.0.1:8025',
     key: 'sk_test_whole',
+    consoleUrl: 'http://127.0.0.1:8025/console/login/once',
     submissionPort: 1_025,
     dataFolder: '.sandbox',
   }
@@ -358,8 +358,9 @@ t.test('the banner says where everything is, and its curl can be pasted', async 
     text,
     `Sternpost 0.1.0 sandbox · nothing leaves this machine · data in .sandbox (use --fresh to start over)
 
+  Console   http://127.0.0.1:8025/console/login/once
+
   API       http://127.0.0.1:8025/v1          key  sk_test_whole   (also in .sandbox/key)
-  Inbox     http://127.0.0.1:8025/dev         captured mail, webhook inspector, clock
   SMTP      127.0.0.1:1025                    user apikey, password = the key
 
   Try it:
@@ -374,6 +375,7 @@ t.test('the banner says where everything is, and its curl can be pasted', async 
   t.equal(line.indexOf('\n'), line.length - 1, 'one line')
   const printed = JSON.parse(line) as Record<string, string>
   t.match(printed, {
+    console: 'http://127.0.0.1:8025/console/login/once',
     base_url: 'http://127.0.0.1:8025/v1',
     key: 'sk_test_whole',
     data: '.sandbox',

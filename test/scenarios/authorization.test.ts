@@ -46,13 +46,13 @@ t.test('every route, every kind of key, every kind of thing', async (t) => {
   let asked = 0
   for (const [route, row] of Object.entries(TABLE)) {
     const things = new Map<Relation, Thing>()
-    for (const [asker, key] of askers) {
+    for (const [asker, headers] of askers) {
       for (const relation of RELATIONS) {
         const known = row.isEnd === true ? undefined : things.get(relation)
         const thing = known ?? (await makeThing(server, relation))
         things.set(relation, thing)
-        const expected = verdictOn(row, asker, relation)
-        const seen = await ask(server, { route, row, thing, key })
+        const expected = verdictOn(route, row, asker, relation)
+        const seen = await ask(server, { route, row, thing, headers })
         asked += 1
         if (!isAsExpected(expected, seen)) wrong.push(`${route}, ${asker.name}, ${relation}: ${seen}, not ${expected}`)
       }
@@ -117,11 +117,12 @@ interface Asked {
   route: string
   row: Row
   thing: Thing
-  key: string | null
+  /** With which somebody is known. */
+  headers: Record<string, string>
 }
 
 /** The code of the error; `ok` for a success. */
-async function ask({ baseUrl }: RunningAppliance, { route, row, thing, key }: Asked): Promise<string> {
+async function ask({ baseUrl }: RunningAppliance, { route, row, thing, headers }: Asked): Promise<string> {
   const [method = '', path = ''] = route.split(' ')
   const values: Record<string, string> = {
     message_id: thing.messages[0],
@@ -132,16 +133,15 @@ async function ask({ baseUrl }: RunningAppliance, { route, row, thing, key }: As
     address: 'nobody@example.com',
     domain: thing.domain,
     ip: '127.0.0.11',
+    person_id: thing.person,
+    session_id: thing.session,
   }
   const target = path.replace(/:(\w+)/g, (_, name: string) => encodeURIComponent(values[name] ?? ''))
   const body = bodyOf(row, thing)
   const ended = new AbortController()
   const answer = await fetch(`${baseUrl}/v1${target}`, {
     method,
-    headers: {
-      ...(key === null ? {} : { Authorization: `Bearer ${key}` }),
-      'Content-Type': typeof body === 'string' ? 'text/csv' : 'application/json',
-    },
+    headers: { ...headers, 'Content-Type': typeof body === 'string' ? 'text/csv' : 'application/json' },
     ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     signal: ended.signal,
   })
@@ -196,7 +196,7 @@ async function keyOf({ parts }: RunningAppliance, fields: KeyFields & { scopes?:
 }
 
 /** No key, wrong keys, and each scope alone: of live and test keys, for all domains and for one. */
-async function makeAskers(server: RunningAppliance): Promise<[Asker, string | null][]> {
+async function makeAskers(server: RunningAppliance): Promise<[Asker, Record<string, string>][]> {
   const { apiKeys, store } = server.parts
   const all = { name: 'x', mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], expiresAt: null } as const
   const create = () => apiKeys.create({ ...all, scopes: ['admin'], domains: [], allowedIps: [] })
@@ -211,20 +211,34 @@ async function makeAskers(server: RunningAppliance): Promise<[Asker, string | nu
     ['revoked', revoked.key],
     ['other address', await keyOf(server, { mode: 'live', domains: [], allowedIps: ['203.0.113.0/24'] })],
   ]
-  const askers = wrong.map(([name, key]): [Asker, string | null] => [
+  const headersOf = (key: string | null): Record<string, string> =>
+    key === null ? {} : { Authorization: `Bearer ${key}` }
+  const askers = wrong.map(([name, key]): [Asker, Record<string, string>] => [
     { name, scope: null, isTest: false, isLimited: false },
-    key,
+    headersOf(key),
   ])
   for (const scope of SCOPES) {
     for (const mode of ['live', 'test'] as const) {
       for (const domains of [[], ['acme.com']]) {
         const key = await keyOf(server, { mode, domains, scopes: [scope] })
         const name = [mode, scope, ...domains].join(' ')
-        askers.push([{ name, scope, isTest: mode === 'test', isLimited: domains.length > 0 }, key])
+        askers.push([{ name, scope, isTest: mode === 'test', isLimited: domains.length > 0 }, headersOf(key)])
       }
     }
   }
+  for (const role of ['owner', 'operator', 'reader'] as const) {
+    const asker = { name: role, scope: 'admin', isTest: false, isLimited: false, role }
+    askers.push([asker, await sessionOf(server, role)])
+  }
   return askers
+}
+
+/** What a browser sends along once a person of this role has logged in. */
+async function sessionOf({ parts, baseUrl }: RunningAppliance, role: 'owner' | 'operator' | 'reader') {
+  const { secret } = await parts.logins.makeLink({ name: `an ${role}`, role })
+  const answer = await fetch(`${baseUrl}/console/login/${secret}`, { method: 'POST', redirect: 'manual' })
+  const [cookie = ''] = answer.headers.get('set-cookie')?.split(';') ?? []
+  return { Cookie: cookie, 'X-Sternpost-Console': '1' }
 }
 
 interface Thing {
@@ -237,13 +251,15 @@ interface Thing {
   delivery: string
   email: string
   key: string
+  person: string
+  session: string
 }
 
 let made = 0
 
 /** A message of a batch that waits, a canceled one, an endpoint with its event, a suppression, a key, a domain. */
 async function makeThing({ parts }: RunningAppliance, relation: Relation): Promise<Thing> {
-  const { store, apiKeys } = parts
+  const { store, apiKeys, logins } = parts
   const now = Date.now()
   const isTest = relation === 'test'
   const domain = DOMAINS[relation]
@@ -292,5 +308,9 @@ async function makeThing({ parts }: RunningAppliance, relation: Relation): Promi
   const { record } = await apiKeys.create({ ...limited, mode: isTest ? 'test' : 'live' })
   await parts.domains.add({ name: domain })
   const delivery = deliveries?.deliveries[0]?.id ?? ''
-  return { relation, domain, messages: [message.id, canceled], batch, endpoint, delivery, email, key: record.id }
+  const { secret, person } = await logins.makeLink({ name: `person ${made}`, role: 'reader' })
+  const opened = await logins.openWithLink(secret, { address: '127.0.0.1', userAgent: '' })
+  const { id: session } = await logins.session(opened.secret, '127.0.0.1')
+  const messages: [string, string] = [message.id, canceled]
+  return { relation, domain, messages, batch, endpoint, delivery, email, key: record.id, person: person.id, session }
 }

@@ -226,6 +226,7 @@ export async function startProcess(
     warmup,
     shaping,
     domains: { checkDue: nothing, stop: nothing },
+    statistics: { sum: async () => {} },
     sts: { refresh: nothing },
     tlsReports: { sendDue: nothing },
     certificates: { check: () => {} },

@@ -10,6 +10,7 @@ import { domainChecks, domains, removal } from './domain-cases.ts'
 import { engagement, unsubscribing } from './engagement-cases.ts'
 import { idempotency } from './idempotency-cases.ts'
 import { ips, outboundTls } from './ip-cases.ts'
+import { console } from './console-cases.ts'
 import { apiKeys } from './key-cases.ts'
 import { leases } from './lease-cases.ts'
 import { acting, batches, repeating } from './message-cases.ts'
@@ -45,6 +46,7 @@ export function testStoreConformance(makeStore: (t: Test) => Promise<StoreUnderT
     unsubscribing,
     webhooks,
     apiKeys,
+    console,
     ips,
     outboundTls,
     domains,

@@ -89,6 +89,11 @@ const ROWS: Record<number, string> = {
       values (randomblob(16), 1, 1, 'gone@example.com', ${NOW});
     insert into database_days values ('${DAY}', 4096);`,
   11: `insert into waiting_counts (counts) values ('{"hours":[],"days":[],"slots":[],"sent":[]}');`,
+  16: `
+    insert into authentication_reports values ('zeta.com', '${DAY}', 'dmarc', 'example.net', '1', ${NOW});
+    insert into dmarc_sources values ('zeta.com', '${DAY}', 'example.net', '127.0.0.11', 2, 2, 2, 2, 0, 0);
+    insert into tls_sessions values ('zeta.com', '${DAY}', 'success', 3);`,
+  17: `insert into statistics (is_test, dimension, hour, name, domain) values (0, 'domain', ${NOW}, 'zeta.com', 'zeta.com');`,
 }
 
 /** Rows by table, before anything is migrated. */

@@ -24,6 +24,9 @@ const SMALL_TABLES = [
   'path_states',
   'database_days',
   'waiting_counts',
+  'people',
+  'login_links',
+  'sessions',
 ]
 
 // `SCAN table` or `SCAN table USING …`: the table.

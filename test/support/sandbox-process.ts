@@ -12,6 +12,7 @@ import { until } from './until.ts'
 
 /** The one JSON line that stands for the banner. */
 export interface Banner {
+  console: string
   base_url: string
   key: string
   curl: string

@@ -167,7 +167,7 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
     data_dir: dataFolder,
     secrets: { master_key: { file: join(folder, 'master.key') } },
     listen: {
-      http: [{ address: '127.0.0.1', port: options.httpPort, tls: false, serve: ['api'] }],
+      http: [{ address: '127.0.0.1', port: options.httpPort, tls: false, serve: ['api', 'console'] }],
       submission: [],
       inbound: [],
       metrics: { address: '127.0.0.1', port: options.metricsPort },

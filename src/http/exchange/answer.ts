@@ -6,6 +6,8 @@ export interface Answer {
   status: number
   /** Sent as JSON; a text is sent as it is. */
   body: object | string
+  /** Of a text; left out: plain. */
+  contentType?: 'text/csv; charset=utf-8'
   /** In place of the body: sent piece by piece, as it comes, until the client is gone or the server stops. */
   stream?: (ended: AbortSignal) => AsyncIterable<string>
 }

@@ -8,7 +8,7 @@ import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { clientAddress } from './client-address.ts'
 import type { HttpFeatures } from './features.ts'
-import { administrator, type Principal } from './principal.ts'
+import { administrator, principalOfKey, type Principal } from './principal.ts'
 
 /** The scheme in any case, spaces, and the key. */
 const BEARER = /^Bearer +(\S+)$/i
@@ -28,10 +28,7 @@ export function createKeyAuthentication(options: KeyAuthenticationOptions): Auth
   return async (request) => {
     const address = clientAddress(request, trustedProxies)
     try {
-      const record = await apiKeys.authenticate(bearerOf(request), address)
-      const { id: apiKeyId, mode, scopes, domains, allowedIps, name, last4 } = record
-      const reach = { isTest: testMode ? null : mode === 'test', domains }
-      return { apiKeyId, mode, scopes, domains, reach, allowedIps, label: `${name} …${last4}` }
+      return principalOfKey(await apiKeys.authenticate(bearerOf(request), address), testMode)
     } catch (thrown) {
       if (thrown instanceof ServiceError && thrown.code === 'unauthorized') failedLogins.note(address)
       throw thrown
@@ -53,7 +50,7 @@ export const authenticateAdministrator: Authenticate = async (request) => {
   return administrator(typeof name === 'string' ? name : undefined)
 }
 
-type FailedLogins = ReturnType<typeof createFailedLogins>
+export type FailedLogins = ReturnType<typeof createFailedLogins>
 
 const MOST_FAILURES = 20
 const MOST_ADDRESSES = 10_000

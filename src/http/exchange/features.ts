@@ -14,12 +14,14 @@ import type { PreviewMessage } from '../../messages/accept/preview-message.ts'
 import type { AcceptBatch, AcceptMessage } from '../../messages/accept/send-request.ts'
 import type { Engagement } from '../../messages/engagement/record-engagement.ts'
 import type { SendingRate } from '../../messages/accept/sending-rate.ts'
+import type { Statistics } from '../../messages/statistics/statistics.ts'
 import type { Suppressions } from '../../messages/suppressions/suppressions.ts'
 import type { Unsubscribing } from '../../messages/engagement/unsubscribe.ts'
 import type { WebhookDeliveries } from '../../webhooks/deliveries.ts'
 import type { WebhookEndpoints } from '../../webhooks/endpoints.ts'
 import type { EventStreams } from '../../webhooks/event-stream.ts'
 import type { TryEndpoint } from '../../webhooks/try-endpoint.ts'
+import type { Logins } from './logins.ts'
 import type { Administration } from './operator-features.ts'
 
 export interface HealthReport extends Omit<HealthJson, 'status'> {
@@ -38,6 +40,7 @@ export interface HttpFeatures extends TrackingFeatures {
   previewMessage: PreviewMessage
   messages: MessageLookup & MessageActions
   suppressions: Suppressions
+  statistics: Pick<Statistics, 'find'>
   idempotency: IdempotencyKeys
   sendingRate: Pick<SendingRate, 'takeRequest' | 'state'>
   mailRefusal: MailRefusal
@@ -47,6 +50,9 @@ export interface HttpFeatures extends TrackingFeatures {
   now(): number
   administration: Administration
   apiKeys: ApiKeys
+  logins: Logins
+  /** Where people find the console, e.g. `https://mail.acme.com/console/`; null: no door serves it. */
+  consoleUrl: string | null
   webhookEndpoints: WebhookEndpoints
   webhookDeliveries: WebhookDeliveries
   tryWebhook: TryEndpoint

@@ -104,9 +104,19 @@ function readDocument(bytes: Buffer, { contentType, takesNothing }: RouteBody): 
   return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : readJson(bytes)
 }
 
-function requireScope(principal: Principal, { scope }: Route): void {
-  if (scope === null || hasScope(principal, scope)) return
-  throw new ServiceError('forbidden', `the key lacks the scope ${scope}`)
+function requireScope(principal: Principal, route: Route): void {
+  const { scope } = route
+  if (scope === null) return
+  if (!hasScope(principal, scope)) throw new ServiceError('forbidden', `the key lacks the scope ${scope}`)
+  const problem = roleProblem(principal, route)
+  if (problem !== undefined) throw new ServiceError('forbidden', problem)
+}
+
+/** A reader changes nothing; people and API keys are for owners. Returns what is wrong, as a clause. */
+function roleProblem({ person }: Principal, { method, isForOwners }: Route): string | undefined {
+  if (person === null || person.role === 'owner') return undefined
+  if (isForOwners === true) return `people and API keys are for owners, and ${person.name} is ${person.role}`
+  return person.role === 'reader' && method !== 'GET' ? `${person.name} is reader and changes nothing` : undefined
 }
 
 /** The types a body may have; any parameters. A missing type counts as the one that is wanted. */

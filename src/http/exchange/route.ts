@@ -14,6 +14,7 @@ import type { IdempotencyEntry } from '../../messages/accept/send-request.ts'
 import type { Scope } from '../../senders/api-key.ts'
 import type { Answer, OkAnswer } from './answer.ts'
 import type { BodyLimit } from './body-reader.ts'
+import type { Logins } from './logins.ts'
 import type { Principal } from './principal.ts'
 import { createFieldReader, describeProblem, type ReadFields } from './read-fields.ts'
 import { unsafeStrings, type JsonDocument } from './read-json.ts'
@@ -94,6 +95,8 @@ export interface Route extends RouteFacts {
   scope: Scope | null
   /** True: for the command line of the same version, and not in openapi.json. */
   isInternal?: true
+  /** True: in the console for owners alone. */
+  isForOwners?: true
   /** null: none are read. */
   query: z.ZodType | null
   /** null: it takes none. */
@@ -199,10 +202,12 @@ export function param({ params }: ApiRequest, name: string): string {
   return params[name] ?? ''
 }
 
-/** Writes to the log who did what. */
+/** Writes to the log and to the audit who did what. */
 export type Note = (what: string, request: ApiRequest, facts: object) => void
 
-export function createNote(logger: Logger): Note {
-  return (what, { requestId, principal }, facts) =>
-    logger.info({ ...facts, request_id: requestId, api_key: principal.label }, what)
+export function createNote(logger: Logger, logins: Pick<Logins, 'note'>): Note {
+  return (act, { requestId, principal: { label: actor } }, facts) => {
+    logger.info({ ...facts, request_id: requestId, api_key: actor }, act)
+    logins.note({ actor, act, facts, requestId })
+  }
 }

@@ -16,9 +16,11 @@ import { emailRoutes } from './email.ts'
 import { checkRoutes, healthRoutes } from './health.ts'
 import { ipAdministrationRoutes, ipRoutes } from './ips.ts'
 import { keyRoutes } from './keys.ts'
+import { peopleRoutes } from './people.ts'
 import { messageRoutes } from './messages.ts'
 import { queueRoutes } from './queue.ts'
 import { serverRoutes } from './server.ts'
+import { statisticsRoutes } from './statistics.ts'
 import { suppressionRoutes } from './suppressions.ts'
 import { webhookRoutes } from './webhooks.ts'
 
@@ -34,7 +36,7 @@ interface RoutesOptions {
 }
 
 export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: RoutesOptions): Route[] {
-  const note = createNote(logger)
+  const note = createNote(logger, features.logins)
   const contract = [
     ...emailRoutes({ features, mostMailBytes, mostRecipients }),
     ...messageRoutes(features, note),
@@ -42,7 +44,8 @@ export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: R
     ...ipRoutes(features, note).map(ofWholeServer).map(ofLiveSide),
     ...webhookRoutes(features, note),
     ...suppressionRoutes(features, note),
-    ...keyRoutes(features, note),
+    ...statisticsRoutes(features),
+    ...keyRoutes(features, note).map(forOwners),
     ...healthRoutes(features),
     openApiRoute(() => document),
   ]
@@ -59,12 +62,13 @@ function openApiRoute(document: () => object): Route {
   })
 }
 
-function administrationRoutes({ administration }: HttpFeatures, note: Note): Route[] {
+function administrationRoutes({ administration, logins, consoleUrl }: HttpFeatures, note: Note): Route[] {
   const routes = [
     ...queueRoutes(administration, note),
     ...ipAdministrationRoutes(administration, note),
     ...checkRoutes(administration),
     ...serverRoutes(administration, note),
+    ...peopleRoutes({ logins, consoleUrl }, note).map(forOwners),
   ]
   return routes.map(forAdministrators)
 }
@@ -79,6 +83,8 @@ function forAdministrators(open: Route): Route {
     throw new ServiceError('forbidden', 'a test key, or a key for some sending domains, does not administer the server')
   })
 }
+
+const forOwners = (open: Route): Route => ({ ...open, isForOwners: true })
 
 /** IPs are there for all live mail. */
 function ofWholeServer(open: Route): Route {

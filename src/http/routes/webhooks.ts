@@ -198,7 +198,8 @@ function streamRoute({ eventStreams, apiKeys }: HttpFeatures): Route {
         lastEventId: typeof lastEventId === 'string' && lastEventId !== '' ? lastEventId : null,
         reach: principal.reach,
         isAllowed: async () =>
-          principal.apiKeyId === null || apiKeys.isValid(principal.apiKeyId, principal.reach.domains),
+          (await (principal.isAlive?.() ?? true)) &&
+          (principal.apiKeyId === null || apiKeys.isValid(principal.apiKeyId, principal.reach.domains)),
       })
       request.setHeader('Content-Type', 'text/event-stream; charset=utf-8')
       // A proxy must not wait for more.

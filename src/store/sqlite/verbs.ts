@@ -9,6 +9,8 @@ import { createAcceptMessages } from './queue/accept.ts'
 import { createApiKeyReads, createApiKeyWrites } from './domains/api-keys.ts'
 import { createAuthenticationReads, createAuthenticationWrites } from './domains/authentication-reports.ts'
 import { createBatchAndLinkReads, createMessageReads } from './lookups/lookups.ts'
+import { createAuditReads, createAuditWrites } from './console/audit.ts'
+import { createLoginReads, createLoginWrites } from './console/logins.ts'
 import { createCustomerActions, createRequestToRepeat } from './queue/cancel.ts'
 import { createClaiming } from './queue/claim.ts'
 import type { OpenDatabase } from './engine/database.ts'
@@ -29,6 +31,7 @@ import { createRecordReport, createReportReads, createUnmatchedReportWrites } fr
 import { createAssignRoutes, createUnroutedDomains } from './queue/routes.ts'
 import { createSearchMessages } from './lookups/search.ts'
 import { createLinkHtmlReader } from './messages/stored-content.ts'
+import { createStatisticsReads, createStatisticsWrites } from './statistics/statistics.ts'
 import { createSuppressionWrites, createListSuppressions } from './suppressions/suppressions.ts'
 import {
   createClaimWebhooks,
@@ -74,6 +77,9 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     ...createUnmatchedReportWrites(writer),
     ...createAuthenticationWrites(writer),
     ...createApiKeyWrites(writer),
+    ...createLoginWrites(writer),
+    ...createStatisticsWrites(writer),
+    ...createAuditWrites(writer),
     ...createSuppressionWrites(writer),
     recordEngagement: createRecordEngagement(writer),
     recordUnsubscribe: createRecordUnsubscribe(writer),
@@ -119,6 +125,9 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     ...createBatchAndLinkReads(reader),
     linkHtml: createLinkHtmlReader(reader),
     ...createApiKeyReads(reader),
+    ...createLoginReads(reader),
+    ...createStatisticsReads(reader),
+    ...createAuditReads(reader),
     listSuppressions: createListSuppressions(reader),
     ...createDomainReads(reader),
     ...createReportReads(reader),

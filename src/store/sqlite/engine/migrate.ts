@@ -26,6 +26,8 @@ const MIGRATIONS = [
   '0014-reach.sql',
   '0015-reply-to.sql',
   '0016-authentication-reports.sql',
+  '0017-statistics.sql',
+  '0018-console.sql',
 ] as const
 
 /** The schema this program writes. */

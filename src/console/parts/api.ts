@@ -1,0 +1,92 @@
+/**
+ * Requests to the API with the session of this browser. A refusal is thrown as ApiProblem with the server's own words;
+ * a session that is over leads to the login.
+ */
+export interface ListPage<Entry> {
+  data: Entry[]
+  has_more: boolean
+  next_cursor: string | null
+}
+
+export type Parameters = Record<string, string | number | boolean | null | undefined>
+
+class ApiProblem extends Error {
+  readonly code: string
+  readonly status: number
+
+  constructor(status: number, code: string, message: string) {
+    super(message)
+    this.code = code
+    this.status = status
+  }
+}
+
+const UNAUTHORIZED = 401
+
+/** A path below `/v1`, with its query. */
+export function pathWith(path: string, parameters: Parameters = {}): string {
+  const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== '')
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
+  return query === '' ? path : `${path}?${query}`
+}
+
+/** The `data` of the answer. */
+export async function ask<Data>(path: string, parameters?: Parameters): Promise<Data> {
+  return (await request<{ data: Data }>('GET', pathWith(path, parameters))).data
+}
+
+export function askPage<Entry>(path: string, parameters?: Parameters, ended?: AbortSignal): Promise<ListPage<Entry>> {
+  return request('GET', pathWith(path, parameters), undefined, ended)
+}
+
+export async function act<Data>(
+  method: 'POST' | 'PATCH' | 'PUT' | 'DELETE',
+  path: string,
+  body?: object | string,
+): Promise<Data> {
+  return (await request<{ data: Data }>(method, path, body)).data
+}
+
+async function request<Answer>(
+  method: string,
+  path: string,
+  body?: object | string,
+  ended?: AbortSignal,
+): Promise<Answer> {
+  const headers: Record<string, string> = { 'X-Sternpost-Console': '1' }
+  if (body !== undefined) headers['Content-Type'] = typeof body === 'string' ? 'text/csv' : 'application/json'
+  const init: RequestInit = { method, headers, credentials: 'same-origin' }
+  if (ended !== undefined) init.signal = ended
+  if (body !== undefined) init.body = typeof body === 'string' ? body : JSON.stringify(body)
+  const response = await reach(urlOf(path), init)
+  const answer = (await response.json().catch(() => null)) as ({ error?: ErrorJson } & Answer) | null
+  if (response.status === UNAUTHORIZED) location.assign('/console/login')
+  if (response.ok && answer !== null) return answer
+  const { code = 'unavailable', message = `the server answered ${response.status}`, details = '' } = answer?.error ?? {}
+  throw new ApiProblem(response.status, code, details === '' ? message : `${message} ${details}`)
+}
+
+interface ErrorJson {
+  code: string
+  message: string
+  details: string
+}
+
+/** Routes of the API, and those of the console and the sandbox beside it. */
+function urlOf(path: string): string {
+  return path.startsWith('/console/') || path.startsWith('/dev/') ? path : `/v1${path}`
+}
+
+async function reach(url: string, init: RequestInit): Promise<Response> {
+  try {
+    return await fetch(url, init)
+  } catch (thrown) {
+    if (init.signal?.aborted === true) throw thrown
+    throw new ApiProblem(0, 'unavailable', 'The server cannot be reached. Is it running?')
+  }
+}
+
+/** As a sentence for people. */
+export function problemText(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown)
+}

@@ -1,0 +1,80 @@
+/** Data of the API in a screen: asked for when the screen opens or its question changes, and again on demand. */
+import { ask, askPage, pathWith, problemText, type ListPage, type Parameters } from './api.ts'
+import { useCallback, useEffect, useRef, useState } from './html.ts'
+
+export interface Loaded<Data> {
+  /** The last that came, also while it is asked for again; null: none yet. */
+  data: Data | null
+  problem: string | null
+  again: () => void
+}
+
+/** `path` null: nothing is asked. */
+export function useData<Data>(path: string | null, parameters?: Parameters): Loaded<Data> {
+  return useLoad(path === null ? null : pathWith(path, parameters), () => ask<Data>(path ?? '', parameters))
+}
+
+function useLoad<Data>(question: string | null, load: () => Promise<Data>): Loaded<Data> {
+  const [state, setState] = useState<{ question: string | null; data: Data | null; problem: string | null }>({
+    question: null,
+    data: null,
+    problem: null,
+  })
+  const latest = useRef(0)
+  const again = useCallback(() => {
+    if (question === null) return
+    const mine = ++latest.current
+    const isLatest = (): boolean => mine === latest.current
+    load().then(
+      (data) => isLatest() && setState({ question, data, problem: null }),
+      (thrown: unknown) => isLatest() && setState((old) => ({ ...old, question, problem: problemText(thrown) })),
+    )
+  }, [question])
+  useEffect(again, [again])
+  const isCurrent = state.question === question
+  return { data: isCurrent ? state.data : null, problem: isCurrent ? state.problem : null, again }
+}
+
+export interface LoadedList<Entry> {
+  /** null: none came yet. */
+  entries: Entry[] | null
+  problem: string | null
+  hasMore: boolean
+  more: () => void
+  again: () => void
+}
+
+/** A list by pages of 50: `more` adds the next one. */
+export function useList<Entry>(path: string | null, parameters: Parameters = {}): LoadedList<Entry> {
+  const question = path === null ? null : pathWith(path, parameters)
+  const first = useLoad<ListPage<Entry>>(question, () => askPage<Entry>(path ?? '', parameters))
+  const [rest, setRest] = useState<{ of: ListPage<Entry> | null; pages: ListPage<Entry>[]; problem: string | null }>({
+    of: null,
+    pages: [],
+    problem: null,
+  })
+  const pages = first.data === null ? [] : [first.data, ...(rest.of === first.data ? rest.pages : [])]
+  const last = pages.at(-1)
+  const more = (): void => {
+    if (path === null || last === undefined || last.next_cursor === null) return
+    askPage<Entry>(path, { ...parameters, after: last.next_cursor }).then(
+      (page) => setRest({ of: first.data, pages: [...pages.slice(1), page], problem: null }),
+      (thrown: unknown) => setRest({ of: first.data, pages: pages.slice(1), problem: problemText(thrown) }),
+    )
+  }
+  return {
+    entries: first.data === null ? null : pages.flatMap(({ data }) => data),
+    problem: first.problem ?? (rest.of === first.data ? rest.problem : null),
+    hasMore: last?.has_more ?? false,
+    more,
+    again: first.again,
+  }
+}
+
+/** Asks again every so many seconds while the page is seen. */
+export function useEvery(seconds: number, run: () => void): void {
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === 'visible' && run(), seconds * 1000)
+    return () => clearInterval(timer)
+  }, [seconds, run])
+}

@@ -1,0 +1,57 @@
+/** Numbers and times as people read them. Times are local; UTC stands in the title. */
+import { html, type VNode } from './html.ts'
+
+const MINUTE = 60
+const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
+
+export const number = (value: number): string => value.toLocaleString()
+
+export function share(part: number, whole: number): string {
+  return whole === 0 ? '–' : `${((100 * part) / whole).toFixed(part === whole ? 0 : 1)} %`
+}
+
+const UNITS = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
+
+export function size(bytes: number): string {
+  let value = bytes
+  let unit = 0
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024
+    unit += 1
+  }
+  return `${unit === 0 ? value : value.toFixed(1)} ${UNITS[unit]}`
+}
+
+/** How long, in at most two units. */
+export function span(seconds: number): string {
+  const whole = Math.abs(Math.round(seconds))
+  if (whole < MINUTE) return `${whole} s`
+  if (whole < HOUR) return `${Math.floor(whole / MINUTE)} min`
+  if (whole < DAY) return `${Math.floor(whole / HOUR)} h ${Math.floor((whole % HOUR) / MINUTE)} min`
+  return `${Math.floor(whole / DAY)} d ${Math.floor((whole % DAY) / HOUR)} h`
+}
+
+export const nowSeconds = (): number => Date.now() / 1000
+
+interface TimeProps {
+  /** Unix seconds; null: never. */
+  at: number | null
+  /** Says how long ago, or ahead. */
+  relative?: boolean
+}
+
+export function Time({ at, relative = false }: TimeProps): VNode {
+  if (at === null) return html`<span class="quiet">–</span>`
+  const date = new Date(at * 1000)
+  const text = relative
+    ? relativeText(at)
+    : date.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
+  return html`<time datetime=${date.toISOString()} title=${`${date.toISOString()} (UTC)`}>${text}</time>`
+}
+
+function relativeText(at: number): string {
+  const seconds = nowSeconds() - at
+  if (Math.abs(seconds) < 5) return 'now'
+  return seconds > 0 ? `${span(seconds)} ago` : `in ${span(seconds)}`
+}

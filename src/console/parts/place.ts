@@ -1,0 +1,52 @@
+/** Where the person is: path and query of the address, which holds all state of a screen that can be shared. */
+import { signal } from '@preact/signals'
+import { html, type VNode, type WithChildren } from './html.ts'
+
+interface Place {
+  /** Segments below `/console/`. */
+  segments: readonly string[]
+  query: URLSearchParams
+}
+
+const ROOT = '/console/'
+
+export const place = signal(readPlace())
+
+function readPlace(): Place {
+  const { pathname, search } = location
+  const segments = pathname.slice(ROOT.length).split('/').filter(Boolean).map(decodeURIComponent)
+  return { segments, query: new URLSearchParams(search) }
+}
+
+/** `path`: below `/console/`, with its query. */
+export function go(path: string, { replaces = false } = {}): void {
+  if (replaces) history.replaceState(null, '', ROOT + path)
+  else history.pushState(null, '', ROOT + path)
+  place.value = readPlace()
+}
+
+addEventListener('popstate', () => {
+  place.value = readPlace()
+})
+
+interface LinkProps extends WithChildren {
+  to: string
+  class?: string
+  current?: boolean
+}
+
+/** A real link: it opens in a tab of its own too. */
+export function Link({ to, current = false, children, class: className = '' }: LinkProps): VNode {
+  const follow = (event: MouseEvent): void => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return
+    event.preventDefault()
+    go(to)
+  }
+  return html`<a
+    href=${ROOT + to}
+    class=${className}
+    aria-current=${current ? 'page' : undefined}
+    onClick=${follow}
+    >${children}</a
+  >`
+}

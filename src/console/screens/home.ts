@@ -1,0 +1,203 @@
+/** Home: what needs somebody, how the mail goes, the IPs today. */
+import type { ChecksJson } from '../../api/health.ts'
+import type { IpJson } from '../../api/ip.ts'
+import type { QueueGroupJson } from '../../api/queue.ts'
+import type { StatisticsRowJson } from '../../api/statistics.ts'
+import { act } from '../parts/api.ts'
+import { Bars } from '../parts/bars.ts'
+import { useData, useEvery, useList } from '../parts/data.ts'
+import { number, share, Time } from '../parts/format.ts'
+import { html, useState, type VNode } from '../parts/html.ts'
+import { go, Link, place } from '../parts/place.ts'
+import { run } from '../parts/said.ts'
+import { Copy, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
+import { mayAct } from '../parts/who.ts'
+
+const SPANS = {
+  '24h': { title: '24 hours', days: 1 },
+  '7d': { title: '7 days', days: 7 },
+  '30d': { title: '30 days', days: 30 },
+}
+type Span = keyof typeof SPANS
+
+export default function Home(): VNode {
+  return html`<${Page} title="Home" command="sternpost status" acts=${mayAct('send') && html`<${TestMail} />`}>
+    <${NeedsYou} />
+    <${Figures} />
+    <${Waiting} />
+    <${IpsToday} />
+  <//>`
+}
+
+type Check = ChecksJson['checks'][number]
+
+/** What the checks found, what fails before what only warns. */
+function NeedsYou(): VNode {
+  const checks = useData<ChecksJson>('/admin/checks')
+  useEvery(30, checks.again)
+  const isRunning = mayAct('admin')
+  const check = (): Promise<void> =>
+    run(async () => {
+      await act('POST', '/admin/checks', {})
+      checks.again()
+      return 'All checks ran.'
+    })
+  return html`<section>
+    <h2>Needs you</h2>
+    <${Shown}
+      of=${checks}
+      show=${({ ran_at: ranAt, checks: found }: ChecksJson) => {
+        const open = found.filter(({ result }) => result === 'fail' || result === 'warn')
+        const sorted = [...open].sort((left, right) => left.result.localeCompare(right.result))
+        const fine = ranAt === null ? 'No check has run yet.' : `Nothing. ${found.length} checks are fine.`
+        return html`${sorted.length === 0 && html`<p class="good">${fine}</p>`}
+          <ul class="findings">
+            ${sorted.map((each) => html`<${Finding} key=${`${each.check} ${each.subject}`} of=${each} />`)}
+          </ul>
+          <p class="quiet">
+            Checked <${Time} at=${ranAt} relative />. ${isRunning && html`<button class="plain" onClick=${check}>Check now</button>`}
+          </p>`
+      }}
+    />
+  </section>`
+}
+
+function Finding({ of: { check, subject, result, seen, why, fix } }: { of: Check }): VNode {
+  return html`<li>
+    <${State} of=${result} /> <strong>${check}${subject === null ? '' : ` ${subject}`}</strong>: ${seen}
+    <br /><span class="quiet">${why}</span> ${fix !== null && html`<br />Fix: <${Copy} text=${fix} />`}
+  </li>`
+}
+
+/** How it went over time, from the counters of the statistics. */
+function Figures(): VNode {
+  const chosen = place.value.query.get('span') ?? '24h'
+  const span: Span = chosen in SPANS ? (chosen as Span) : '24h'
+  const { days } = SPANS[span]
+  const interval = days === 1 ? 'hour' : 'day'
+  const after = Math.floor(Date.now() / 1000 / 3600) * 3600 - days * 86_400
+  const rows = useData<StatisticsRowJson[]>('/stats', { group_by: 'all', interval, after })
+  useEvery(60, rows.again)
+  return html`<section>
+    <h2>Mail of the last ${SPANS[span].title}</h2>
+    <p class="choice">
+      ${Object.entries(SPANS).map(
+        ([name, { title }]) =>
+          html`<${Link} key=${name} to=${`home?span=${name}`} current=${name === span}>${title}<//> `,
+      )}
+    </p>
+    <${Shown} of=${rows} show=${(found: StatisticsRowJson[]) => html`<${FigureBars} rows=${found} interval=${interval} />`} />
+  </section>`
+}
+
+const SERIES = [
+  { name: 'Delivered', kind: 'good' },
+  { name: 'Deferred', kind: 'other' },
+  { name: 'Bounced', kind: 'bad' },
+  { name: 'Complained', kind: 'worst' },
+]
+
+function FigureBars({ rows, interval }: { rows: StatisticsRowJson[]; interval: 'hour' | 'day' }): VNode {
+  const sum = (name: 'accepted' | 'delivered' | 'bounced' | 'complained'): number =>
+    rows.reduce((total, row) => total + row[name], 0)
+  const bars = rows.map(({ at, delivered, deferred, bounced, complained }) => ({
+    label: labelOf(at, interval),
+    values: [delivered, deferred, bounced, complained],
+  }))
+  return html`<p class="figures">
+      <span><strong>${number(sum('accepted'))}</strong> accepted</span>
+      <span><strong>${number(sum('delivered'))}</strong> delivered</span>
+      <span><strong>${number(sum('bounced'))}</strong> bounced (${share(sum('bounced'), sum('delivered') + sum('bounced'))})</span>
+      <span><strong>${number(sum('complained'))}</strong> complaints</span>
+    </p>
+    ${
+      bars.length === 0
+        ? html`<p class="empty">No mail in this time.</p>`
+        : html`<${Bars} title=${`Messages by ${interval}`} series=${SERIES} bars=${bars} />`
+    }`
+}
+
+function labelOf(at: number, interval: 'hour' | 'day'): string {
+  const date = new Date(at * 1000)
+  if (interval === 'day') return date.toISOString().slice(0, 10)
+  return date.toLocaleString(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit' })
+}
+
+function Waiting(): VNode {
+  const groups = useList<QueueGroupJson>('/admin/queue', { by: 'provider' })
+  useEvery(10, groups.again)
+  const columns = [
+    {
+      head: 'Mailbox provider',
+      cell: ({ name }: QueueGroupJson) =>
+        html`<${Link} to=${`queue?provider=${encodeURIComponent(name ?? '')}`}>${name ?? 'not known yet'}<//>`,
+    },
+    { head: 'Waiting', cell: ({ waiting }: QueueGroupJson) => number(waiting), isNumber: true },
+    { head: 'Due now', cell: ({ due }: QueueGroupJson) => number(due), isNumber: true },
+    { head: 'Held', cell: ({ held }: QueueGroupJson) => number(held), isNumber: true },
+    { head: 'Oldest', cell: (group: QueueGroupJson) => html`<${Time} at=${group.oldest_accepted_at} relative />` },
+  ]
+  return html`<section>
+    <h2>Waiting mail</h2>
+    <${ShownList}
+      of=${groups}
+      empty="No mail waits."
+      show=${(entries: QueueGroupJson[]) =>
+        html`<${Table} caption="Waiting mail by provider" columns=${columns} rows=${entries} keyOf=${(group: QueueGroupJson) => group.name ?? ''} />`}
+    />
+  </section>`
+}
+
+function IpsToday(): VNode {
+  const ips = useList<IpJson>('/ips')
+  useEvery(30, ips.again)
+  const columns = [
+    { head: 'IP', cell: ({ ip }: IpJson) => html`<${Link} to=${`ips/${encodeURIComponent(ip)}`}>${ip}<//>` },
+    { head: 'State', cell: ({ status }: IpJson) => html`<${State} of=${status} />` },
+    { head: 'Today', cell: ({ warmup }: IpJson) => html`<${Used} of=${warmup} />` },
+  ]
+  return html`<section>
+    <h2>IPs today</h2>
+    <${ShownList}
+      of=${ips}
+      empty="pools.yaml has no IP."
+      show=${(entries: IpJson[]) =>
+        html`<${Table} caption="IPs today" columns=${columns} rows=${entries} keyOf=${({ ip }: IpJson) => ip} />`}
+    />
+  </section>`
+}
+
+/** Today's use of the cap. */
+export function Used({ of: warmup }: { of: IpJson['warmup'] }): VNode {
+  if (warmup === null) return html`<span class="quiet">–</span>`
+  const { sent_today: sent, daily_limit: limit } = warmup
+  if (limit === null) return html`${number(sent)}, no cap`
+  return html`<meter min="0" max=${Math.max(limit, 1)} value=${sent} aria-label=${`${sent} of ${limit}`}></meter> ${number(sent)} of ${number(limit)}`
+}
+
+/** Sends one mail from a verified domain, and goes to it. */
+function TestMail(): VNode {
+  const [isOpen, setIsOpen] = useState(false)
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault()
+    const fields = new FormData(event.target as HTMLFormElement)
+    void run(async () => {
+      const body = { from: fields.get('from'), to: fields.get('to'), subject: 'Test from Sternpost', text: 'It works.' }
+      const response = await fetch('/v1/email/send', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', 'X-Sternpost-Console': '1' },
+        body: JSON.stringify(body),
+      })
+      const answer = (await response.json()) as { message_id?: string; error?: { message: string; details: string } }
+      if (answer.message_id === undefined) throw new Error(`${answer.error?.message} ${answer.error?.details}`)
+      go(`messages/${answer.message_id}`)
+      return 'The test mail was accepted.'
+    })
+  }
+  if (!isOpen) return html`<button onClick=${() => setIsOpen(true)}>Send a test</button>`
+  return html`<form class="inline" onSubmit=${submit}>
+    <label>From <input name="from" type="email" required placeholder="you@your-domain" /></label>
+    <label>To <input name="to" type="email" required /></label>
+    <button class="main">Send</button>
+  </form>`
+}

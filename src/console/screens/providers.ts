@@ -1,0 +1,93 @@
+/** Mailbox providers: how each takes our mail, and what is suspended or limited there, with the reply behind it. */
+import type { PathJson } from '../../api/queue.ts'
+import type { StatisticsRowJson } from '../../api/statistics.ts'
+import { act } from '../parts/api.ts'
+import { Bars } from '../parts/bars.ts'
+import { useData, useEvery, useList } from '../parts/data.ts'
+import { share, Time } from '../parts/format.ts'
+import { html, type VNode } from '../parts/html.ts'
+import { Link } from '../parts/place.ts'
+import { runLater } from '../parts/said.ts'
+import { Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
+import { mayAct } from '../parts/who.ts'
+
+const DAYS = 14
+
+export default function Providers(): VNode {
+  const paths = useList<PathJson>('/admin/paths')
+  useEvery(15, paths.again)
+  const after = Math.floor(Date.now() / 86_400_000) * 86_400 - DAYS * 86_400
+  const rows = useData<StatisticsRowJson[]>('/stats', { group_by: 'provider', interval: 'day', after })
+  return html`<${Page} title="Providers" command="sternpost path list">
+    <section>
+      <h2>Suspended, waiting or limited</h2>
+      <${ShownList}
+        of=${paths}
+        empty="Nothing holds mail back anywhere."
+        show=${(entries: PathJson[]) => html`<${Table} caption="Paths that are held back" columns=${columnsWith(paths.again)} rows=${entries} keyOf=${keyOf} />`}
+      />
+    </section>
+    <section>
+      <h2>Acceptance by provider</h2>
+      <${Shown} of=${rows} show=${(found: StatisticsRowJson[]) => html`<${Multiples} rows=${found} />`} />
+    </section>
+  <//>`
+}
+
+const keyOf = ({ ip, route, domain }: PathJson): string => `${ip} ${route} ${domain}`
+
+function columnsWith(again: () => void) {
+  return [
+    {
+      head: 'To',
+      cell: ({ provider, isp, route }: PathJson) =>
+        html`<${Link} to=${`queue?provider=${encodeURIComponent(isp)}`}>${provider ?? isp}<//> <span class="quiet">${route}</span>`,
+    },
+    { head: 'From IP', cell: ({ ip, pool }: PathJson) => `${ip ?? 'all'}${pool === null ? '' : ` (${pool})`}` },
+    { head: 'State', cell: ({ status }: PathJson) => html`<${State} of=${status} />` },
+    {
+      head: 'Why, and until when',
+      cell: ({ holds }: PathJson) =>
+        holds.map(
+          ({ kind, cause, rule, until }) =>
+            html`<p key=${`${kind} ${rule}`}>${kind}: <q>${cause}</q> ${rule !== null && html`<span class="quiet">(rule ${rule})</span>`} until <${Time} at=${until} relative /></p>`,
+        ),
+    },
+    { head: 'Acts', cell: (path: PathJson) => mayAct('admin') && html`<${Resume} of=${path} again=${again} />` },
+  ]
+}
+
+function Resume({ of: { ip, route }, again }: { of: PathJson; again: () => void }): VNode {
+  const resume = (): void =>
+    runLater('What holds this path back will be lifted.', async () => {
+      const { paths } = await act<{ paths: number }>('POST', '/admin/paths/resume', { ip, route })
+      again()
+      return `${paths} paths are open again.`
+    })
+  return html`<button onClick=${resume}>Resume</button>`
+}
+
+const SERIES = [
+  { name: 'Delivered', kind: 'good' },
+  { name: 'Deferred', kind: 'other' },
+  { name: 'Bounced', kind: 'bad' },
+]
+
+/** The same picture for each provider, the largest first. */
+function Multiples({ rows }: { rows: StatisticsRowJson[] }): VNode {
+  const byName = Map.groupBy(rows, ({ key }) => key)
+  const sum = (of: StatisticsRowJson[], name: 'delivered' | 'bounced'): number =>
+    of.reduce((total, row) => total + row[name], 0)
+  const sorted = [...byName].sort(([, left], [, right]) => sum(right, 'delivered') - sum(left, 'delivered'))
+  if (sorted.length === 0) return html`<p class="empty">No mail in the last ${DAYS} days.</p>`
+  return html`<div class="multiples">
+    ${sorted.map(([name, of]) => {
+      const delivered = sum(of, 'delivered')
+      const bars = of.map(({ at, delivered: taken, deferred, bounced }) => ({
+        label: new Date(at * 1000).toISOString().slice(0, 10),
+        values: [taken, deferred, bounced],
+      }))
+      return html`<div key=${name}><${Bars} title=${`${name}: ${share(delivered, delivered + sum(of, 'bounced'))} accepted`} series=${SERIES} bars=${bars} /></div>`
+    })}
+  </div>`
+}

@@ -1,0 +1,114 @@
+/** The queue: mailbox provider by sending domain, what holds each, and acts on what is chosen. */
+import type { QueueGroupJson } from '../../api/queue.ts'
+import { act } from '../parts/api.ts'
+import { useEvery, useList } from '../parts/data.ts'
+import { number, Time } from '../parts/format.ts'
+import { html, useState, type VNode } from '../parts/html.ts'
+import { Link, place } from '../parts/place.ts'
+import { run, runLater } from '../parts/said.ts'
+import { Dialog, Page, ShownList, Table } from '../parts/ui.ts'
+import { mayAct } from '../parts/who.ts'
+
+interface Filter {
+  provider: string | null
+  domain: string | null
+}
+
+export default function Queue(): VNode {
+  const { query } = place.value
+  const filter: Filter = { provider: query.get('provider'), domain: query.get('domain') }
+  const flags = Object.entries(filter).flatMap(([name, value]) => (value === null ? [] : [` --${name} ${value}`]))
+  return html`<${Page} title="Queue" command=${`sternpost queue list${flags.join('')}`}>
+    <p class="quiet">
+      ${filter.provider === null && filter.domain === null ? 'All waiting mail.' : html`${told(filter)} <${Link} to="queue">Show all<//>`}
+    </p>
+    ${mayAct('admin') && html`<${Acts} filter=${filter} />`}
+    <${Groups} by="provider" title="By mailbox provider" filter=${filter} />
+    <${Groups} by="domain" title="By sending domain" filter=${filter} />
+    <${Groups} by="pool" title="By pool" filter=${filter} />
+    ${filter.provider !== null && html`<p><${Link} to=${`messages?q=${encodeURIComponent(`provider:${filter.provider} status:deferred`)}`}>Show the messages that wait after an attempt<//></p>`}
+  <//>`
+}
+
+function told({ provider, domain }: Filter): string {
+  return [provider === null ? '' : `To ${provider}.`, domain === null ? '' : `From ${domain}.`].join(' ')
+}
+
+interface GroupsProps {
+  by: 'provider' | 'domain' | 'pool'
+  title: string
+  filter: Filter
+}
+
+function Groups({ by, title, filter }: GroupsProps): VNode {
+  const groups = useList<QueueGroupJson>('/admin/queue', { by, ...filter })
+  useEvery(10, groups.again)
+  const linkTo = (name: string): string => {
+    const chosen = { ...filter, [by]: name }
+    const given = Object.entries(chosen).filter(([key, value]) => value !== null && key !== 'pool')
+    return `queue?${new URLSearchParams(given as [string, string][]).toString()}`
+  }
+  const columns = [
+    {
+      head: title.replace('By ', ''),
+      cell: ({ name }: QueueGroupJson) =>
+        name === null ? 'not known yet' : by === 'pool' ? name : html`<${Link} to=${linkTo(name)}>${name}<//>`,
+    },
+    { head: 'Waiting', cell: ({ waiting }: QueueGroupJson) => number(waiting), isNumber: true },
+    { head: 'Due now', cell: ({ due }: QueueGroupJson) => number(due), isNumber: true },
+    { head: 'Held', cell: ({ held }: QueueGroupJson) => number(held), isNumber: true },
+    { head: 'Oldest', cell: (group: QueueGroupJson) => html`<${Time} at=${group.oldest_accepted_at} relative />` },
+  ]
+  return html`<section>
+    <h2>${title}</h2>
+    <${ShownList}
+      of=${groups}
+      empty="No mail waits."
+      show=${(entries: QueueGroupJson[]) =>
+        html`<${Table} caption=${title} columns=${columns} rows=${entries} keyOf=${({ name }: QueueGroupJson) => name ?? ''} />`}
+    />
+  </section>`
+}
+
+const ACTS = {
+  retry: { title: 'Retry now', will: 'will be tried now', done: 'are tried now' },
+  hold: { title: 'Hold', will: 'will be held until somebody releases them', done: 'are held' },
+  release: { title: 'Release', will: 'will be released', done: 'are released' },
+  drop: { title: 'Drop', will: 'will never be sent', done: 'were dropped' },
+} as const
+
+type Action = keyof typeof ACTS
+
+/** The count first; then ten seconds in which it can be undone. */
+function Acts({ filter }: { filter: Filter }): VNode {
+  const [asked, setAsked] = useState<{ action: Action; messages: number } | null>(null)
+  const request = (action: Action, isDryRun: boolean): Promise<{ messages: number }> =>
+    act('POST', '/admin/queue/actions', { action, filter, dry_run: isDryRun })
+  const count = (action: Action): Promise<void> =>
+    run(async () => {
+      const { messages } = await request(action, true)
+      if (messages > 0) setAsked({ action, messages })
+      return messages === 0 ? 'No message is like that.' : `${number(messages)} messages.`
+    })
+  const confirm = ({ action, messages }: { action: Action; messages: number }): void => {
+    setAsked(null)
+    const { will, done } = ACTS[action]
+    runLater(
+      `${number(messages)} messages ${will}.`,
+      async () => `${number((await request(action, false)).messages)} messages ${done}.`,
+    )
+  }
+  return html`<div class="acts">
+    ${Object.entries(ACTS).map(([action, { title }]) => html`<button key=${action} onClick=${() => count(action as Action)}>${title}</button>`)}
+    ${
+      asked !== null &&
+      html`<${Dialog} title=${ACTS[asked.action].title} onClose=${() => setAsked(null)}>
+      <p>${number(asked.messages)} messages ${ACTS[asked.action].will}.</p>
+      <form method="dialog">
+        <button class="main" onClick=${() => confirm(asked)}>${ACTS[asked.action].title}</button>
+        <button>Leave them</button>
+      </form>
+    <//>`
+    }
+  </div>`
+}

@@ -1,0 +1,139 @@
+/** The suppression list: search, why and since when, adding, removing, import and export. */
+import type { ImportedSuppressionsJson, SuppressionJson } from '../../api/suppression.ts'
+import { act, askPage } from '../parts/api.ts'
+import { useList, type LoadedList } from '../parts/data.ts'
+import { number, Time } from '../parts/format.ts'
+import { html, useState, type VNode } from '../parts/html.ts'
+import { go, Link, place } from '../parts/place.ts'
+import { run, runLater } from '../parts/said.ts'
+import { Page, ShownList, Table } from '../parts/ui.ts'
+import { mayAct } from '../parts/who.ts'
+
+export default function Suppressions(): VNode {
+  const email = place.value.query.get('q') ?? ''
+  const found = useList<SuppressionJson>('/suppressions', { email })
+  const search = (event: SubmitEvent): void => {
+    event.preventDefault()
+    const wanted = String(new FormData(event.target as HTMLFormElement).get('q')).trim()
+    go(wanted === '' ? 'suppressions' : `suppressions?q=${encodeURIComponent(wanted)}`)
+  }
+  return html`<${Page} title="Suppressions" command="sternpost suppression list" acts=${html`<${Export} />`}>
+    <form role="search" class="inline" onSubmit=${search}>
+      <label>Address <input name="q" data-query value=${email} key=${email} autocomplete="off" /></label>
+      <button class="main">Find</button>
+    </form>
+    ${mayAct('suppressions') && html`<${Add} again=${found.again} /> <${Import} again=${found.again} />`}
+    <${ShownList}
+      of=${found}
+      empty=${email === '' ? 'The list is empty: mail goes to every address.' : html`<p>${email} is not on the list.</p>`}
+      show=${(entries: SuppressionJson[]) => html`<${Table} caption="Suppressed addresses" columns=${columnsWith(found)} rows=${entries} keyOf=${({ id }: SuppressionJson) => id} />`}
+    />
+  <//>`
+}
+
+function columnsWith({ again }: LoadedList<SuppressionJson>) {
+  return [
+    { head: 'Address', cell: ({ email }: SuppressionJson) => email },
+    { head: 'Why', cell: ({ reason }: SuppressionJson) => reason.replace('_', ' ') },
+    {
+      head: 'Mail of',
+      cell: ({ scope, domain }: SuppressionJson) =>
+        `${scope === 'all' ? 'all lists' : scope}${domain === null ? '' : `, ${domain}`}`,
+    },
+    { head: 'Since', cell: (each: SuppressionJson) => html`<${Time} at=${each.created_at} />` },
+    {
+      head: 'Message',
+      cell: ({ message_id: id }: SuppressionJson) => id !== null && html`<${Link} to=${`messages/${id}`}>show<//>`,
+    },
+    {
+      head: 'Acts',
+      cell: ({ email, scope }: SuppressionJson) => {
+        const remove = (): void =>
+          runLater(`${email} will get mail again.`, async () => {
+            await act('DELETE', `/suppressions/${encodeURIComponent(email)}?scope=${encodeURIComponent(scope)}`)
+            again()
+            return `${email} was taken off the list.`
+          })
+        return mayAct('suppressions') && html`<button onClick=${remove}>Remove</button>`
+      },
+    },
+  ]
+}
+
+function Add({ again }: { again: () => void }): VNode {
+  const add = (event: SubmitEvent): void => {
+    event.preventDefault()
+    const email = String(new FormData(event.target as HTMLFormElement).get('email')).trim()
+    void run(async () => {
+      await act('POST', '/suppressions', { email })
+      again()
+      return `${email} is on the list.`
+    })
+  }
+  return html`<form class="inline" onSubmit=${add}>
+    <label>Suppress <input name="email" type="email" required /></label>
+    <button>Add</button>
+  </form>`
+}
+
+const LINES_AT_ONCE = 20_000
+
+/** In parts, so that the progress can be seen. */
+function Import({ again }: { again: () => void }): VNode {
+  const [progress, setProgress] = useState<{ done: number; of: number } | null>(null)
+  const load = async (file: File): Promise<string> => {
+    const [head = '', ...lines] = (await file.text()).split(/\r?\n/)
+    const sum = { added: 0, existing: 0, rejected: 0 }
+    const errors: string[] = []
+    for (let done = 0; done < lines.length; done += LINES_AT_ONCE) {
+      setProgress({ done, of: lines.length })
+      const part = [head, ...lines.slice(done, done + LINES_AT_ONCE)].join('\n')
+      const answer = await act<ImportedSuppressionsJson>('POST', '/suppressions/import', part)
+      for (const name of ['added', 'existing', 'rejected'] as const) sum[name] += answer[name]
+      errors.push(...answer.errors)
+    }
+    again()
+    const first = errors[0] === undefined ? '' : ` The first: ${errors[0]}`
+    return `${number(sum.added)} added, ${number(sum.existing)} were there, ${number(sum.rejected)} refused.${first}`
+  }
+  const choose = (event: Event): void => {
+    const file = (event.target as HTMLInputElement).files?.[0]
+    if (file !== undefined) void run(() => load(file)).finally(() => setProgress(null))
+  }
+  return html`<p>
+    <label>Import a CSV file with the column <code>email</code> <input type="file" accept=".csv,text/csv" onChange=${choose} /></label>
+    ${progress !== null && html`<progress max=${progress.of} value=${progress.done}>${progress.done} of ${progress.of}</progress>`}
+  </p>`
+}
+
+function Export(): VNode {
+  const [count, setCount] = useState<number | null>(null)
+  const save = (): Promise<void> =>
+    run(async () => {
+      const lines = ['email,reason,scope,created_at']
+      let after: string | null = null
+      do {
+        const page: Awaited<ReturnType<typeof askPage<SuppressionJson>>> = await askPage('/suppressions', {
+          limit: 100,
+          after,
+        })
+        for (const { email, reason, scope, created_at: at } of page.data)
+          lines.push([email, reason, scope, at].map(field).join(','))
+        after = page.next_cursor
+        setCount(lines.length - 1)
+      } while (after !== null)
+      const link = document.createElement('a')
+      link.href = URL.createObjectURL(new Blob([`${lines.join('\n')}\n`], { type: 'text/csv' }))
+      link.download = 'suppressions.csv'
+      link.click()
+      return `${number(lines.length - 1)} addresses were saved.`
+    }).finally(() => setCount(null))
+  return html`<button onClick=${save}>${count === null ? 'Export' : `${number(count)} …`}</button>`
+}
+
+/** Of CSV; a program for tables must not take it for a formula. */
+function field(value: string | number): string {
+  const text = String(value)
+  const harmless = /^[=+\-@\t]/.test(text) ? `'${text}` : text
+  return /[",\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless
+}

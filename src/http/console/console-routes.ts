@@ -1,0 +1,165 @@
+/**
+ * `/console/`: logging in and out, the shell of the application, and its files (http/README.md "Console"). What the
+ * application shows comes from the API, with the session in place of a key. Each refused login is in the log with its
+ * reason; whoever tried learns only that it did not work.
+ */
+import type { Middleware } from 'koa'
+import { SECOND } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import { packageVersion } from '../../base/package-version.ts'
+import { sendJson, type RequestContext, type RequestState } from '../exchange/answer-request.ts'
+import type { Authenticate, FailedLogins } from '../exchange/authenticate.ts'
+import type { BodyLimit, BodyReader } from '../exchange/body-reader.ts'
+import { clientAddress } from '../exchange/client-address.ts'
+import type { Logins, OpenedSession, Visitor } from '../exchange/logins.ts'
+import type { Principal } from '../exchange/principal.ts'
+import { splitTarget } from '../exchange/route-table.ts'
+import { refuseForeignPage, sessionCookie, sessionSecret } from '../exchange/session.ts'
+import type { Asset, ConsoleAssets } from './console-assets.ts'
+import { CONSOLE_POLICY, entrancePage, linkPage, shellPage } from './console-pages.ts'
+
+interface ConsoleRoutesOptions {
+  logins: Logins
+  assets: () => Promise<ConsoleAssets>
+  bodies: BodyReader
+  failedLogins: FailedLogins
+  /** By the session's cookie. */
+  authenticate: Authenticate
+  /** A server for development. */
+  testMode: boolean
+  trustedProxies: readonly string[]
+  logger: Logger
+}
+
+const ROOT = '/console'
+const FORM_LIMIT: BodyLimit = { bytes: 4 * 1024, code: 'payload_too_large' }
+/** Names hold a hash of the content. */
+const FOR_EVER = 'public, max-age=31536000, immutable'
+const REFUSED =
+  'This did not log in: a link works once and for 15 minutes, a key as long as it is in force. ' +
+  '<code>sternpost console open</code> prints a new link.'
+
+export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<RequestState> {
+  const entrance = createEntrance(options)
+  const { assets, logins, trustedProxies, authenticate, testMode } = options
+
+  const showShell = async (ctx: RequestContext): Promise<void> => {
+    const { script, style, preloads } = await assets()
+    sendPage(ctx, shellPage({ script: pathOf(script), style: pathOf(style), preloads: preloads.map(pathOf) }))
+  }
+  const logOut = async (ctx: RequestContext): Promise<void> => {
+    refuseForeignPage(ctx.req)
+    const secret = sessionSecret(ctx.req, trustedProxies)
+    const session = secret === undefined ? null : await logins.session(secret, addressOf(ctx)).catch(() => null)
+    if (session !== null) await logins.end(session.id)
+    ctx.res.setHeader('Set-Cookie', sessionCookie(ctx.req, trustedProxies, { secret: '', seconds: 0 }))
+    redirect(ctx, `${ROOT}/login`)
+  }
+  const addressOf = (ctx: RequestContext): string => clientAddress(ctx.req, trustedProxies)
+
+  return async function showConsole(ctx, next) {
+    const { path } = splitTarget(ctx.req.url ?? '')
+    if (path !== ROOT && !path.startsWith(`${ROOT}/`)) return next()
+    ctx.state.pattern = ROOT
+    const below = path.slice(ROOT.length + 1)
+    const [place = '', rest = ''] = below.split('/', 2)
+    if (place === 'login') return entrance(ctx, rest)
+    if (ctx.method === 'POST' && below === 'logout') return logOut(ctx)
+    if (ctx.method !== 'GET' && ctx.method !== 'HEAD') {
+      throw new ServiceError('method_not_allowed', 'allowed: GET', { headers: { Allow: 'GET, HEAD' } })
+    }
+    if (path === ROOT) return redirect(ctx, `${ROOT}/`)
+    if (below === 'session') return sendJson(ctx, 200, sessionJson(await authenticate(ctx.req), testMode))
+    if (place === 'assets') return sendAsset(ctx, (await assets()).files.get(rest))
+    await showShell(ctx)
+  }
+}
+
+/** `/console/login`, with a key in a form, and `/console/login/{secret of a link}`. A GET uses nothing up. */
+function createEntrance(options: ConsoleRoutesOptions) {
+  const { logins, assets, bodies, failedLogins, trustedProxies, logger } = options
+
+  const open = async (ctx: RequestContext, link: string, visitor: Visitor): Promise<OpenedSession> => {
+    const body = await bodies.read(ctx.req, ctx.res, FORM_LIMIT)
+    bodies.release(body.length)
+    if (link !== '') return logins.openWithLink(link, visitor)
+    return logins.openWithKey(new URLSearchParams(body.toString('utf8')).get('key') ?? '', visitor)
+  }
+
+  const logIn = async (ctx: RequestContext, link: string): Promise<void> => {
+    const visitor = { address: clientAddress(ctx.req, trustedProxies), userAgent: ctx.get('User-Agent') }
+    try {
+      refuseForeignPage(ctx.req)
+      const { secret, who, milliseconds } = await open(ctx, link, visitor)
+      const seconds = milliseconds / SECOND
+      ctx.res.setHeader('Set-Cookie', sessionCookie(ctx.req, trustedProxies, { secret, seconds }))
+      logger.info({ who, remote_address: visitor.address }, 'logged in to the console')
+      logins.note({ actor: who, act: 'logged in', facts: { ...visitor }, requestId: ctx.state.requestId })
+      redirect(ctx, `${ROOT}/`)
+    } catch (thrown) {
+      if (!(thrown instanceof ServiceError) || !['unauthorized', 'forbidden'].includes(thrown.code)) throw thrown
+      logger.warn({ reason: thrown.details, remote_address: visitor.address }, 'login to the console refused')
+      failedLogins.note(visitor.address)
+      sendPage(ctx, entrancePage(pathOf((await assets()).style), REFUSED), thrown.code === 'forbidden' ? 403 : 401)
+    }
+  }
+
+  return async (ctx: RequestContext, link: string): Promise<void> => {
+    if (ctx.method === 'POST') return logIn(ctx, link)
+    const style = pathOf((await assets()).style)
+    sendPage(ctx, link === '' ? entrancePage(style, null) : linkPage(style))
+  }
+}
+
+/** Whose session it is, for the application. */
+function sessionJson({ label, person, scopes, domains }: Principal, testMode: boolean): string {
+  const data = {
+    name: label,
+    role: person?.role ?? null,
+    scopes,
+    domains,
+    development: testMode,
+    version: packageVersion(),
+  }
+  return JSON.stringify({ success: true, data })
+}
+
+const pathOf = (name: string): string => `${ROOT}/assets/${name}`
+
+function redirect(ctx: RequestContext, path: string): void {
+  ctx.status = 303
+  ctx.res.setHeader('Location', path)
+  ctx.body = ''
+}
+
+function sendPage(ctx: RequestContext, html: string, status = 200): void {
+  ctx.status = status
+  ctx.res.setHeader('Content-Type', 'text/html; charset=utf-8')
+  ctx.res.setHeader('Content-Security-Policy', CONSOLE_POLICY)
+  harden(ctx)
+  ctx.body = html
+}
+
+function sendAsset(ctx: RequestContext, asset: Asset | undefined): void {
+  if (asset === undefined) throw new ServiceError('not_found', 'the console has no such file')
+  const encoding = ctx.acceptsEncodings('br', 'gzip', 'identity')
+  ctx.res.setHeader('Content-Type', asset.contentType)
+  ctx.res.setHeader('Cache-Control', FOR_EVER)
+  ctx.res.setHeader('Vary', 'Accept-Encoding')
+  harden(ctx)
+  if (encoding === 'br' || encoding === 'gzip') {
+    ctx.res.setHeader('Content-Encoding', encoding)
+    ctx.body = asset.encoded[encoding]
+  } else {
+    ctx.body = asset.bytes
+  }
+}
+
+function harden({ res }: RequestContext): void {
+  res.setHeader('X-Content-Type-Options', 'nosniff')
+  // A link that logs in stands in the address: nobody else learns it.
+  res.setHeader('Referrer-Policy', 'same-origin')
+  res.setHeader('Cross-Origin-Opener-Policy', 'same-origin')
+  res.setHeader('Cross-Origin-Resource-Policy', 'same-origin')
+}

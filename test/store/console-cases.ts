@@ -1,0 +1,104 @@
+/** People, login links, sessions and the audit: what every store engine must do with those who open the console. */
+import { newIdentifier } from '../../src/base/identifier.ts'
+import type { NewSession, PersonRecord, PersonRole, SessionRecord } from '../../src/store/records/console-records.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { Cases } from './conformance-case.ts'
+import { apiKey, NOW } from './store-samples.ts'
+
+let made = 0
+
+const hashOf = (number: number): Buffer => Buffer.alloc(32, number)
+
+function person(name: string, role: PersonRole): PersonRecord {
+  return { id: newIdentifier('per', NOW), name, role, createdAt: NOW }
+}
+
+function newSession(createdAt = NOW): NewSession {
+  made += 1
+  const hash = hashOf(100 + made)
+  const id = newIdentifier('ses', NOW)
+  return { id, hash, address: '192.0.2.1', userAgent: 'Browser', createdAt, expiresAt: NOW + 1_000 }
+}
+
+async function logIn(store: Store, name: string, role: PersonRole): Promise<SessionRecord> {
+  made += 1
+  await store.addLoginLink(person(name, role), { hash: hashOf(made), expiresAt: NOW + 10 }, NOW)
+  return (await store.openLinkedSession(hashOf(made), newSession())) as SessionRecord
+}
+
+export const console: Cases = {
+  'a link opens one session, in its time': async (t, { store }) => {
+    const ada = person('ada', 'operator')
+    t.same(await store.addLoginLink(ada, { hash: hashOf(1), expiresAt: NOW + 10 }, NOW), ada)
+    const again = await store.addLoginLink(person('ada', 'owner'), { hash: hashOf(2), expiresAt: NOW + 10 }, NOW)
+    t.same(again, ada, 'whoever is known keeps the role')
+    const session = newSession()
+    const { hash, ...rest } = session
+    const opened = { ...rest, person: ada, keyId: null, usedAt: NOW }
+    t.same(await store.openLinkedSession(hashOf(1), session), opened)
+    t.same(await store.findSession(hash), opened)
+    t.equal(await store.openLinkedSession(hashOf(1), newSession()), 'used')
+    t.equal(await store.openLinkedSession(hashOf(2), newSession(NOW + 10)), 'expired')
+    t.equal(await store.openLinkedSession(hashOf(3), newSession()), 'unknown')
+    const both = await Promise.all([newSession(), newSession()].map((each) => store.openLinkedSession(hashOf(2), each)))
+    t.equal(both.filter((each) => each === 'used').length, 1, 'of two at once one')
+    await store.addLoginLink(ada, { hash: hashOf(4), expiresAt: NOW + 99 }, NOW + 11)
+    t.equal(await store.openLinkedSession(hashOf(1), newSession()), 'unknown', 'what has expired is forgotten')
+  },
+  'a session is used, listed and ended': async (t, { store }) => {
+    const first = await logIn(store, 'ada', 'owner')
+    const second = await logIn(store, 'bob', 'reader')
+    const key = apiKey()
+    await store.addApiKey(key, Buffer.alloc(32, 9), null)
+    const third = await store.openKeySession(key.id, newSession())
+    t.match(third, { person: null, keyId: key.id })
+    await store.noteSessionUse(second.id, NOW + 5)
+    await store.noteSessionUse(second.id, NOW + 3)
+    t.match(await store.listSessions(), [{ id: second.id, usedAt: NOW + 5 }, {}, {}])
+    t.equal(await store.endSession(first.id), true)
+    for (const id of [first.id, newIdentifier('ses', NOW), 'x', '']) t.equal(await store.endSession(id), false)
+    await store.forgetSessions(NOW, NOW + 1)
+    t.same(
+      (await store.listSessions()).map(({ id }) => id),
+      [second.id],
+      'those that nobody used',
+    )
+    await store.forgetSessions(NOW + 1_000, 0)
+    t.same(await store.listSessions(), [], 'those whose time is over')
+  },
+  'there is always an owner': async (t, { store }) => {
+    const ada = (await logIn(store, 'ada', 'owner')).person as PersonRecord
+    const bob = (await logIn(store, 'bob', 'reader')).person as PersonRecord
+    await t.rejects(store.removePerson(ada.id), { message: /conflict.*ada is the last owner/ })
+    await t.rejects(store.changeRole(ada.id, 'reader'), { message: /conflict/ })
+    t.match(await store.changeRole(ada.id, 'owner'), { role: 'owner' })
+    t.match(await store.changeRole(bob.id, 'owner'), { name: 'bob', role: 'owner' })
+    t.same(await store.removePerson(ada.id), ada)
+    t.match(await store.listPeople(), [{ name: 'bob', role: 'owner' }])
+    t.equal((await store.listSessions()).length, 1, 'sessions go with their person')
+    for (const id of [ada.id, 'x']) {
+      t.equal(await store.removePerson(id), null)
+      t.equal(await store.changeRole(id, 'owner'), null)
+    }
+  },
+  'the audit is listed newest first, and searched': async (t, { store }) => {
+    const entry = { at: NOW, actor: 'ada', act: 'message canceled', facts: { id: 'MSG_1' }, requestId: 'req_1' }
+    for (let number = 1; number <= 5; number++) {
+      await store.addAudit({ ...entry, at: NOW + number, actor: number % 2 === 0 ? 'bob' : 'ada' })
+    }
+    const first = await store.listAudit({ text: null, limit: 2, after: null })
+    t.match(first.entries, [
+      { at: NOW + 5, facts: { id: 'MSG_1' } },
+      { at: NOW + 4, actor: 'bob' },
+    ])
+    const second = await store.listAudit({ text: null, limit: 2, after: first.next })
+    t.match(second.entries, [{ at: NOW + 3 }, { at: NOW + 2 }])
+    t.equal((await store.listAudit({ text: 'BOB', limit: 10, after: null })).entries.length, 2)
+    t.equal((await store.listAudit({ text: 'msg_1', limit: 10, after: null })).entries.length, 5)
+    t.equal((await store.listAudit({ text: '%', limit: 10, after: null })).entries.length, 0)
+    await t.rejects(store.listAudit({ text: null, limit: 1, after: 'x' }), { message: /next_cursor/ })
+    t.equal(await store.forgetAudit(NOW + 4, 2), 2)
+    t.equal(await store.forgetAudit(NOW + 4, 2), 1)
+    t.equal((await store.listAudit({ text: null, limit: 10, after: null })).entries.length, 2)
+  },
+}
