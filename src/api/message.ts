@@ -12,6 +12,8 @@ export const searchSchema = z.object({
     .meta({ enum: [...MESSAGE_STATES] })
     .nullish(),
   batch_id: optionalText(),
+  /** Words of it, in any order; the last one may be the beginning of a word. */
+  subject: optionalText(),
   /** `key:value` */
   tag: optionalText(),
   isp: optionalText(),

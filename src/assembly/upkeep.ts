@@ -115,7 +115,7 @@ export function prepareReload(foundation: Foundation, { doorCertificates, disk, 
 }
 
 interface ScheduledParts extends MailParts, Pick<ScheduleOptions, 'certificates' | 'health' | 'retention'> {
-  mail: Pick<MailFeatures, 'acceptSubmission' | 'statistics'>
+  mail: Pick<MailFeatures, 'acceptSubmission' | 'statistics' | 'messages'>
   backups: Backups
 }
 
@@ -127,6 +127,7 @@ export function startSchedule(foundation: Foundation, parts: ScheduledParts): Sc
     // What stands in for the outside world has nothing to be watched.
     health: outside === undefined ? parts.health : { runDue: async () => {} },
     statistics: parts.mail.statistics,
+    messages: parts.mail.messages,
     tlsReports: parts.reportsBy(parts.mail.acceptSubmission),
     drive: outside?.driveJobs ?? null,
     backups: {

@@ -12,6 +12,7 @@ import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { Shaping } from '../egress/shaping/shaping.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
+import type { MessageLookup } from '../messages/lookup/lookup-message.ts'
 import type { Statistics } from '../messages/statistics/statistics.ts'
 import type { Domains } from '../senders/domains.ts'
 import type { Retention } from '../store/retention.ts'
@@ -35,6 +36,7 @@ export interface ScheduleOptions {
   certificates: { check(): void }
   health: { runDue(): Promise<void> }
   statistics: Pick<Statistics, 'sum'>
+  messages: Pick<MessageLookup, 'indexSubjects'>
   retention: Pick<Retention, 'run' | 'watchBudget' | 'stop'>
   /** `when`: five fields of cron, read again at `replan`; null: only by hand. */
   backups: { when(): string | null; write(): Promise<void> }
@@ -62,7 +64,8 @@ interface TimedWork {
 
 /** operations/README.md "The jobs". */
 function jobTable(options: ScheduleOptions) {
-  const { domains, retention, backups, warmup, shaping, sts, tlsReports, health, certificates, statistics } = options
+  const { domains, retention, backups, warmup, shaping, sts, tlsReports, health, certificates, statistics, messages } =
+    options
   return {
     // delivery/README.md "Expiry": also what a paused, capped or dead path holds ends in time.
     'expire-messages': { when: '*/5 * * * * *', what: () => expireMessages(options) },
@@ -73,6 +76,7 @@ function jobTable(options: ScheduleOptions) {
     'check-domains': { when: '40 * * * * *', what: () => domains.checkDue() },
     'apply-retention': { when: '30 */10 * * * *', what: () => applyRetention(options) },
     'sum-statistics': { when: '10 * * * * *', what: () => statistics.sum() },
+    'index-subjects': { when: '15 * * * * *', what: () => messages.indexSubjects() },
     'watch-budget': { when: '*/15 * * * * *', what: () => retention.watchBudget() },
     'write-backup': { when: null, what: () => backups.write() },
     // delivery/README.md "Expiry": what should have ended or moved long ago is a defect.

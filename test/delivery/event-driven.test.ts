@@ -184,6 +184,7 @@ function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
     warmup: { closeDays: nothing, checkGates: nothing },
     shaping: { tick: nothing },
     statistics: { sum: async () => {} },
+    messages: { indexSubjects: async () => {} },
     sts: { refresh: nothing },
     tlsReports: { sendDue: nothing },
     retention: { async run() {}, async watchBudget() {}, stop() {} },

@@ -39,6 +39,7 @@ const everything = () => ({
   from: null,
   state: null,
   batchId: null,
+  subject: null,
   tag: null,
   isp: null,
   ip: null,

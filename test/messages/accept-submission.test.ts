@@ -141,6 +141,7 @@ t.test('two at once are stored once, whoever wins', async (t) => {
     from: null,
     state: null,
     batchId: null,
+    subject: null,
     tag: null,
     isp: null,
     ip: null,

@@ -208,6 +208,7 @@ const query = (changes: Partial<MessageQuery> = {}): MessageQuery => ({
   from: null,
   state: null,
   batchId: null,
+  subject: null,
   tag: null,
   isp: null,
   ip: null,

@@ -106,6 +106,7 @@ async function parts(t: Test): Promise<ScheduleOptions> {
     warmup: { closeDays: nothing, checkGates: nothing },
     shaping: { tick: nothing },
     statistics: { sum: async () => {} },
+    messages: { indexSubjects: async () => {} },
     sts: { refresh: nothing },
     tlsReports: { sendDue: nothing },
     retention: { async run() {}, async watchBudget() {}, stop() {} },

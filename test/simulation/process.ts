@@ -227,6 +227,7 @@ export async function startProcess(
     shaping,
     domains: { checkDue: nothing, stop: nothing },
     statistics: { sum: async () => {} },
+    messages: { indexSubjects: async () => {} },
     sts: { refresh: nothing },
     tlsReports: { sendDue: nothing },
     certificates: { check: () => {} },

@@ -47,6 +47,7 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   const shared = newMessage({ to: { name: null, address: ADDRESS.toLowerCase() } })
   const neighbour = newMessage()
   await store.acceptMessages(acceptRequest({ messages: [shared, neighbour] }))
+  await store.indexSubjects(100)
   const rows = (await claim(store, epoch)).filter(({ recipient }) => recipient !== neighbour.to.address)
   const bounce = { ...sampleBounce, description: `550 <${ADDRESS}>: no such user` }
   await store.recordOutcomes({

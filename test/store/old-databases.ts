@@ -94,6 +94,11 @@ const ROWS: Record<number, string> = {
     insert into dmarc_sources values ('zeta.com', '${DAY}', 'example.net', '127.0.0.11', 2, 2, 2, 2, 0, 0);
     insert into tls_sessions values ('zeta.com', '${DAY}', 'success', 3);`,
   17: `insert into statistics (is_test, dimension, hour, name, domain) values (0, 'domain', ${NOW}, 'zeta.com', 'zeta.com');`,
+  18: `
+    insert into people values (x'01', 'ada', 'owner', ${NOW});
+    insert into login_links values (x'02', x'01', ${NOW}, null);
+    insert into sessions values (x'03', x'04', x'01', null, '127.0.0.1', 'curl', ${NOW}, ${NOW}, ${NOW});
+    insert into audit (at, actor, act, facts, request_id) values (${NOW}, 'ada', 'message canceled', '{}', 'req_1');`,
 }
 
 /** Rows by table, before anything is migrated. */

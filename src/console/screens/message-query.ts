@@ -1,6 +1,6 @@
 /**
- * The query of the messages: words with a colon name a field, the rest is an address. Pure. What is not understood is
- * told, and never left out in silence.
+ * The query of the messages: words with a colon name a field; of the others, one with @ is the recipient, the rest are
+ * words of the subject. Pure. What is not understood is told, and never left out in silence.
  */
 import type { Parameters } from '../parts/api.ts'
 
@@ -9,6 +9,7 @@ type Reading = { parameters: Parameters; command: string } | { problem: string }
 const FIELDS: Readonly<Record<string, { name: string; flag: string }>> = {
   to: { name: 'recipient', flag: '--recipient' },
   from: { name: 'from', flag: '--from' },
+  subject: { name: 'subject', flag: '--subject' },
   status: { name: 'state', flag: '--state' },
   tag: { name: 'tag', flag: '--tag' },
   ip: { name: 'ip', flag: '--ip' },
@@ -21,20 +22,24 @@ const FIELDS: Readonly<Record<string, { name: string; flag: string }>> = {
 const WORDS = /(?:(\w+):)?(?:"([^"]*)"|(\S+))/g
 
 export function readQuery(text: string): Reading {
-  const parameters: Parameters = {}
-  let command = ''
+  const given: Parameters = {}
   for (const [, name = '', quoted, plain = ''] of text.matchAll(WORDS)) {
     const value = quoted ?? plain
-    const field = FIELDS[name === '' ? wordField(value) : name]
-    if (field === undefined) {
-      const what = name === '' ? `"${value}" is no address` : `${name}: is no field`
-      return { problem: `${what}; there are the fields ${Object.keys(FIELDS).join(', ')}.` }
+    const key = name === '' ? wordField(value) : name
+    if (FIELDS[key] === undefined) {
+      return { problem: `${name}: is no field; there are ${Object.keys(FIELDS).join(', ')}.` }
     }
-    const given =
-      name === 'after' || name === 'before' ? readTime(value) : name === 'tag' ? value.replace('=', ':') : value
-    if (given === null) return { problem: `${name}:${value} is no time; write ${name}:2026-11-30 or ${name}:2h.` }
-    parameters[field.name] = given
-    command += ` ${field.flag} ${/^[\w@.+:-]+$/.test(value) ? value : `'${value.replaceAll("'", '')}'`}`
+    given[key] = key === 'subject' && given[key] !== undefined ? `${given[key]} ${value}` : value
+  }
+  const parameters: Parameters = {}
+  let command = ''
+  for (const [key, { name, flag }] of Object.entries(FIELDS)) {
+    const value = given[key]
+    if (typeof value !== 'string') continue
+    const read = readValue(key, value)
+    if (read === null) return { problem: `${key}:${value} is no time; write ${key}:2026-11-30 or ${key}:2h.` }
+    parameters[name] = read
+    command += ` ${flag} ${/^[\w@.+:-]+$/.test(value) ? value : `'${value.replaceAll("'", '')}'`}`
   }
   return { parameters, command }
 }
@@ -42,7 +47,13 @@ export function readQuery(text: string): Reading {
 /** What a word without a name is. */
 function wordField(value: string): string {
   if (value.startsWith('bat_')) return 'batch'
-  return value.includes('@') ? 'to' : value
+  return value.includes('@') ? 'to' : 'subject'
+}
+
+/** null: it cannot be read. */
+function readValue(key: string, value: string): string | number | null {
+  if (key === 'after' || key === 'before') return readTime(value)
+  return key === 'tag' ? value.replace('=', ':') : value
 }
 
 const UNITS: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: 86_400 }

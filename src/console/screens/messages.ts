@@ -42,7 +42,7 @@ function Search(): VNode {
   }
   return html`<${Page} title="Messages" command=${`sternpost message list${'command' in reading ? reading.command : ''}`}>
     <form role="search" onSubmit=${submit}>
-      <label for="query">Address, message id, or <code>to: from: status: tag:key=value ip: provider: after: before:</code></label>
+      <label for="query">Address, words of the subject, message id, or <code>to: from: subject: status: tag:key=value ip: provider: after: before:</code></label>
       <div class="row">
         <input id="query" name="q" data-query value=${text} key=${text} autocomplete="off" spellcheck="false" />
         <button class="main">Find</button>

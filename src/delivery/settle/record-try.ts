@@ -52,7 +52,17 @@ const SECOND_WITHIN = 30 * DAY
 const SECOND_AFTER = DAY
 /** Of an address that gets more mail than this within 30 days only the last ends are looked at. */
 const MOST_LOOKED_AT = 100
-const ANY = { from: null, batchId: null, tag: null, isp: null, ip: null, until: null, reach: EVERYTHING, after: null }
+const ANY = {
+  from: null,
+  batchId: null,
+  subject: null,
+  tag: null,
+  isp: null,
+  ip: null,
+  until: null,
+  reach: EVERYTHING,
+  after: null,
+}
 
 export function createRecordTry(options: RecordTryOptions) {
   const { clock, logger, metrics, egress, configuration, recorder } = options

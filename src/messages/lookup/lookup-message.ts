@@ -5,6 +5,7 @@
  */
 import type { BatchJson, MessageQuery } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
+import { inSlices } from '../../base/in-slices.ts'
 import type { Reach } from '../../mail/reach.ts'
 import type { BatchView } from '../../store/records/lookup-records.ts'
 import { createExplainMessage, type ExplainOptions } from './explain-message.ts'
@@ -14,17 +15,26 @@ import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
 
 export type MessageLookup = ReturnType<typeof createMessageLookup>
 
+/** A search by subject waits for so many at most; the job goes on with the rest. */
+const MOST_INDEXED_FIRST = 50_000
+const MOST_INDEXED_BY_JOB = 1_000_000
+
 export function createMessageLookup(options: ExplainOptions) {
   const { store, clock } = options
+  const indexSubjects = (most: number) => inSlices(most, (limit) => store.indexSubjects(limit))
 
   return {
     explain: createExplainMessage(options),
     async message(id: string, reach: Reach) {
       return messageData(await requireMessage(store, id, reach, clock.now()))
     },
+    /** The job: what is searched for by its subject. */
+    indexSubjects: () => indexSubjects(MOST_INDEXED_BY_JOB),
     /** Newest first. A page may hold fewer than `limit` and still not be the last. */
     async search(query: MessageQuery, reach: Reach) {
-      const page = await store.searchMessages({ ...readSearch(query), reach, now: clock.now() })
+      const search = readSearch(query)
+      if (search.subject !== null) await indexSubjects(MOST_INDEXED_FIRST)
+      const page = await store.searchMessages({ ...search, reach, now: clock.now() })
       return { messages: page.messages.map(listedMessageData), next: page.next }
     },
     /** Oldest first. */

@@ -19,6 +19,7 @@ export function readSearch(query: MessageQuery): Omit<SearchMessagesRequest, 're
     from: readAddress('from', query.from, problems),
     state: readState(query.state, problems),
     batchId: readBatchId(query.batchId, problems),
+    subject: readSubject(query.subject, problems),
     tag: readTag(query.tag, problems),
     ip: readIp(query.ip, problems),
     since: since === null ? null : since * SECOND,
@@ -46,6 +47,12 @@ function readState(text: string | null, problems: FieldProblems): MessageState |
 function readBatchId(text: string | null, problems: FieldProblems): string | null {
   if (text !== null && identifierToBytes('bat', text) === undefined) problems.add('batch_id', 'is no batch id')
   return text
+}
+
+function readSubject(text: string | null, problems: FieldProblems): string | null {
+  if (text === null || /[\p{L}\p{N}]/u.test(text)) return text
+  problems.add('subject', 'needs a word, with letters or digits')
+  return null
 }
 
 /** The key ends at the first colon. */

@@ -22,7 +22,17 @@ export interface RecipientData {
 
 const PAGE = 50
 /** Nothing but the recipient restricts the search. */
-const ANY_MESSAGE = { from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null }
+const ANY_MESSAGE = {
+  from: null,
+  state: null,
+  batchId: null,
+  subject: null,
+  tag: null,
+  isp: null,
+  ip: null,
+  since: null,
+  until: null,
+}
 const ANY_SUPPRESSION = { reason: null, scope: null, since: null, limit: PAGE, after: null }
 
 type RecipientStore = Pick<

@@ -3,9 +3,9 @@
  * each minute; a question first waits until they hold what has happened before it, in short transactions, so that
  * nobody's mail waits. Throws ServiceError `invalid_request` for a span that cannot be answered.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { DAY, HOUR, SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
+import { inSlices } from '../../base/in-slices.ts'
 import type { Reach } from '../../mail/reach.ts'
 import type {
   StatisticsDimension,
@@ -29,20 +29,12 @@ export type Statistics = ReturnType<typeof createStatistics>
 
 const DEFAULT_SPAN = 7 * DAY
 const MOST_ROWS = 10_000
-/** Events of one transaction: some milliseconds. */
-const SUMMED_AT_ONCE = 1_000
-const PAUSE_MILLISECONDS = 5
 /** A question waits for so many at most; the job goes on with the rest, and has some seconds for it. */
 const MOST_SUMMED_FIRST = 50_000
 const MOST_SUMMED_BY_JOB = 1_000_000
 
 export function createStatistics({ store, clock }: { store: Store; clock: Clock }) {
-  const sum = async (mostEvents: number): Promise<void> => {
-    for (let summed = 0; summed < mostEvents; summed += SUMMED_AT_ONCE) {
-      if (!(await store.sumStatistics(SUMMED_AT_ONCE))) return
-      await sleep(PAUSE_MILLISECONDS)
-    }
-  }
+  const sum = (most: number) => inSlices(most, (limit) => store.sumStatistics(limit))
   return {
     /** The job. */
     sum: () => sum(MOST_SUMMED_BY_JOB),

@@ -66,6 +66,8 @@ export interface SearchMessagesRequest {
   from: string | null
   state: MessageState | null
   batchId: string | null
+  /** Words of the subject, in any order; the last one may be the beginning of a word. */
+  subject: string | null
   tag: { key: string; value: string } | null
   isp: string | null
   ip: string | null
@@ -116,6 +118,8 @@ export interface MessageVerbs {
   lookupMessage(id: string, now: number): Promise<MessageView | null>
   /** Oldest first; null when there is no such message. */
   messageEvents(id: string): Promise<TimelineEvent[] | null>
+  /** Adds so many subjects at most to what `searchMessages` finds them by. Returns whether there may be more. */
+  indexSubjects(limit: number): Promise<boolean>
   /** ServiceError invalid_request for a cursor that is none. */
   searchMessages(request: SearchMessagesRequest): Promise<MessagePage>
   /** One entry for each attempt, oldest first; null when there is no such message. */

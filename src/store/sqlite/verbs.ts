@@ -31,6 +31,7 @@ import { createRecordReport, createReportReads, createUnmatchedReportWrites } fr
 import { createAssignRoutes, createUnroutedDomains } from './queue/routes.ts'
 import { createSearchMessages } from './lookups/search.ts'
 import { createLinkHtmlReader } from './messages/stored-content.ts'
+import { createSubjectWrites } from './lookups/subjects.ts'
 import { createStatisticsReads, createStatisticsWrites } from './statistics/statistics.ts'
 import { createSuppressionWrites, createListSuppressions } from './suppressions/suppressions.ts'
 import {
@@ -79,6 +80,7 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     ...createApiKeyWrites(writer),
     ...createLoginWrites(writer),
     ...createStatisticsWrites(writer),
+    ...createSubjectWrites(writer),
     ...createAuditWrites(writer),
     ...createSuppressionWrites(writer),
     recordEngagement: createRecordEngagement(writer),

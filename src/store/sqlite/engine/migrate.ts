@@ -28,6 +28,7 @@ const MIGRATIONS = [
   '0016-authentication-reports.sql',
   '0017-statistics.sql',
   '0018-console.sql',
+  '0019-subjects.sql',
 ] as const
 
 /** The schema this program writes. */

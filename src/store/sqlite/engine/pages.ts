@@ -32,10 +32,10 @@ export function pageOf<Row>(
   return { page, next: last === undefined ? null : cursorOf(last) }
 }
 
-type WalkParameters = Record<string, string | number | Buffer | null>
+export type WalkParameters = Record<string, string | number | Buffer | null>
 
 /** Keys of rows, falling, and the one to go on from; null: everything was looked at. */
-type RunWalk<Key> = (parameters: WalkParameters, limit: number) => { found: Key[]; next: Key | null }
+export type RunWalk<Key> = (parameters: WalkParameters, limit: number) => { found: Key[]; next: Key | null }
 
 /**
  * A walk through rows in the order of their falling key which looks at so many of them at most: so no search costs more

@@ -7,10 +7,19 @@ import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'
 import { getNamed } from '../engine/stored-identifier.ts'
 import type { SearchMessagesRequest } from '../../records/lookup-records.ts'
-import { bisect, createWalk, positionAfter } from '../engine/pages.ts'
+import {
+  bisect,
+  createWalk,
+  MOST_ROWS_READ,
+  positionAfter,
+  type RunWalk,
+  type WalkParameters,
+} from '../engine/pages.ts'
+import { oneColumn } from '../engine/statements.ts'
 import { comparableAddress } from '../engine/stored-address.ts'
 import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
 import type { Verb } from '../engine/verb-types.ts'
+import { subjectMatch } from './subjects.ts'
 
 /** So far back may the clock have been set without a message being missed by a search for a time. */
 const CLOCK_SLACK = HOUR
@@ -55,6 +64,8 @@ const CONDITION = `
   and (@tagKey is null or exists (
     select 1 from content_tags where key = @tagKey and value = @tagValue and content_id = walked.content_id))
   and (@from is null or @from = (select from_address from contents where content_id = walked.content_id))
+  and (@subject is null or exists (
+    select 1 from subjects where subjects match @subject and rowid = walked.content_id))
   and (@since is null or walked.created_at >= @since)
   and (@until is null or walked.created_at <= @until)
   and (@isp is null or walked.isp = @isp)
@@ -71,6 +82,7 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
   const walks = Object.fromEntries(
     Object.entries(SOURCES).map(([lead, source]) => [lead, createWalk<number>(database, 'seq', source, CONDITION)]),
   ) as Record<keyof typeof SOURCES, ReturnType<typeof createWalk<number>>>
+  const walkSubjects = createSubjectWalk(database)
   const findBatch = database.prepare<[Buffer], number>('select content_id from batches where id = ?').pluck()
   const findRange = createRangeFinder(database)
   const findMessage = database.prepare<[number], MessageRow>(messageQuery('messages.seq = ?'))
@@ -86,22 +98,55 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
       ...asked,
       recipient: request.recipient === null ? null : comparableAddress(request.recipient),
       from: request.from === null ? null : comparableAddress(request.from),
+      subject: request.subject === null ? null : subjectMatch(request.subject),
       tagKey: request.tag?.key ?? null,
       tagValue: request.tag?.value ?? null,
       isTest: reach.isTest === null ? null : Number(reach.isTest),
       domains: reach.domains.length === 0 ? null : JSON.stringify(reach.domains),
     }
-    const { found, next } = walks[leadOf(request)](parameters, request.limit)
+    const lead = leadOf(request)
+    const walk = lead === 'subject' ? walkSubjects : walks[lead]
+    const { found, next } = walk(parameters, request.limit)
     const messages = found.flatMap((seq) => findMessage.get(seq) ?? []).map((row) => viewOf(row, now))
     return { messages, next: next === null ? null : String(next) }
   }
 }
 
-function leadOf({ recipient, batchId, tag, from }: SearchMessagesRequest): keyof typeof SOURCES {
+function leadOf({ recipient, batchId, tag, subject, from }: SearchMessagesRequest): keyof typeof SOURCES | 'subject' {
   if (recipient !== null) return 'recipient'
   if (batchId !== null) return 'batch'
   if (tag !== null) return 'tag'
+  if (subject !== null) return 'subject'
   return from === null ? 'none' : 'from'
+}
+
+/**
+ * The messages of the contents whose subject has the words, newest first. Content by content: the index of words knows
+ * no order of messages, and sorting all that have a common word would take seconds.
+ */
+function createSubjectWalk(database: Database): RunWalk<number> {
+  const findContents = oneColumn(database)<[WalkParameters], number>(`
+    select rowid from subjects
+    where subjects match @subject and rowid between @firstContent and @lastContent
+    order by rowid desc`)
+  const findRows = database.prepare<[WalkParameters], { seq: number; isMeant: number }>(`
+    select seq, ${CONDITION} as isMeant from (${SOURCES.batch} limit @most) as walked`)
+  return (parameters, limit) => {
+    const found: number[] = []
+    let most = MOST_ROWS_READ
+    for (const batchContent of findContents.iterate(parameters)) {
+      const rows = findRows.all({ ...parameters, subject: null, batchContent, most })
+      for (const { seq, isMeant } of rows) {
+        if (isMeant !== 1) continue
+        if (found.length === limit) return { found, next: found.at(-1) ?? null }
+        found.push(seq)
+      }
+      most -= 1 + rows.length
+      const last = rows.at(-1)
+      if (most <= 0 && last !== undefined) return { found, next: last.seq }
+    }
+    return { found, next: null }
+  }
 }
 
 /** Where the rows of a search can lie: between the two numbers, both excluded; contents both included. */

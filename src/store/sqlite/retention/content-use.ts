@@ -4,6 +4,7 @@
  * The newest content stays in any case, so that its number is not given again: readers keep what they know by number.
  */
 import type { Database } from 'better-sqlite3'
+import { createSubjectRemoval } from '../lookups/subjects.ts'
 import { partKeys, recordFrom } from '../messages/stored-content.ts'
 
 interface ContentUse {
@@ -64,9 +65,11 @@ export function createContentRelease(database: Database): (contentId: number) =>
       attachments = null, tags = null, metadata = null, headers = null, addressees = null
     where content_id = ?`)
   const removeBytes = createBytesRemoval(database)
+  const removeSubject = createSubjectRemoval(database)
 
   return (contentId) => {
     if (hasMessage.get(contentId) !== undefined || contentId === findNewest.get()) return 0
+    removeSubject(contentId)
     const removed = removeTags(contentId) + removeBatch.run(contentId).changes
     if (hasTrace.get(contentId) !== undefined) {
       slim.run(contentId)

@@ -5,6 +5,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import { newIdentifier } from '../../../base/identifier.ts'
+import { createSubjectRemoval } from '../lookups/subjects.ts'
 import { createCanceling } from '../queue/cancel.ts'
 import { createBytesRemoval, createTagsRemoval } from './content-use.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
@@ -83,12 +84,14 @@ function createMessageErasure(database: Database): (row: FoundRow) => void {
   const isShared = oneColumn(database)<[number], number>(`
     select count(*) > 1 from (select 1 from messages where content_id = ? limit 2)`)
   const removeTags = createTagsRemoval(database)
+  const removeSubject = createSubjectRemoval(database)
   const removeBytes = createBytesRemoval(database)
 
   return ({ seq, contentId, recipient }) => {
     // What was written for one person may name it anywhere.
     if (isShared.get(contentId) === 0) {
       removeTags(contentId)
+      removeSubject(contentId)
       clear.run(contentId)
       removeLinks.run(contentId)
       removeBytes(contentId)

@@ -16,7 +16,7 @@ import { oneColumn } from '../engine/statements.ts'
 import type { SomeVerbs } from '../engine/verb-types.ts'
 import { additionsOf, columnOf, valuesOf } from '../ips/ip-counters.ts'
 
-/** Tags with a name of their own, of one domain in one hour; the rest is counted as OTHER_TAGS. */
+/** Tags with a name of their own, of one domain in one hour; the rest, and what may be an address, is OTHER_TAGS. */
 const MOST_TAGS = 1_000
 const OTHER_TAGS = '*'
 /** Rows of one part: some milliseconds. */
@@ -186,6 +186,7 @@ function createTagNames(database: Database): (place: TagPlace) => string {
   const count = oneColumn(database)<[number, number, string], number>(`
     select count(*) from statistics where is_test = ? and dimension = 'tag' and hour = ? and domain = ?`)
   return ({ isTest, hour, domain, tag }) => {
+    if (tag.includes('@')) return OTHER_TAGS
     if (isKnown.get(isTest, hour, tag, domain) !== undefined) return tag
     return (count.get(isTest, hour, domain) ?? 0) < MOST_TAGS ? tag : OTHER_TAGS
   }

@@ -1,0 +1,41 @@
+/**
+ * Words of subjects, to find messages by. Contents are added behind their acceptance, in slices, in the order of their
+ * numbers: each once, also when the server is killed.
+ */
+import type { Database } from 'better-sqlite3'
+import { oneColumn } from '../engine/statements.ts'
+import type { SomeVerbs } from '../engine/verb-types.ts'
+
+const WORD = /[\p{L}\p{N}]+/gu
+
+export function createSubjectWrites(database: Database) {
+  const findIndexed = oneColumn(database)<[], number>(`select value from meta where name = 'indexed_content'`)
+  const noteIndexed = database.prepare<[number]>(`
+    insert into meta (name, value) values ('indexed_content', ?) on conflict do update set value = excluded.value`)
+  const findNext = database.prepare<[number, number], { contentId: number; subject: string }>(`
+    select content_id as contentId, subject from contents where content_id > ? order by content_id limit ?`)
+  const add = database.prepare<[number, string]>('insert into subjects (rowid, subject) values (?, ?)')
+  return {
+    indexSubjects(limit) {
+      const contents = findNext.all(findIndexed.get() ?? 0, limit)
+      for (const { contentId, subject } of contents) add.run(contentId, subject.normalize())
+      const last = contents.at(-1)
+      if (last !== undefined) noteIndexed.run(last.contentId)
+      return contents.length === limit
+    },
+  } satisfies SomeVerbs
+}
+
+/** What is asked of the index: every word, the last one as a beginning. Without a word, nothing is found. */
+export function subjectMatch(subject: string): string {
+  const words = (subject.normalize().match(WORD) ?? []).map((word) => `"${word}"`)
+  return words.length === 0 ? '""' : `${words.join(' ')}*`
+}
+
+/** Takes the subject of a content out of the index. */
+export function createSubjectRemoval(database: Database): (contentId: number) => void {
+  const remove = database.prepare<[number]>('delete from subjects where rowid = ?')
+  return (contentId) => {
+    remove.run(contentId)
+  }
+}
