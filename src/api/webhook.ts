@@ -57,8 +57,12 @@ export const listDeliveriesSchema = z.object({
   ...paging(),
 })
 
-/** Kinds with commas between them. */
-export const streamSchema = z.object({ events: optionalText() })
+export const streamSchema = z.object({
+  /** Kinds with commas between them. */
+  events: optionalText(),
+  /** Those of one message. */
+  message_id: optionalText(),
+})
 
 export const webhookEndpointSchema = z
   .object({

@@ -9,6 +9,7 @@
  * throws ServiceError: `invalid_request` for a kind or a Last-Event-ID that is none, `rate_limited` for a stream too
  * many.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { GIVEN_EVENT_KINDS, isSubscribed } from '../mail/event.ts'
@@ -20,6 +21,8 @@ import { eventProblems, refuse } from './endpoint-rules.ts'
 interface OpenStreamRequest {
   /** null: the five given kinds. */
   events: string[] | null
+  /** Those of one message; null: of all. */
+  messageId: string | null
   lastEventId: string | null
   /** Events within it. */
   reach: Reach
@@ -44,12 +47,17 @@ const MOST_STREAMS = 50
 const RESUMED_AT_MOST = HOUR
 const HEARTBEAT_MILLISECONDS = 5 * SECOND
 const HEARTBEAT = ':\n\n'
-const READ_AT_ONCE = 200
+const READ_AT_ONCE = 500
+/** What happens within it is told together, and read once for all who follow. */
+const PAUSE_MILLISECONDS = 100
+const PAGES_KEPT = 4
 /** Told again while a follower was busy reading; the oldest go first. */
 const MOST_TOLD_AGAIN = 1_000
 
 interface Follower {
   kinds: readonly string[]
+  /** A part of the body; empty: whatever it is. */
+  part: string
   reach: Reach
   toldAgain: ReplayedEvent[]
   /** Something happened since it last looked. */
@@ -67,7 +75,11 @@ interface EventStreamsOptions {
 export function createEventStreams(options: EventStreamsOptions): EventStreams {
   const { store, clock, heartbeatMilliseconds = HEARTBEAT_MILLISECONDS } = options
   const followers = new Set<Follower>()
-  const wake = (): void => followers.forEach(wakeFollower)
+  const shared = createSharedReader(store)
+  const wake = (): void => {
+    shared.renew()
+    followers.forEach(wakeFollower)
+  }
 
   return {
     wake,
@@ -78,13 +90,14 @@ export function createEventStreams(options: EventStreamsOptions): EventStreams {
         wakeFollower(follower)
       }
     },
-    async open({ events, lastEventId, reach, isAllowed }) {
+    async open({ events, messageId, lastEventId, reach, isAllowed }) {
       refuse(eventProblems(events))
       const position = await store.eventPosition(lastEventId, clock.now() - RESUMED_AT_MOST)
       if (position === undefined) refuse(['Last-Event-ID: not the id of an event'])
       if (followers.size === MOST_STREAMS) throw new ServiceError('rate_limited', `${MOST_STREAMS} streams are open`)
       const kinds = events ?? GIVEN_EVENT_KINDS
-      const follower: Follower = { kinds, reach, toldAgain: [], hasNews: false, onNews: () => {} }
+      const part = messageId === null ? '' : JSON.stringify(messageId)
+      const follower: Follower = { kinds, part, reach, toldAgain: [], hasNews: false, onNews: () => {} }
       followers.add(follower)
       return (ended) => {
         const leave = (): void => {
@@ -94,14 +107,21 @@ export function createEventStreams(options: EventStreamsOptions): EventStreams {
         // A signal that was given already is not given again.
         if (ended.aborted) leave()
         ended.addEventListener('abort', leave, { once: true })
-        return follow({ store, follower, position: position ?? 0, heartbeatMilliseconds, isAllowed, ended })
+        return follow({
+          eventsAfter: shared.read,
+          follower,
+          position: position ?? 0,
+          heartbeatMilliseconds,
+          isAllowed,
+          ended,
+        })
       }
     },
   }
 }
 
 interface Following {
-  store: Store
+  eventsAfter: ReadEvents
   follower: Follower
   /** Of the last event that was read. */
   position: number
@@ -111,18 +131,48 @@ interface Following {
 }
 
 async function* follow(following: Following): AsyncGenerator<string> {
-  const { store, follower, heartbeatMilliseconds, isAllowed, ended } = following
+  const { eventsAfter, follower, heartbeatMilliseconds, isAllowed, ended } = following
   let { position } = following
   // The head of the answer goes out with the first bytes.
   yield HEARTBEAT
   while (!ended.aborted) {
     follower.hasNews = false
-    const found = await store.eventsAfter(position, READ_AT_ONCE)
+    const found = await eventsAfter(position)
     if (!(await isAllowed())) return
     position = found.at(-1)?.position ?? position
     const told = [...found.filter((event) => isWanted(event, follower)), ...follower.toldAgain.splice(0)]
     if (told.length > 0) yield told.map(eventText).join('')
-    else if (found.length === 0 && !(await nextNews(follower, heartbeatMilliseconds))) yield HEARTBEAT
+    if (found.length > 0 || told.length > 0) {
+      if (found.length < READ_AT_ONCE) await sleep(PAUSE_MILLISECONDS)
+    } else if (!(await nextNews(follower, heartbeatMilliseconds))) yield HEARTBEAT
+  }
+}
+
+type ReadEvents = (position: number) => ReturnType<Store['eventsAfter']>
+
+/** Followers ask from the same places, and events behind a place stay what they are: each page is read once. */
+function createSharedReader(store: Pick<Store, 'eventsAfter'>) {
+  const pages = new Map<number, ReturnType<Store['eventsAfter']>>()
+  const known = new WeakSet<object>()
+  return {
+    async read(position: number) {
+      const page = pages.get(position) ?? store.eventsAfter(position, READ_AT_ONCE)
+      pages.set(position, page)
+      for (const place of [...pages.keys()].slice(0, -PAGES_KEPT)) pages.delete(place)
+      let count = 0
+      try {
+        const found = await page
+        count = found.length
+        return found
+      } finally {
+        if (count === 0 && pages.get(position) === page) pages.delete(position)
+        else known.add(page)
+      }
+    },
+    /** What is still being read may have missed what has just happened. */
+    renew(): void {
+      for (const [position, page] of pages) if (!known.has(page)) pages.delete(position)
+    },
   }
 }
 
@@ -143,8 +193,8 @@ function nextNews(follower: Follower, waitMilliseconds: number): Promise<boolean
   })
 }
 
-function isWanted({ kind, body, owner }: ReplayedEvent, { kinds, reach }: Follower): boolean {
-  return body !== '' && isSubscribed(kinds, kind) && reaches(reach, owner) && !isOfMachine(body)
+function isWanted({ kind, body, owner }: ReplayedEvent, { kinds, part, reach }: Follower): boolean {
+  return body.includes(part) && body !== '' && isSubscribed(kinds, kind) && reaches(reach, owner) && !isOfMachine(body)
 }
 
 /** As the store writes it last into `data`. Whoever follows sees what endpoints get that include nothing. */

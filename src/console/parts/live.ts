@@ -1,8 +1,9 @@
 /**
  * What happens now, as the server tells it (`GET /v1/webhooks/stream`): the browser asks again by itself and says what
- * it saw last, so that nothing is missed. One connection for the whole page, and none while nobody listens.
+ * it saw last, so that nothing is missed. A connection for as long as somebody listens.
  */
 import { signal } from '@preact/signals'
+import { pathWith } from './api.ts'
 import { useEffect } from './html.ts'
 
 /** False: the connection is lost, and is tried again. */
@@ -13,8 +14,6 @@ interface LiveEvent {
   timestamp: number
   data: Record<string, unknown>
 }
-
-type Listener = (event: LiveEvent) => void
 
 /** The stream names each event by its kind. */
 const KINDS = [
@@ -27,30 +26,22 @@ const KINDS = [
   'email.suppressed',
   'email.canceled',
 ]
-const listeners = new Set<Listener>()
-let source: EventSource | null = null
 
-function open(): void {
-  source = new EventSource(`/v1/webhooks/stream?events=${KINDS.join(',')}`)
-  source.onopen = () => (isLive.value = true)
-  source.onerror = () => (isLive.value = false)
-  for (const kind of KINDS) source.addEventListener(kind, tell)
-}
-
-function tell({ data }: MessageEvent<string>): void {
-  const event = JSON.parse(data) as LiveEvent
-  for (const listener of listeners) listener(event)
-}
-
-export function useLive(listener: Listener): void {
+/** `messageId` null: of all messages. `listener` null: enough was heard. */
+export function useLive(messageId: string | null, listener: ((event: LiveEvent) => void) | null): void {
   useEffect(() => {
-    listeners.add(listener)
-    if (source === null) open()
+    if (listener === null) return
+    const source = new EventSource(
+      `/v1${pathWith('/webhooks/stream', { events: KINDS.join(','), message_id: messageId })}`,
+    )
+    source.onopen = () => (isLive.value = true)
+    // Closed for good: whoever may not listen is told by the screens.
+    source.onerror = () => (isLive.value = source.readyState === EventSource.CLOSED)
+    const tell = ({ data }: MessageEvent<string>): void => listener(JSON.parse(data) as LiveEvent)
+    for (const kind of KINDS) source.addEventListener(kind, tell)
     return () => {
-      listeners.delete(listener)
-      if (listeners.size > 0) return
-      source?.close()
-      source = null
+      source.close()
+      isLive.value = true
     }
-  }, [listener])
+  }, [messageId, listener])
 }

@@ -20,11 +20,7 @@ export function Message({ id }: { id: string }): VNode {
     explanation.again()
     events.again()
   }, [message.again, explanation.again, events.again])
-  const note = useCallback(
-    ({ data }: { data: Record<string, unknown> }) => data['message_id'] === id && again(),
-    [id, again],
-  )
-  useLive(note)
+  useLive(id, again)
   return html`<${Page} title="Message" command=${`sternpost message show ${id}`} acts=${message.data !== null && html`<${Acts} of=${message.data} again=${again} />`}>
     <${Shown} of=${explanation} show=${(found: ExplanationJson) => html`<${Why} of=${found} />`} />
     <${Shown} of=${message} show=${(found: MessageJson) => html`<${Summary} of=${found} />`} />

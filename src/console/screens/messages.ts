@@ -9,6 +9,9 @@ import { Copy, Page, ShownList, State, Table } from '../parts/ui.ts'
 import { Message } from './message.ts'
 import { readQuery } from './message-query.ts'
 
+/** So many are counted; whoever looks away costs nothing from then on. */
+const MOST_NEWS = 100
+
 export default function Messages(): VNode {
   const [, id] = place.value.segments
   return id === undefined ? html`<${Search} />` : html`<${Message} key=${id} id=${id} />`
@@ -26,9 +29,10 @@ function Search(): VNode {
   known.current = found.entries ?? []
   const note = useCallback(({ data }: { data: Record<string, unknown> }) => {
     const id = String(data['message_id'])
-    if (!known.current.some((each) => each.message_id === id)) setNews((old) => new Set([...old, id].slice(-100)))
+    if (!known.current.some((each) => each.message_id === id)) setNews((old) => new Set([...old, id]))
   }, [])
-  useLive(note)
+  const isFull = news.size >= MOST_NEWS
+  useLive(null, isFull ? null : note)
   const again = (): void => {
     setNews(new Set())
     found.again()
@@ -49,7 +53,7 @@ function Search(): VNode {
       </div>
     </form>
     ${'problem' in reading && html`<p class="problem" role="alert">${reading.problem}</p>`}
-    <p aria-live="polite">${news.size > 0 && html`<button onClick=${again}>${news.size} new: show</button>`}</p>
+    <p aria-live="polite">${news.size > 0 && html`<button onClick=${again}>${news.size}${isFull && ' or more'} new: show</button>`}</p>
     ${
       !('problem' in reading) &&
       html`<${ShownList}

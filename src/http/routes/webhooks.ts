@@ -190,11 +190,12 @@ function streamRoute({ eventStreams, apiKeys }: HttpFeatures): Route {
     summary: 'Events as they happen, as server-sent events; goes on behind Last-Event-ID.',
     query: wire.streamSchema,
     ok: { status: OK, schema: z.string(), contentType: 'text/event-stream' },
-    async handler(request, { events }) {
+    async handler(request, { events, messageId }) {
       const { principal, headers } = request
       const lastEventId = headers['last-event-id']
       const stream = await eventStreams.open({
         events: events?.split(',') ?? null,
+        messageId,
         lastEventId: typeof lastEventId === 'string' && lastEventId !== '' ? lastEventId : null,
         reach: principal.reach,
         isAllowed: async () =>
