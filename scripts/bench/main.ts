@@ -11,6 +11,7 @@
  * | lookups  | by id and by recipient, beside few and many stored messages                                      |
  * | latency  | a round trip of 50 ms: messages per second and connection, 1,000 connections at once             |
  * | growth   | cost of accept, claim and record from 10,000 to 1,000,000 rows; memory, restart, choosing an IP  |
+ * | console  | its screens in Chromium, its bytes, and what open pages cost everybody else                      |
  * | profile  | CPU of each stage of the whole way                                                               |
  *
  * Counts are taken at the sink and in the database that was used; signatures are verified by mailauth; `synchronous` is
@@ -23,6 +24,7 @@ import { missingPrograms } from '../../test/support/programs.ts'
 import { measureAccept } from './accept.ts'
 import { CHANGED_SETTINGS } from './changed-settings.ts'
 import { measureClicks } from './clicks.ts'
+import { measureConsole } from './console.ts'
 import { measureDelivery } from './delivery-alone.ts'
 import { threeDigits } from './figures.ts'
 import { measureGrowth } from './growth.ts'
@@ -33,6 +35,7 @@ import { measureProfile } from './profile.ts'
 import {
   printAccept,
   printComparison,
+  printConsole,
   printFigures,
   printGrowth,
   printLatency,
@@ -152,6 +155,14 @@ async function runParts(wanted: BenchOptions): Promise<void> {
     (result) => {
       document['growth'] = result
       if (!wanted.isJson) printGrowth(result)
+    },
+  )
+  await part(
+    'console',
+    () => measureConsole(wanted.stored),
+    (result) => {
+      document['console'] = result
+      if (!wanted.isJson) printConsole(result)
     },
   )
   await part(

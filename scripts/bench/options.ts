@@ -13,6 +13,7 @@ export const PARTS = [
   'lookups',
   'latency',
   'growth',
+  'console',
   'profile',
 ] as const
 export type Part = (typeof PARTS)[number]
@@ -39,6 +40,7 @@ export const USAGE = `npm run bench -- [options]
   --only LIST    of ${PARTS.join(', ')}; default ${USUAL_PARTS.join(',')}
   --latency      only the delay proxy: 50 ms round trip, 1,000 connections
   --growth       only growth: 10,000 and 1,000,000 queued (--stored), 5,000 destinations, 64 IPs, choosing an IP
+  --console      only the console in Debian's Chromium, beside 1,000,000 messages (--stored)
   --profile      only the CPU profile of the whole way, by stage
   --messages N   of one run, default 3000 (--quick: 2000) --clients N  that post at once, default 50
   --runs N       alternating, default 3        --stored N   default 100000, with --growth or --full 1000000
@@ -63,6 +65,7 @@ function toOptions(args: readonly string[]): BenchOptions {
       full: { type: 'boolean' },
       latency: { type: 'boolean' },
       growth: { type: 'boolean' },
+      console: { type: 'boolean' },
       profile: { type: 'boolean' },
       only: { type: 'string' },
       json: { type: 'boolean' },
@@ -78,7 +81,7 @@ function toOptions(args: readonly string[]): BenchOptions {
   const unknown = named.find((name) => !PARTS.some((part) => part === name))
   if (unknown !== undefined) throw new Error(`there is no part ${unknown}`)
   const usual = values.full === true ? PARTS : values.quick === true ? ['whole' as const] : USUAL_PARTS
-  const withGrowth = values.growth === true || values.full === true
+  const withGrowth = values.growth === true || values.console === true || values.full === true
   return {
     parts: new Set(alone.length > 0 ? alone : usual),
     sizes: values.quick === true ? [10] : [10, 50],

@@ -2,6 +2,7 @@
  * What was measured, as tables on standard output.
  */
 import type { AcceptRow } from './accept.ts'
+import type { ConsoleFigures } from './console.ts'
 import type { GrowthFigures } from './growth.ts'
 import type { LatencyFigures } from './latency.ts'
 import type { LookupRow } from './lookups.ts'
@@ -110,6 +111,14 @@ export function printGrowth({ store, serve, choosing }: GrowthFigures): void {
   )
   printFigures('the server', serve)
   printFigures('choosing an IP and a slot', choosing)
+}
+
+export function printConsole({ stored, paints, ...figures }: ConsoleFigures): void {
+  printTable(
+    ['console', 'until painted, ms'],
+    paints.map(({ what, milliseconds }) => [what, milliseconds]),
+  )
+  printFigures(`beside ${stored} messages`, figures)
 }
 
 export function printProfile({ messages, stages, threads, functions }: ProfileFigures): void {

@@ -19,6 +19,8 @@ export interface SternpostOptions {
   providers?: Record<string, unknown>
   /** Names beside those of the appliance and `dest.test`. */
   names?: Zone
+  /** With a database in it; left out: an empty one. */
+  dataFolder?: string
   /** For the process that is started, beside our own environment. */
   environment?: Record<string, string>
 }
@@ -87,9 +89,10 @@ async function startWith(options: SternpostOptions, zone: ZoneServer, addresses:
     },
     settings: {
       ...CHANGED_SETTINGS['sternpost.yaml'],
-      listen: { http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking'] }] },
+      listen: { http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking', 'console'] }] },
     },
     files: { 'providers.d/50-bench.yaml': options.providers ?? CHANGED_SETTINGS['providers.yaml'] },
+    ...(options.dataFolder === undefined ? {} : { dataFolder: options.dataFolder }),
     environment: options.environment ?? {},
   })
 }

@@ -1,8 +1,8 @@
 /** Long work on the store goes in slices with a pause between them, so that nobody's mail waits for it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Rows of one slice: some milliseconds. */
-const SLICE = 1_000
+/** Rows of one slice: some two milliseconds. */
+const SLICE = 200
 const PAUSE_MILLISECONDS = 5
 
 /** Calls `work` with a number of rows until it says that nothing is left, or `most` rows are done. */
