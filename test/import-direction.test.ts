@@ -124,7 +124,10 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   'node-cron': ['operations/', 'sandbox/'],
 }
 
-/** The only files that may know that a sandbox exists: it, the composition root, and the command that starts it. */
+/**
+ * The only files that may know that a sandbox exists: it, the composition root, and the command that starts it. The
+ * word is also a directive of a Content-Security-Policy.
+ */
 const KNOWS_SANDBOX = [
   'sandbox/',
   'appliance.ts',
@@ -155,7 +158,7 @@ function brokenRules(file: SourceFile): string[] {
     }
   }
   if (folder !== 'store' && SQL.test(file.text)) problems.push(`${file.name} holds SQL`)
-  if (!KNOWS_SANDBOX.some((place) => file.name.startsWith(place)) && /sandbox/i.test(file.text)) {
+  if (!KNOWS_SANDBOX.some((place) => file.name.startsWith(place)) && /sandbox(?!; default-src)/i.test(file.text)) {
     problems.push(`${file.name} knows of the sandbox`)
   }
   const lines = file.text.split('\n').length - 1

@@ -2,8 +2,8 @@
  * The console beside many stored messages, in Debian's Chromium: how long until a screen's data is painted, how many
  * bytes it is, what five people who click cost everybody else, and what twenty pages that are open cost the throughput.
  *
- * People and pages of the last two are played: the requests that the browser made for the same clicks, and streams that
- * hear every event, so that no browser takes the cores from the server that is measured.
+ * People and pages of the last two are played, with the requests and streams that the browser would make, so that no
+ * browser takes the cores from the server that is measured.
  */
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -49,6 +49,9 @@ const PEOPLE = 5
 const CLICK_EVERY_MILLISECONDS = 1_000
 const PAGES = 20
 const PAGE_ASKS_EVERY_MILLISECONDS = 10_000
+/** Behind so many the list of messages stops listening. */
+const MOST_NEWS = 100
+const UNKNOWN_MESSAGE = 'msg_01k00000000000000000000000'
 const POSTS = 3_000
 const POST_CLIENTS = 4
 const WATCHED_MESSAGES = 3_000
@@ -278,25 +281,35 @@ function clickers(played: Played): Player[] {
   })
 }
 
-/** Each with a stream, and what Home asks for from time to time. */
+/** In turn: Home, one message, the list of messages, each with what it listens to. */
 function openPages(played: Played): Player[] {
   const home = played.asked[0] ?? []
   return Array.from({ length: PAGES }, (_, number) => async (signal: AbortSignal) => {
     const agent = new Agent({ connections: 6 })
-    const refresh = async (): Promise<void> => {
-      await sleep((number * PAGE_ASKS_EVERY_MILLISECONDS) / PAGES, undefined, { signal })
-      for (;;) {
-        await Promise.all(home.map((path) => ask(played, agent, path, signal)))
-        await sleep(PAGE_ASKS_EVERY_MILLISECONDS, undefined, { signal })
-      }
+    await sleep((number * PAGE_ASKS_EVERY_MILLISECONDS) / PAGES, undefined, { signal })
+    if (number % 3 === 1) return ask(played, agent, `/v1/webhooks/stream?message_id=${UNKNOWN_MESSAGE}`, signal)
+    if (number % 3 === 2) return ask(played, agent, '/v1/webhooks/stream', signal, MOST_NEWS)
+    for (;;) {
+      await Promise.all(home.map((path) => ask(played, agent, path, signal)))
+      await sleep(PAGE_ASKS_EVERY_MILLISECONDS, undefined, { signal })
     }
-    await Promise.all([ask(played, agent, '/v1/webhooks/stream', signal), refresh()])
   })
 }
 
-async function ask({ sternpost, cookie }: Played, dispatcher: Agent, path: string, signal: AbortSignal): Promise<void> {
+/** Reads the answer, of a stream so many events at most. */
+async function ask(
+  { sternpost, cookie }: Played,
+  dispatcher: Agent,
+  path: string,
+  signal: AbortSignal,
+  mostEvents = Infinity,
+): Promise<void> {
   const headers = { cookie, 'sec-fetch-site': 'same-origin' }
   const { statusCode, body } = await request(`${sternpost.server.baseUrl}${path}`, { dispatcher, headers, signal })
   if (statusCode !== 200) throw new Error(`GET ${path}: ${statusCode} ${await body.text()}`)
-  for await (const _ of body);
+  let events = 0
+  for await (const piece of body) {
+    events += String(piece).split('\ndata: ').length - 1
+    if (events >= mostEvents) return
+  }
 }

@@ -79,6 +79,9 @@ export const domainSchema = z
   })
   .meta({ id: 'Domain' })
 
+/** For whoever runs the DNS of the domain. */
+export const domainLinkSchema = z.object({ url: z.string(), expires_at: time() }).meta({ id: 'DomainLink' })
+
 export const removedDomainSchema = z
   .object({
     domain: z.string(),

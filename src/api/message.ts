@@ -12,7 +12,7 @@ export const searchSchema = z.object({
     .meta({ enum: [...MESSAGE_STATES] })
     .nullish(),
   batch_id: optionalText(),
-  /** Words of it, in any order; the last one may be the beginning of a word. */
+  /** Words of it, in any order. */
   subject: optionalText(),
   /** `key:value` */
   tag: optionalText(),
@@ -22,6 +22,23 @@ export const searchSchema = z.object({
   until: timeParameter(),
   ...paging(),
 })
+
+/** `remote`: the html may show images from elsewhere. */
+export const contentQuerySchema = z.object({ images: z.enum(['remote']).nullish() })
+
+/** Without the signature, and without tracking. */
+export const contentSchema = z
+  .object({
+    subject: z.string(),
+    /** null: none, or a submitted mail, which is as `source` says. */
+    html: textOrNull(),
+    text: textOrNull(),
+    mime_bytes: z.int().min(0),
+    headers: z.array(z.object({ name: z.string(), value: z.string() })),
+    /** At most the first 256 Ki characters. */
+    source: z.string(),
+  })
+  .meta({ id: 'MessageContent' })
 
 const messageStateSchema = z.enum(MESSAGE_STATES).meta({ id: 'MessageState' })
 
@@ -149,6 +166,7 @@ export const batchSchema = z
 export const canceledBatchSchema = z.object({ batch_id: identifier('bat'), canceled: count(), not_canceled: count() })
 
 /** As it came; null: not asked for. */
+export type ContentJson = z.infer<typeof contentSchema>
 export type MessageQuery = CamelFields<z.infer<typeof searchSchema>>
 export type MessageStateJson = z.infer<typeof messageStateSchema>
 export type AttemptJson = z.infer<typeof attemptSchema>

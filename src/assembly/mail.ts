@@ -8,6 +8,7 @@ import { createAcceptBatch, createAcceptMessage } from '../messages/accept/accep
 import { createAcceptSubmission } from '../messages/accept/accept-submission.ts'
 import { createMessageActions } from '../messages/lookup/act-on-message.ts'
 import { createIdempotencyKeys } from '../messages/accept/idempotency.ts'
+import { createMessageContent } from '../messages/lookup/message-content.ts'
 import { createMessageLookup } from '../messages/lookup/lookup-message.ts'
 import { createMailRefusal } from '../messages/accept/mail-refusal.ts'
 import { createPreviewMessage, type PreviewOptions } from '../messages/accept/preview-message.ts'
@@ -81,6 +82,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
         longestStageMilliseconds: longestStage(configuration),
       }),
       ...createMessageActions(acceptance),
+      content: createMessageContent({ store, clock, renderingOf: renderingOf(foundation, keys) }),
     },
     suppressions: createSuppressions({ store, clock, metrics }),
     statistics: createStatistics({ store, clock }),

@@ -6,9 +6,9 @@ import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, randomByte
 
 /**
  * bounce, complaint: tokens in mail; open, click, unsubscribe: those in tracked links; storage: secrets at rest;
- * erasure: addresses that were erased.
+ * erasure: addresses that were erased; domain-link: links to the DNS records of a domain.
  */
-type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure'
+type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure' | 'domain-link'
 
 export const MASTER_KEY_BYTES = 32
 const NONCE_BYTES = 12

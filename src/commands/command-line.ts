@@ -31,6 +31,7 @@ import { addRecipientCommands } from './mail/recipient.ts'
 import { addSandboxCommand, addServeCommand, type SandboxCommandOptions, type ServeOptions } from './server/sandbox.ts'
 import { addSendCommand } from './mail/send.ts'
 import { addSetupCommand } from './setup/setup.ts'
+import { addStatsCommand } from './mail/stats.ts'
 import { addStatusCommands, status } from './server/status.ts'
 import { addSuppressionCommands } from './mail/suppression.ts'
 import { addWebhookCommands } from './mail/webhook.ts'
@@ -57,6 +58,7 @@ const VERBS: readonly ((program: Command) => void)[] = [
   addDomainCommands,
   addSendCommand,
   addMessageCommands,
+  addStatsCommand,
   addQueueCommands,
   addIpCommands,
   addPoolCommands,

@@ -18,6 +18,8 @@ export interface MessagePreview {
   text: string | null
   /** Without the signature, which delivery adds. */
   mimeBytes: number
+  /** The whole mail, as UTF-8. */
+  source: string
   /** As they are sent, folds taken out, in their order. */
   headers: { name: string; value: string }[]
   /** Where the rewritten links lead. */
@@ -32,12 +34,14 @@ export async function previewMessage(input: PreviewInput): Promise<MessagePrevie
   const { facts, trackingBaseUrl: baseUrl, settings } = input
   const urls = messageUrls({ messageId: facts.messageId, baseUrl, keys: settings.keys })
   const html = bodies?.html ? textOf(bodies.html) : null
-  const header = bytes.toString('utf8', 0, bytes.indexOf('\r\n\r\n') + 2)
+  const source = bytes.toString('utf8')
+  const header = source.slice(0, source.indexOf('\r\n\r\n') + 2)
   return {
     subject: bodies?.subject ?? input.content.subject,
     html,
     text: bodies?.text ? textOf(bodies.text) : null,
     mimeBytes: bytes.length,
+    source,
     headers: splitFields(header).map((field) => ({
       name: field.slice(0, fieldName(field).length),
       value: fieldBody(field),

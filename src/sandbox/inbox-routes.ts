@@ -8,6 +8,7 @@ import type { Context } from 'koa'
 import type { Attachment, Email } from 'postal-mime'
 import { toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
+import { mailPolicy } from '../base/mail-policy.ts'
 import {
   notFound,
   queryLimit,
@@ -20,10 +21,6 @@ import {
 } from './dev-route.ts'
 import { parseMail, type Inbox, type InboxEntry } from './inbox.ts'
 
-/** No scripts, no forms, no origin, nothing from elsewhere: the message is shown, and nothing more. */
-const SANDBOX_POLICY = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'self'"
-/** The same, with the images that the mail asks for from elsewhere. */
-const WITH_IMAGES_POLICY = SANDBOX_POLICY.replace('data:', 'data: https: http:')
 const UNKNOWN_TYPE = 'application/octet-stream'
 
 export function inboxRoutes(inbox: Inbox): DevRoutes {
@@ -131,7 +128,7 @@ function contentOf({ content }: Attachment): Buffer {
 
 function sendPart(context: Context, contentType: string, body: string | Buffer): void {
   const hasImages = queryText(context, 'images') === 'remote'
-  context.set('Content-Security-Policy', hasImages ? WITH_IMAGES_POLICY : SANDBOX_POLICY)
+  context.set('Content-Security-Policy', mailPolicy(hasImages))
   context.set('X-Content-Type-Options', 'nosniff')
   context.status = 200
   context.set('Content-Type', contentType)

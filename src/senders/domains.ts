@@ -9,6 +9,7 @@ import { createDomainChanges, unknownDomain, type UpdateDomainRequest } from './
 import { createDomainAuthentication, type AuthenticationQuery } from './domain-authentication.ts'
 import { createDomainChecks } from './domain-checks.ts'
 import { createInTurn, type DomainParts } from './domain-parts.ts'
+import { createDomainLinks } from './domain-links.ts'
 import { readDomainName } from './domain-name.ts'
 import { domainView, type DomainView } from './domain-view.ts'
 import { recordsOfDomain, recordsOfTargets, type RecordFacts, type ZoneRecord } from './records/required-records.ts'
@@ -112,11 +113,31 @@ export function createDomains(options: DomainsOptions) {
     zoneFile: async (name: string) => zoneFile(await required(name), facts),
     /** What DMARC and TLS reports say of it. ServiceError `not_found`. */
     authentication: async (name: string, query: AuthenticationQuery) => authentication(await required(name), query),
+    ...createLinkCalls({ options, required, view }),
     requireVerified: sending.require,
     /** What the DNS answers for `name` once all is published as we ask for. */
     publishedRecords: (name: string) => publishedAt(name.toLowerCase(), options, facts),
     checkDue: checks.runDue,
     stop: checks.stop,
+  }
+}
+
+interface LinkParts {
+  options: DomainsOptions
+  required: (name: string) => Promise<DomainRecord>
+  view: (domain: DomainRecord) => DomainView
+}
+
+function createLinkCalls({ options, required, view }: LinkParts) {
+  const links = createDomainLinks(options)
+  return {
+    /** For whoever runs its DNS (domain-links.ts). ServiceError `not_found`. */
+    link: async (name: string) => links.make((await required(name)).name),
+    /** null: the link is not valid, or the domain is not there any more. */
+    async linked(name: string, signed: string) {
+      const domain = links.isValid(name, signed) ? await options.store.findDomain(name) : null
+      return domain === null ? null : view(domain)
+    },
   }
 }
 

@@ -65,6 +65,8 @@ function testDomains(calls: unknown[]): HttpFeatures['domains'] {
       calls.push(query)
       return sampleAuthentication(known(name).domain)
     },
+    link: async (name) => ({ path: `${known(name).domain}/1795200000-mac`, expiresAt: 1_795_200_000_000 }),
+    linked: async () => null,
     zoneFile: async (name) => `$ORIGIN ${known(name).domain}.\n`,
   }
 }

@@ -7,7 +7,8 @@ import t from 'tap'
 import { unquotedPlaceholder } from '../../src/content/html/unquoted-attribute.ts'
 import { parseTemplate } from '../../src/content/template/parse-template.ts'
 import { plainTextOf } from '../../src/content/html/plain-text.ts'
-import { escapedBytes, escapeHtml, substitute } from '../../src/content/template/substitute-variables.ts'
+import { escapeHtml } from '../../src/base/escape-html.ts'
+import { escapedBytes, substitute } from '../../src/content/template/substitute-variables.ts'
 import { MOST_BODY_BYTES, readTemplates } from '../../src/content/template/template-problems.ts'
 
 const HTML_CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)

@@ -15,6 +15,7 @@ import { createAcceptBatch, createAcceptMessage } from '../../src/messages/accep
 import { createAcceptanceLog } from '../../src/messages/accept/acceptance-log.ts'
 import { createMessageActions } from '../../src/messages/lookup/act-on-message.ts'
 import { createIdempotencyKeys } from '../../src/messages/accept/idempotency.ts'
+import { createMessageContent } from '../../src/messages/lookup/message-content.ts'
 import { createMessageLookup } from '../../src/messages/lookup/lookup-message.ts'
 import { createMailRefusal } from '../../src/messages/accept/mail-refusal.ts'
 import { createPreviewMessage } from '../../src/messages/accept/preview-message.ts'
@@ -142,6 +143,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
         longestStageMilliseconds: 0,
       }),
       ...createMessageActions(acceptance),
+      content: createMessageContent({ store, clock, renderingOf: async () => RENDERING }),
     },
     suppressions: createSuppressions({ store, clock, metrics }),
     statistics: createStatistics({ store, clock }),

@@ -22,6 +22,7 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
     POST /email/preview
     GET /email
     GET /email/{message_id}
+    GET /email/{message_id}/content
     GET /email/{message_id}/events
     GET /email/{message_id}/explain
     GET /email/{message_id}/transcript
@@ -37,6 +38,7 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
     DELETE /domains/{domain}
     POST /domains/{domain}/verify
     GET /domains/{domain}/zonefile
+    POST /domains/{domain}/link
     GET /domains/{domain}/authentication
     POST /domains/{domain}/dkim/rotate
     POST /webhooks

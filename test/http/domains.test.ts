@@ -382,6 +382,8 @@ function ownDomains(names: string[], views: Record<string, DomainView>): Partial
       remove: refuse,
       rotateDkim: refuse,
       zoneFile: refuse,
+      link: refuse,
+      linked: refuse,
       authentication: refuse,
       find: async (name) => views[name] ?? null,
     },

@@ -35,6 +35,8 @@ export function fakeDomains(changes: unknown[]): HttpFeatures['domains'] {
       if (name === 'turning.com') throw new ServiceError('conflict', 'a rotation is under way')
       return known(name)
     },
+    link: async (name) => ({ path: `${known(name).domain}/1795200000-mac`, expiresAt: 1_795_200_000_000 }),
+    linked: async () => null,
     async authentication(name, query) {
       changes.push(query)
       return fakeAuthentication(known(name).domain, query)

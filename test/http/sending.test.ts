@@ -151,6 +151,34 @@ t.test('a message is canceled once and for all, and only a failed or deferred on
   t.same((await get(port, `/v1/email/${id}/transcript`)).json.data, [])
 })
 
+t.test('administrators see what a message looks like, without what would count as an open', async (t) => {
+  const { port } = await startApi(t)
+  const links = '<p>Hi {{name}} <a href="https://a.example/x">x</a></p>'
+  const id = await sendOne(port, {
+    subject: 'Order {{no}}',
+    html: links,
+    variables: { no: 1042, name: '<Ada>' },
+    track: { opens: true, clicks: true },
+  })
+  const path = `/v1/email/${id}/content`
+  t.match((await get(port, path, 'read')).json.error, { code: 'forbidden' })
+  const { json } = await get(port, path)
+  t.match(json.data, {
+    subject: 'Order 1042',
+    html: 'Hi &lt;Ada&gt; <a href="https://a.example/x">x</a>',
+    text: 'Hi',
+    source: /^Message-ID: /im,
+    mime_bytes: Number,
+  })
+  t.notMatch(json.data?.['html'], '<img', 'no pixel')
+  const shown = await ask(port, { method: 'GET', path, headers: { accept: 'text/html,*/*' } })
+  t.match(shown.headers, { 'content-type': 'text/html; charset=utf-8', 'content-security-policy': /^sandbox; / })
+  t.equal(shown.text, json.data?.['html'])
+  t.notMatch(shown.headers['content-security-policy'], 'https:')
+  const withImages = await ask(port, { method: 'GET', path: `${path}?images=remote`, headers: { accept: 'text/html' } })
+  t.match(withImages.headers['content-security-policy'], /img-src data: https: http:;/)
+})
+
 t.test('messages are searched for, page by page', async (t) => {
   const { port } = await startApi(t)
   const ids: string[] = []

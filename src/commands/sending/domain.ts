@@ -6,7 +6,7 @@
  */
 import { Option, type Command } from 'commander'
 import { authenticationSchema } from '../../api/authentication.ts'
-import { domainSchema, removedDomainSchema, type DomainJson } from '../../api/domain.ts'
+import { domainLinkSchema, domainSchema, removedDomainSchema, type DomainJson } from '../../api/domain.ts'
 import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { ask, askAll, textFromServer, type ApiPath } from '../shared/api-client.ts'
@@ -50,6 +50,8 @@ export function addDomainCommands(program: Command): void {
   addVerb(domain, 'dmarc <name>', 'what DMARC and TLS reports say: who sends as the domain', 'acme.com --days 7')
     .option('--days <count>', 'of so many days, today included', '30')
     .action(dmarc)
+  const linked = 'print a link that shows the DNS records to whoever publishes them, for 7 days'
+  addVerb(domain, 'link <name>', linked, 'acme.com').action(link)
   addVerb(domain, 'dns <name>', 'print the DNS records to publish', 'acme.com --format zone >> acme.com.zone')
     .addOption(new Option('--format <format>', 'how').choices(DNS_FORMATS).default('table'))
     .action(dns)
@@ -134,6 +136,11 @@ async function dns(name: string, flags: VerbFlags & { format: DnsFormat }): Prom
   }
   const domain = await ask(flags, domainSchema, `GET ${pathOf(name)}`)
   printResult(flags, recordsToPublish(domain), () => dnsText(domain, format, isTerminal()))
+}
+
+async function link(name: string, flags: VerbFlags): Promise<void> {
+  const made = await ask(flags, domainLinkSchema, `POST ${pathOf(name)}/link`, {})
+  printResult(flags, made, () => `${made.url}\n`)
 }
 
 async function dmarc(name: string, flags: VerbFlags & { days: string }): Promise<void> {

@@ -1,9 +1,10 @@
 /** Sending domains: each DNS record as it should be and as it is, asked again while somebody looks. */
+import type { AuthenticationJson, DmarcSourceJson } from '../../api/authentication.ts'
 import type { DnsRecordJson, DomainJson } from '../../api/domain.ts'
 import { act } from '../parts/api.ts'
-import { useCallback, html, type VNode } from '../parts/html.ts'
+import { html, useCallback, useState, type VNode } from '../parts/html.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { Time } from '../parts/format.ts'
+import { number, Time } from '../parts/format.ts'
 import { go, Link, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
 import { Copy, Facts, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
@@ -71,6 +72,7 @@ function One({ name }: { name: string }): VNode {
     <${Shown} of=${domain} show=${(found: DomainJson) => html`<${Summary} of=${found} /> <${Records} of=${found.records} />`} />
     ${!isRight && html`<p class="quiet">The DNS is asked again every ${ASKED_EVERY_SECONDS} seconds while this page is open.</p>`}
     <p><a href=${`/v1${path}/zonefile`} target="_blank" rel="noreferrer">Zone file</a></p>
+    <${Reports} path=${path} />
   <//>`
 }
 
@@ -117,6 +119,33 @@ function Records({ of }: { of: DnsRecordJson[] }): VNode {
   </section>`
 }
 
+const SOURCE_COLUMNS = [
+  { head: 'From IP', cell: ({ ip, known }: DmarcSourceJson) => `${ip ?? 'several'}${known ? '' : ' (not yours)'}` },
+  { head: 'Messages', cell: ({ messages }: DmarcSourceJson) => number(messages), isNumber: true },
+  { head: 'Passed', cell: ({ passed }: DmarcSourceJson) => number(passed), isNumber: true },
+  { head: 'Failed', cell: ({ failed }: DmarcSourceJson) => number(failed), isNumber: true },
+  { head: 'Last', cell: ({ last_day: day }: DmarcSourceJson) => day },
+]
+
+/** What receivers report. Anybody can send such a report: it is a claim. */
+function Reports({ path }: { path: string }): VNode {
+  const reports = useData<AuthenticationJson>(`${path}/authentication`)
+  return html`<section>
+    <h2>Who sends as it</h2>
+    <${Shown}
+      of=${reports}
+      show=${({ hint, dmarc: { sources, reporters } }: AuthenticationJson) =>
+        html`${hint !== null && html`<p class="hint">${hint}</p>`}
+          ${
+            sources.length === 0
+              ? html`<p class="empty">No DMARC report has come yet.</p>`
+              : html`<p class="quiet">As ${reporters.join(', ')} report.</p>
+                <${Table} caption="Sources in DMARC reports" columns=${SOURCE_COLUMNS} rows=${sources} keyOf=${({ ip }: DmarcSourceJson) => ip ?? ''} />`
+          }`}
+    />
+  </section>`
+}
+
 interface ActsProps {
   path: string
   name: string
@@ -129,6 +158,12 @@ function Acts({ path, name, again, check }: ActsProps): VNode {
     run(async () => {
       await check()
       return 'The DNS was asked.'
+    })
+  const [link, setLink] = useState<string | null>(null)
+  const makeLink = (): Promise<void> =>
+    run(async () => {
+      setLink((await act<{ url: string }>('POST', `${path}/link`, {})).url)
+      return 'Whoever has the link sees these records for 7 days, and nothing else.'
     })
   const rotate = (): Promise<void> =>
     run(async () => {
@@ -147,5 +182,6 @@ function Acts({ path, name, again, check }: ActsProps): VNode {
       return `${waiting} messages of it wait.`
     })
   return html`<button onClick=${checkNow}>Check now</button> <button onClick=${rotate}>Rotate the DKIM key</button>
-    <button onClick=${remove}>Remove</button>`
+    <button onClick=${makeLink}>Link for whoever runs the DNS</button> <button onClick=${remove}>Remove</button>
+    ${link !== null && html`<p><${Copy} text=${link} /></p>`}`
 }

@@ -5,6 +5,7 @@ import { size, Time } from '../parts/format.ts'
 import { html, useEffect, useRef, useState, type VNode } from '../parts/html.ts'
 import { Link, place } from '../parts/place.ts'
 import { run } from '../parts/said.ts'
+import { Headers, Preview } from '../parts/mail.ts'
 import { Copy, Facts, Page, Shown, State, Table, Waiting } from '../parts/ui.ts'
 
 interface InboxMail {
@@ -145,7 +146,6 @@ function World(): VNode {
   </section>`
 }
 
-const WIDTHS = { Phone: 'w360', Mail: 'w600', Full: 'wfull' }
 type View = 'html' | 'text' | 'source' | 'headers' | 'links' | 'dialogue'
 
 function One({ id }: { id: string }): VNode {
@@ -190,29 +190,14 @@ function Opened({ path, of: mail }: { path: string; of: OpenedMail }): VNode {
 
 function Shows({ path, mail, view }: { path: string; mail: OpenedMail; view: View }): VNode {
   if (view === 'html')
-    return mail.html === null ? html`<p class="empty">It has no html part.</p>` : html`<${Preview} path=${path} />`
+    return mail.html === null
+      ? html`<p class="empty">It has no html part.</p>`
+      : html`<${Preview} url=${`${path}/html`} />`
   if (view === 'text') return html`<pre tabindex="0">${mail.text ?? 'It has no text part.'}</pre>`
   if (view === 'dialogue') return html`<pre tabindex="0">${mail.transcript.join('\n')}</pre>`
   if (view === 'source') return html`<${Source} path=${path} />`
   if (view === 'links') return html`<${Links} of=${mail.html ?? ''} />`
-  const columns = [
-    { head: 'Name', cell: ({ name }: { name: string }) => name },
-    { head: 'Value', cell: ({ value }: { value: string }) => value },
-  ]
-  return html`<${Table} caption="Headers" columns=${columns} rows=${mail.headers} keyOf=${({ name, value }: { name: string; value: string }) => name + value} />`
-}
-
-/** In a frame without scripts, forms or origin; images from elsewhere only when they are asked for. */
-function Preview({ path }: { path: string }): VNode {
-  const [width, setWidth] = useState<keyof typeof WIDTHS>('Full')
-  const [isDark, setIsDark] = useState(false)
-  const [hasImages, setHasImages] = useState(false)
-  return html`<div class="choice" role="group" aria-label="How it is shown">
-      ${Object.keys(WIDTHS).map((each) => html`<button key=${each} class="plain" aria-pressed=${each === width} onClick=${() => setWidth(each as keyof typeof WIDTHS)}>${each}</button>`)}
-      <button class="plain" aria-pressed=${isDark} onClick=${() => setIsDark(!isDark)}>Dark</button>
-      <button class="plain" aria-pressed=${hasImages} onClick=${() => setHasImages(!hasImages)}>Images from elsewhere</button>
-    </div>
-    <iframe class=${`preview ${WIDTHS[width]} ${isDark ? 'dark' : ''}`} title="The mail as html" sandbox="" src=${`${path}/html${hasImages ? '?images=remote' : ''}`}></iframe>`
+  return html`<${Headers} of=${mail.headers} />`
 }
 
 function Source({ path }: { path: string }): VNode {

@@ -1,14 +1,22 @@
 /** One message: why it is where it is, its timeline, each attempt, its dialogue; retry, cancel, suppress. */
-import type { AttemptJson, EventJson, ExplanationJson, MessageJson, TranscriptJson } from '../../api/message.ts'
+import type {
+  AttemptJson,
+  ContentJson,
+  EventJson,
+  ExplanationJson,
+  MessageJson,
+  TranscriptJson,
+} from '../../api/message.ts'
 import { act } from '../parts/api.ts'
 import { useData, useList } from '../parts/data.ts'
 import { span, Time } from '../parts/format.ts'
-import { html, useCallback, type VNode } from '../parts/html.ts'
+import { html, useCallback, useState, type VNode } from '../parts/html.ts'
 import { useLive } from '../parts/live.ts'
+import { Headers, Preview } from '../parts/mail.ts'
 import { Link } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
 import { Copy, Facts, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
-import { mayAct } from '../parts/who.ts'
+import { mayAct, maySee } from '../parts/who.ts'
 
 export function Message({ id }: { id: string }): VNode {
   const path = `/email/${encodeURIComponent(id)}`
@@ -30,6 +38,7 @@ export function Message({ id }: { id: string }): VNode {
     </section>
     <${Shown} of=${message} show=${({ attempts }: MessageJson) => html`<${Attempts} of=${attempts} />`} />
     <${Dialogues} path=${path} />
+    ${maySee('admin') && html`<${Content} path=${path} />`}
   <//>`
 }
 
@@ -127,6 +136,34 @@ function Dialogues({ path }: { path: string }): VNode {
         )}
     />
   </section>`
+}
+
+const VIEWS = ['html', 'text', 'source', 'headers'] as const
+
+/** Asked for when somebody wants to see it: it may be private. */
+function Content({ path }: { path: string }): VNode {
+  const [view, setView] = useState<(typeof VIEWS)[number] | null>(null)
+  const content = useData<ContentJson>(view === null ? null : `${path}/content`)
+  return html`<section>
+    <h2>Content</h2>
+    <div class="choice" role="group" aria-label="What is shown">
+      ${VIEWS.map((each) => html`<button key=${each} class="plain" aria-pressed=${each === view} onClick=${() => setView(each)}>${each}</button>`)}
+    </div>
+    ${view !== null && html`<${Shown} of=${content} show=${(found: ContentJson) => html`<${ContentView} path=${path} of=${found} view=${view} />`} />`}
+  </section>`
+}
+
+interface ContentViewProps {
+  path: string
+  of: ContentJson
+  view: (typeof VIEWS)[number]
+}
+
+function ContentView({ path, of, view }: ContentViewProps): VNode {
+  if (view === 'html' && of.html !== null) return html`<${Preview} url=${`/v1${path}/content`} />`
+  if (view === 'headers') return html`<${Headers} of=${of.headers} />`
+  if (view === 'source') return html`<pre tabindex="0">${of.source}</pre>`
+  return html`<pre tabindex="0">${(view === 'text' ? of.text : null) ?? `It has no ${view} part of its own; see its source.`}</pre>`
 }
 
 /** Each with the same checks and errors as the command line. */

@@ -4,6 +4,7 @@
  * a missing variable unless it was given. A value that is missing without a fallback was refused at acceptance; here it
  * throws, because braces are never sent.
  */
+import { escapeHtml, HTML_ENTITIES } from '../../base/escape-html.ts'
 import type { Variables } from '../../mail/message.ts'
 import type { Placeholder, Template } from './parse-template.ts'
 
@@ -19,19 +20,6 @@ export function valueOf(placeholder: Placeholder, variables: Readonly<Record<str
 
 export function isUsableValue(value: unknown): value is string | number | boolean {
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
-}
-
-const HTML_ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-}
-
-export function escapeHtml(text: string): string {
-  // The five characters that can end a text or an attribute value in HTML.
-  return text.replace(/[&<>"']/g, (character) => HTML_ENTITIES[character] ?? character)
 }
 
 const ENTITY_BYTES = new Map(Object.entries(HTML_ENTITIES).map(([sign, entity]) => [sign.charCodeAt(0), entity.length]))

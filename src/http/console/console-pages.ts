@@ -1,4 +1,5 @@
 /** The pages of the console that are no application: logging in, and the shell that loads the rest. No scripts inside. */
+import { escapeHtml } from '../../base/escape-html.ts'
 
 /** Of every page here: only what this server sends, and no frame around it. */
 export const CONSOLE_POLICY = [
@@ -54,6 +55,41 @@ export function entrancePage(style: string, problem: string | null): string {
   })
 }
 
+interface ShownRecord {
+  purpose: string
+  required: boolean
+  type: string
+  name: string
+  value: string
+  status: string
+  found: readonly string[]
+  error: string | null
+}
+
+/** The DNS records of one domain, for whoever publishes them: nothing else, and no script. */
+export function recordsPage(style: string, domain: string, records: readonly ShownRecord[]): string {
+  const rows = records.map(({ purpose, required, type, name, value, status, found, error }) => {
+    const seen = found.length === 0 ? (error ?? 'nothing') : found.join(' ')
+    const cells = [`${status}${required ? '' : ' (advised)'}`, purpose.replace('_', ' '), type, name, value, seen]
+    return `<tr>${cells.map((cell) => `<td>${escapeHtml(cell)}</td>`).join('')}</tr>`
+  })
+  const heads = ['State', 'For', 'Type', 'Name', 'Value', 'Found'].map((head) => `<th scope="col">${head}</th>`)
+  const right = records.filter(({ status }) => status === 'verified').length
+  return page({
+    title: `DNS records of ${escapeHtml(domain)}`,
+    head: `<link rel="stylesheet" href="${style}">`,
+    body: `<main>
+<h1>DNS records of ${escapeHtml(domain)}</h1>
+<p>Please publish these records. ${right} of ${records.length} are right. Load the page again to see what was found since.</p>
+<div class="scroll" tabindex="0"><table><caption>DNS records</caption>
+<thead><tr>${heads.join('')}</tr></thead>
+<tbody>
+${rows.join('\n')}
+</tbody></table></div>
+</main>`,
+  })
+}
+
 function loginPage({ style, problem, content }: { style: string; problem: string | null; content: string }): string {
   const told = problem === null ? '' : `<p class="problem" role="alert">${problem}</p>\n`
   return page({
@@ -63,7 +99,7 @@ function loginPage({ style, problem, content }: { style: string; problem: string
   })
 }
 
-/** Texts of this file and paths of our own alone. */
+/** Texts of this file, paths of our own, and what was escaped. */
 function page({ title, head, body }: { title: string; head: string; body: string }): string {
   return `<!doctype html>
 <html lang="en">

@@ -8,6 +8,7 @@ import { SECOND } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import { packageVersion } from '../../base/package-version.ts'
+import type { Domains } from '../../senders/domains.ts'
 import { sendJson, type RequestContext, type RequestState } from '../exchange/answer-request.ts'
 import type { Authenticate, FailedLogins } from '../exchange/authenticate.ts'
 import type { BodyLimit, BodyReader } from '../exchange/body-reader.ts'
@@ -17,10 +18,11 @@ import type { Principal } from '../exchange/principal.ts'
 import { splitTarget } from '../exchange/route-table.ts'
 import { refuseForeignPage, sessionCookie, sessionSecret } from '../exchange/session.ts'
 import type { Asset, ConsoleAssets } from './console-assets.ts'
-import { CONSOLE_POLICY, entrancePage, linkPage, shellPage } from './console-pages.ts'
+import { CONSOLE_POLICY, entrancePage, linkPage, recordsPage, shellPage } from './console-pages.ts'
 
 interface ConsoleRoutesOptions {
   logins: Logins
+  domains: Pick<Domains, 'linked'>
   assets: () => Promise<ConsoleAssets>
   bodies: BodyReader
   failedLogins: FailedLogins
@@ -42,11 +44,16 @@ const REFUSED =
 
 export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<RequestState> {
   const entrance = createEntrance(options)
-  const { assets, logins, trustedProxies, authenticate, testMode } = options
+  const { assets, domains, logins, trustedProxies, authenticate, testMode } = options
 
   const showShell = async (ctx: RequestContext): Promise<void> => {
     const { script, style, preloads } = await assets()
     sendPage(ctx, shellPage({ script: pathOf(script), style: pathOf(style), preloads: preloads.map(pathOf) }))
+  }
+  const showRecords = async (ctx: RequestContext, domain: string, signed: string): Promise<void> => {
+    const found = await domains.linked(domain, signed)
+    if (found === null) throw new ServiceError('not_found', 'the link is over, or it was changed on its way here')
+    sendPage(ctx, recordsPage(pathOf((await assets()).style), found.domain, found.records))
   }
   const logOut = async (ctx: RequestContext): Promise<void> => {
     refuseForeignPage(ctx.req)
@@ -63,7 +70,7 @@ export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<R
     if (path !== ROOT && !path.startsWith(`${ROOT}/`)) return next()
     ctx.state.pattern = ROOT
     const below = path.slice(ROOT.length + 1)
-    const [place = '', rest = ''] = below.split('/', 2)
+    const [place = '', rest = '', last = ''] = below.split('/', 3)
     if (place === 'login') return entrance(ctx, rest)
     if (ctx.method === 'POST' && below === 'logout') return logOut(ctx)
     if (ctx.method !== 'GET' && ctx.method !== 'HEAD') {
@@ -71,6 +78,7 @@ export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<R
     }
     if (path === ROOT) return redirect(ctx, `${ROOT}/`)
     if (below === 'session') return sendJson(ctx, 200, sessionJson(await authenticate(ctx.req), testMode))
+    if (place === 'dns') return showRecords(ctx, rest, last)
     if (place === 'assets') return sendAsset(ctx, (await assets()).files.get(rest))
     await showShell(ctx)
   }

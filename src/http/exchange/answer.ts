@@ -7,7 +7,7 @@ export interface Answer {
   /** Sent as JSON; a text is sent as it is. */
   body: object | string
   /** Of a text; left out: plain. */
-  contentType?: 'text/csv; charset=utf-8'
+  contentType?: 'text/csv; charset=utf-8' | 'text/html; charset=utf-8'
   /** In place of the body: sent piece by piece, as it comes, until the client is gone or the server stops. */
   stream?: (ended: AbortSignal) => AsyncIterable<string>
 }
@@ -21,6 +21,8 @@ export interface OkAnswer {
   schema: z.ZodType
   /** Left out: JSON. */
   contentType?: 'text/plain' | 'text/event-stream'
+  /** What it may be in place of that, for who accepts it. */
+  otherType?: 'text/csv' | 'text/html'
 }
 
 export const OK = 200

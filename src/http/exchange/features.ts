@@ -2,6 +2,7 @@
  * What the HTTP interface calls: functions of the feature folders, handed over by the composition root. This is the
  * whole seam: `http` knows no store, no DNS and no SMTP.
  */
+import { ServiceError } from '../../base/errors.ts'
 import type { HealthJson } from '../../api/health.ts'
 import type { ApiKeys } from '../../senders/api-key.ts'
 import type { Domains } from '../../senders/domains.ts'
@@ -9,6 +10,7 @@ import type { Warmup } from '../../egress/moves/warmup.ts'
 import type { IdempotencyKeys } from '../../messages/accept/idempotency.ts'
 import type { MessageActions } from '../../messages/lookup/act-on-message.ts'
 import type { MessageLookup } from '../../messages/lookup/lookup-message.ts'
+import type { MessageContent } from '../../messages/lookup/message-content.ts'
 import type { MailRefusal } from '../../messages/accept/mail-refusal.ts'
 import type { PreviewMessage } from '../../messages/accept/preview-message.ts'
 import type { AcceptBatch, AcceptMessage } from '../../messages/accept/send-request.ts'
@@ -38,7 +40,7 @@ export interface HttpFeatures extends TrackingFeatures {
   acceptMessage: AcceptMessage
   acceptBatch: AcceptBatch
   previewMessage: PreviewMessage
-  messages: MessageLookup & MessageActions
+  messages: MessageLookup & MessageActions & { content: MessageContent }
   suppressions: Suppressions
   statistics: Pick<Statistics, 'find'>
   idempotency: IdempotencyKeys
@@ -58,4 +60,10 @@ export interface HttpFeatures extends TrackingFeatures {
   tryWebhook: TryEndpoint
   eventStreams: Pick<EventStreams, 'open'>
   health(): Promise<HealthReport>
+}
+
+/** Where the console is. ServiceError `conflict` when nowhere. */
+export function servedConsole(consoleUrl: string | null): string {
+  if (consoleUrl !== null) return consoleUrl
+  throw new ServiceError('conflict', 'no door serves the console: see console.enabled and listen.http')
 }

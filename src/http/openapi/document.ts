@@ -120,9 +120,12 @@ function requestBody(route: Route, body: NonNullable<Route['body']>, schemas: Sc
 }
 
 function okResponses(route: Route, schemas: SchemaComponents): Record<string, object> {
-  const { status, otherStatus, schema, contentType = 'application/json' } = route.ok
+  const { status, otherStatus, schema, contentType = 'application/json', otherType } = route.ok
   const example = EXAMPLES[nameOf(route)]?.response
-  const content = { [contentType]: { schema: schemas.schemaOf(schema), ...(example === undefined ? {} : { example }) } }
+  const content = {
+    [contentType]: { schema: schemas.schemaOf(schema), ...(example === undefined ? {} : { example }) },
+    ...(otherType === undefined ? {} : { [otherType]: { schema: { type: 'string' } } }),
+  }
   const statuses = otherStatus === undefined ? [status] : [status, otherStatus]
   return Object.fromEntries(statuses.map((each) => [each, { description: DESCRIPTIONS[each] ?? 'Done.', content }]))
 }

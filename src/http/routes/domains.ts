@@ -5,12 +5,12 @@
 import { z } from 'zod'
 import { authenticationQuerySchema, authenticationSchema, MOST_REPORTED_DAYS } from '../../api/authentication.ts'
 import * as wire from '../../api/domain.ts'
-import { DAY, SECOND } from '../../base/clock.ts'
+import { DAY, SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { utcDay } from '../../base/utc-day.ts'
 import { withoutNulls, type CamelFields } from '../../api/names.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
-import type { HttpFeatures } from '../exchange/features.ts'
+import { servedConsole, type HttpFeatures } from '../exchange/features.ts'
 import { mayUseDomain, reachesServer, type Principal } from '../exchange/principal.ts'
 import { CREATED, OK, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
@@ -23,8 +23,13 @@ const { get, post, patch, remove } = routesOf('domains')
 
 const OK_DOMAIN = okData(wire.domainSchema)
 
-export function domainRoutes({ domains, now }: HttpFeatures, note: Note): Route[] {
-  return [...recordRoutes(domains, note), ...actionRoutes(domains, note), authenticationRoute(domains, now)]
+export function domainRoutes({ domains, now, consoleUrl }: HttpFeatures, note: Note): Route[] {
+  return [
+    ...recordRoutes(domains, note),
+    ...actionRoutes(domains, note),
+    linkRoute(domains, consoleUrl, note),
+    authenticationRoute(domains, now),
+  ]
 }
 
 function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
@@ -127,6 +132,20 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
       },
     }),
   ]
+}
+
+function linkRoute(domains: HttpFeatures['domains'], consoleUrl: string | null, note: Note): Route {
+  return post('/domains/:domain/link', {
+    summary: 'A link that shows the DNS records of a domain to whoever publishes them, for 7 days.',
+    ok: okData(wire.domainLinkSchema, CREATED),
+    errors: ['conflict'],
+    async handler(request) {
+      const name = domainInPath(request)
+      const { path, expiresAt } = await domains.link(name)
+      note('link to the records made', request, { domain: name })
+      return success({ url: `${servedConsole(consoleUrl)}dns/${path}`, expires_at: toUnixSeconds(expiresAt) }, CREATED)
+    },
+  })
 }
 
 function authenticationRoute(domains: HttpFeatures['domains'], now: () => number): Route {

@@ -3,14 +3,17 @@
  * key may not see give the same answer.
  */
 import * as wire from '../../api/message.ts'
+import { mailPolicy } from '../../base/mail-policy.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { okData, okList, success, successList } from '../exchange/answer.ts'
+import { OK, okData, okList, success, successList } from '../exchange/answer.ts'
 import { routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 import { replayedAnswer } from '../exchange/send-answers.ts'
 import { callerOf, idempotent } from './email.ts'
 
 const { get } = routesOf('messages:read')
 const { post } = routesOf('send')
+/** Mail may hold what only its reader should see: not for every key that reads messages. */
+const admin = routesOf('admin')
 
 type Messages = HttpFeatures['messages']
 
@@ -33,6 +36,17 @@ function lookupRoutes(messages: Messages): Route[] {
       summary: 'One message with its delivery attempts.',
       ok: okData(wire.messageSchema),
       handler: async (request) => success(await messages.message(idIn(request), request.principal.reach)),
+    }),
+    admin.get('/email/:message_id/content', {
+      summary: 'What a message looks like, while its content is kept; its html alone with Accept: text/html.',
+      query: wire.contentQuerySchema,
+      ok: { ...okData(wire.contentSchema), otherType: 'text/html' },
+      async handler(request, { images }) {
+        const content = await messages.content(idIn(request), request.principal.reach)
+        if (request.headers.accept?.startsWith('text/html') !== true) return success(content)
+        request.setHeader('Content-Security-Policy', mailPolicy(images === 'remote'))
+        return { status: OK, body: content.html ?? '', contentType: 'text/html; charset=utf-8' }
+      },
     }),
     get('/email/:message_id/events', {
       summary: 'The timeline of a message, oldest first.',

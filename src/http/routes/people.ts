@@ -5,7 +5,7 @@
 import * as wire from '../../api/people.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { HttpFeatures } from '../exchange/features.ts'
+import { servedConsole, type HttpFeatures } from '../exchange/features.ts'
 import type { ListedSession, Person } from '../exchange/logins.ts'
 import { CREATED, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
@@ -26,12 +26,10 @@ function personRoutes({ logins, consoleUrl }: PeopleFeatures, note: Note): Route
       ok: okData(wire.loginLinkSchema, CREATED),
       errors: ['conflict'],
       async handler(request, { name, role }) {
-        if (consoleUrl === null) {
-          throw new ServiceError('conflict', 'no door serves the console: see console.enabled and listen.http')
-        }
+        const root = servedConsole(consoleUrl)
         const { secret, person, expiresAt } = await logins.makeLink({ name, role: role ?? 'owner' })
         note('login link made', request, { person: person.name, role: person.role })
-        const url = `${consoleUrl}login/${secret}`
+        const url = `${root}login/${secret}`
         return success({ url, expires_at: toUnixSeconds(expiresAt), person: personJson(person) }, CREATED)
       },
     }),

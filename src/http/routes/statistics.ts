@@ -18,7 +18,11 @@ export function statisticsRoutes({ statistics }: Pick<HttpFeatures, 'statistics'
     get('/stats', {
       summary: 'What happened to messages, by hour or day; CSV with Accept: text/csv.',
       query: wire.statisticsQuerySchema,
-      ok: { status: OK, schema: listSchema(z.union([wire.statisticsRowSchema, wire.eventCountSchema])) },
+      ok: {
+        status: OK,
+        schema: listSchema(z.union([wire.statisticsRowSchema, wire.eventCountSchema])),
+        otherType: 'text/csv',
+      },
       async handler(request, { groupBy, interval, after, before }) {
         const dimension = groupBy === null || groupBy === 'all' || groupBy === 'event' ? null : groupBy
         const asked = { dimension, interval: interval ?? 'day', after, before } as const

@@ -1,4 +1,5 @@
 /** The few pages that a reader of a mail may see: plain html without scripts, styles or cookies. */
+import { escapeHtml } from '../../base/escape-html.ts'
 
 export interface Page {
   status: number
@@ -33,7 +34,7 @@ export const UNSUBSCRIBED = page(200, 'You are unsubscribed', '<p>You will get n
 
 /** `abuseAddress`: from the configuration, or null. */
 export function aboutPage(abuseAddress: string | null): Page {
-  const contact = abuseAddress === null ? '' : `\n<p>Report abuse to ${escape(abuseAddress)}.</p>`
+  const contact = abuseAddress === null ? '' : `\n<p>Report abuse to ${escapeHtml(abuseAddress)}.</p>`
   return page(
     200,
     'Mail server',
@@ -53,11 +54,4 @@ ${content}
 </html>
 `
   return { status, html }
-}
-
-const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' }
-
-function escape(text: string): string {
-  // What is more than text between two tags.
-  return text.replace(/[&<>]/g, (character) => ENTITIES[character] ?? character)
 }

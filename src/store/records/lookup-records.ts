@@ -1,7 +1,7 @@
 /** Messages and batches as they are looked up and acted on. */
 import type { Bounce, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import type { EventKind } from '../../mail/event.ts'
-import type { MessageState, Stream, Variables } from '../../mail/message.ts'
+import type { MessageState, RenderFacts, StoredContent, Stream, Variables } from '../../mail/message.ts'
 import type { Reach } from '../../mail/reach.ts'
 import type { EngagementTally } from './engagement-records.ts'
 import type { QueuedRows, WaitingFor } from './queue-records.ts'
@@ -66,7 +66,7 @@ export interface SearchMessagesRequest {
   from: string | null
   state: MessageState | null
   batchId: string | null
-  /** Words of the subject, in any order; the last one may be the beginning of a word. */
+  /** Words of the subject, in any order. */
   subject: string | null
   tag: { key: string; value: string } | null
   isp: string | null
@@ -116,6 +116,8 @@ export interface RoadSummary {
 export interface MessageVerbs {
   /** `now` tells scheduled from queued. */
   lookupMessage(id: string, now: number): Promise<MessageView | null>
+  /** What it is rendered from; null when there is no such message, or its content was removed. */
+  messageContent(id: string): Promise<{ content: StoredContent; facts: RenderFacts } | null>
   /** Oldest first; null when there is no such message. */
   messageEvents(id: string): Promise<TimelineEvent[] | null>
   /** Adds so many subjects at most to what `searchMessages` finds them by. Returns whether there may be more. */

@@ -1,37 +1,16 @@
 /** Reads contents, render facts and signing keys in a delivery thread, over a connection that cannot write. */
-import { identifierFromBytes } from '../../base/identifier.ts'
-import type { RenderFacts, StoredContent, Stream } from '../../mail/message.ts'
+import type { StoredContent } from '../../mail/message.ts'
 import type { ContentReader, ReadAhead, SealedSigningKey } from '../content-reader.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { openReader } from './engine/database.ts'
 import { createFindTrackingHost, SENDING_ROW } from './domains/domain-rows.ts'
-import { variablesFrom } from './messages/message-views.ts'
+import { createFactsReader } from './messages/render-facts.ts'
 import { createContentReader } from './messages/stored-content.ts'
-
-interface FactsRow {
-  id: Buffer
-  domain: string
-  stream: Stream
-  recipient: string
-  toName: string | null
-  variables: string | null
-  acceptedAt: number
-  sendAt: number | null
-}
 
 export async function openSqliteContentReader(location: StoreLocation): Promise<ContentReader> {
   const database = openReader(location)
   const readContent = createContentReader(database)
-  // The plus keeps SQLite from planning for one value of the parameter, and so from planning anew at each call.
-  const findFacts = database.prepare<[number], FactsRow>(`
-    select
-      messages.id, lanes.domain, lanes.stream, messages.recipient, message_data.to_name as toName,
-      message_data.variables, messages.created_at as acceptedAt, contents.send_at as sendAt
-    from messages
-    cross join lanes on lanes.lane_id = messages.lane_id
-    cross join contents on contents.content_id = messages.content_id
-    left join message_data on message_data.message_seq = messages.seq
-    where messages.seq = +?`)
+  const findFacts = createFactsReader(database)
   const findKeys = database.prepare<[string, string], SealedSigningKey>(`
     select domains.name as domain, selector, algorithm, sealed_private_key as sealedPrivateKey
     from dkim_keys
@@ -48,8 +27,8 @@ export async function openSqliteContentReader(location: StoreLocation): Promise<
     (messageKeys: readonly number[], contentIds: Iterable<number>, mostBytes: number): ReadAhead => {
       const read: ReadAhead = { facts: new Map(), contents: new Map() }
       for (const key of messageKeys) {
-        const row = findFacts.get(key)
-        if (row !== undefined) read.facts.set(key, factsOf(row))
+        const facts = findFacts(key)
+        if (facts !== undefined) read.facts.set(key, facts)
       }
       let bytes = 0
       for (const contentId of contentIds) {
@@ -64,10 +43,7 @@ export async function openSqliteContentReader(location: StoreLocation): Promise<
   return {
     readAhead: async (messageKeys, contentIds, mostBytes) => readTogether(messageKeys, contentIds, mostBytes),
     content: async (contentId) => readContent(contentId),
-    async renderFacts(messageKey) {
-      const row = findFacts.get(messageKey)
-      return row === undefined ? undefined : factsOf(row)
-    },
+    renderFacts: async (messageKey) => findFacts(messageKey),
     signingKeys: async (domain) => findKeys.all(domain, domain).sort(byRank),
     platformKey: async (domain) => findPlatformKeys.all(domain).sort(byRank)[0],
     trackingHost: async (domain) => findTrackingHost(domain),
@@ -86,13 +62,3 @@ const contentBytes = ({ html, text, raw, attachments }: StoredContent): number =
 const byRank = (left: SealedSigningKey, right: SealedSigningKey): number => rank(left) - rank(right)
 
 const rank = ({ algorithm }: SealedSigningKey): number => (algorithm === 'rsa-sha256' ? 0 : 1)
-
-const factsOf = (row: FactsRow): RenderFacts => ({
-  messageId: identifierFromBytes('msg', row.id),
-  domain: row.domain,
-  to: { name: row.toName, address: row.recipient },
-  variables: variablesFrom(row.variables),
-  acceptedAt: row.acceptedAt,
-  sendAt: row.sendAt,
-  stream: row.stream,
-})

@@ -30,7 +30,7 @@ const SESSIONS = `
 const MOST_LISTED = 1_000
 
 export function createLoginReads(database: Database) {
-  const findSession = database.prepare<[Uint8Array], SessionRow>(`${SESSIONS} where hash = ?`)
+  const findSession = database.prepare<[Uint8Array], SessionRow>(`${SESSIONS} where hash = +?`)
   const sessions = database.prepare<[number], SessionRow>(`${SESSIONS} order by used_at desc limit ?`)
   const people = database.prepare<[], PersonRow>(`select ${PERSON_COLUMNS} from people order by name`)
   return {

@@ -45,9 +45,9 @@ export type RunWalk<Key> = (parameters: WalkParameters, limit: number) => { foun
  */
 export function createWalk<Key>(database: Database, key: string, source: string, condition: string): RunWalk<Key> {
   const find = oneColumn(database)<[WalkParameters], Key>(`
-    select ${key} from (${source} limit @most) as walked where ${condition} limit @limit`)
+    select ${key} from (${source} limit +@most) as walked where ${condition} limit +@limit`)
   const findEnd = database.prepare<[WalkParameters], { read: number; last: Key | null }>(`
-    select count(*) as read, min(${key}) as last from (${source} limit @most) as walked`)
+    select count(*) as read, min(${key}) as last from (${source} limit +@most) as walked`)
   return (parameters, limit) => {
     const bounded = { ...parameters, most: MOST_ROWS_READ }
     // One more than is wanted tells whether there is a next page.

@@ -12,13 +12,16 @@ import {
   stateOf,
   type StoredStateFacts,
 } from '../messages/message-views.ts'
+import { createFactsReader } from '../messages/render-facts.ts'
+import { createContentReader } from '../messages/stored-content.ts'
 import { createFindTrackingHost } from '../domains/domain-rows.ts'
+import { oneColumn } from '../engine/statements.ts'
 import { getNamed, storedIdentifier } from '../engine/stored-identifier.ts'
 import { MESSAGE_STATES, type MessageState } from '../../../mail/message.ts'
 import type { SomeVerbs } from '../engine/verb-types.ts'
 
 export function createMessageReads(database: Database) {
-  const findMessage = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))
+  const findMessage = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = +?'))
   const attemptsOf = createAttemptReader(database)
   const findSeq = database.prepare<[Buffer], { seq: number }>('select seq from messages where id = ?')
   const findEvents = database.prepare<[number], { id: Buffer; kind: EventKind; at: number; body: string | null }>(`
@@ -34,6 +37,9 @@ export function createMessageReads(database: Database) {
     from attempts
     where attempts.message_seq = ?
     order by attempts.at`)
+  const findContentId = oneColumn(database)<[number], number>('select content_id from messages where seq = ?')
+  const readContent = createContentReader(database)
+  const readFacts = createFactsReader(database)
   // A path failure is no attempt (src/README.md "Words").
   const summarize = database.prepare<[number, number, string | null, string | null, string], RoadSummary>(`
     select count(*) as attempts, count(case recent.result when 'deferred' then 1 end) as deferred
@@ -63,6 +69,13 @@ export function createMessageReads(database: Database) {
     transcripts(id) {
       const row = getNamed(findSeq, 'msg', id)
       return row === undefined ? null : findTries.all(row.seq)
+    },
+    messageContent(id) {
+      const row = getNamed(findSeq, 'msg', id)
+      const contentId = row === undefined ? undefined : findContentId.get(row.seq)
+      const content = contentId === undefined ? undefined : readContent(contentId)
+      const facts = row === undefined ? undefined : readFacts(row.seq)
+      return content === undefined || facts === undefined ? null : { content, facts }
     },
     roadSummary: (isp, ip, since) =>
       summarize.get(since, MOST_ROAD_ATTEMPTS, ip, ip, isp) ?? { attempts: 0, deferred: 0 },

@@ -26,23 +26,24 @@ const CLOCK_SLACK = HOUR
 const COLUMNS = `
   messages.seq, messages.state, messages.attempts, messages.path_failures, messages.content_id, messages.lane_id,
   messages.isp, messages.created_at`
-const IN_RANGE = 'messages.seq > @floor and messages.seq < @before'
+// The plus, here as elsewhere, keeps SQLite from planning anew for each value of a parameter.
+const IN_RANGE = 'messages.seq > +@floor and messages.seq < +@before'
 const SOURCES = {
-  recipient: `select ${COLUMNS} from messages where recipient = @recipient and ${IN_RANGE} order by seq desc`,
-  batch: `select ${COLUMNS} from messages where content_id = @batchContent and ${IN_RANGE} order by seq desc`,
+  recipient: `select ${COLUMNS} from messages where recipient = +@recipient and ${IN_RANGE} order by seq desc`,
+  batch: `select ${COLUMNS} from messages where content_id = +@batchContent and ${IN_RANGE} order by seq desc`,
   tag: `
     select ${COLUMNS}
     from content_tags
     cross join messages on messages.content_id = content_tags.content_id
-    where content_tags.key = @tagKey and content_tags.value = @tagValue and ${IN_RANGE}
-      and content_tags.content_id between @firstContent and @lastContent
+    where content_tags.key = +@tagKey and content_tags.value = +@tagValue and ${IN_RANGE}
+      and content_tags.content_id between +@firstContent and +@lastContent
     order by content_tags.content_id desc, messages.seq desc`,
   from: `
     select ${COLUMNS}
     from contents
     cross join messages on messages.content_id = contents.content_id
-    where contents.from_address = @from and ${IN_RANGE}
-      and contents.content_id between @firstContent and @lastContent
+    where contents.from_address = +@from and ${IN_RANGE}
+      and contents.content_id between +@firstContent and +@lastContent
     order by contents.content_id desc, messages.seq desc`,
   none: `select ${COLUMNS} from messages where ${IN_RANGE} order by seq desc`,
 }
@@ -52,7 +53,7 @@ const STATE = `
   case
     when walked.state = 'waiting' and (walked.attempts > 0 or walked.path_failures > 0) then 'deferred'
     when walked.state = 'waiting' then
-      iif((select send_at from contents where content_id = walked.content_id) > @now, 'scheduled', 'queued')
+      iif((select send_at from contents where content_id = walked.content_id) > +@now, 'scheduled', 'queued')
     when walked.state = 'bounced' and
       (select category from bounces where message_seq = walked.seq) = 'expired' then 'expired'
     else walked.state
@@ -60,22 +61,22 @@ const STATE = `
 
 /** What is not asked for is null. The recipient is missing: where it is asked for, it leads. */
 const CONDITION = `
-  (@batchContent is null or walked.content_id = @batchContent)
+  (@batchContent is null or walked.content_id = +@batchContent)
   and (@tagKey is null or exists (
-    select 1 from content_tags where key = @tagKey and value = @tagValue and content_id = walked.content_id))
-  and (@from is null or @from = (select from_address from contents where content_id = walked.content_id))
+    select 1 from content_tags where key = +@tagKey and value = +@tagValue and content_id = walked.content_id))
+  and (@from is null or +@from = (select from_address from contents where content_id = walked.content_id))
   and (@subject is null or exists (
-    select 1 from subjects where subjects match @subject and rowid = walked.content_id))
-  and (@since is null or walked.created_at >= @since)
-  and (@until is null or walked.created_at <= @until)
-  and (@isp is null or walked.isp = @isp)
-  and (@isTest is null or @isTest = (select is_test from contents where content_id = walked.content_id))
+    select 1 from subjects where subjects match +@subject and rowid = walked.content_id))
+  and (@since is null or walked.created_at >= +@since)
+  and (@until is null or walked.created_at <= +@until)
+  and (@isp is null or walked.isp = +@isp)
+  and (@isTest is null or +@isTest = (select is_test from contents where content_id = walked.content_id))
   and (@domains is null
     or walked.lane_id in (select lane_id from lanes where domain in (select value from json_each(@domains)))
     or (select substr(from_address, instr(from_address, '@') + 1) from contents where content_id = walked.content_id)
       in (select value from json_each(@domains)))
   and (@state is null or @state = ${STATE})
-  and (@ip is null or @ip = (
+  and (@ip is null or +@ip = (
     select ip from attempts where message_seq = walked.seq and ip is not null order by at desc limit 1))`
 
 export function createSearchMessages(database: Database): Verb<'searchMessages'> {
@@ -85,7 +86,7 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
   const walkSubjects = createSubjectWalk(database)
   const findBatch = database.prepare<[Buffer], number>('select content_id from batches where id = ?').pluck()
   const findRange = createRangeFinder(database)
-  const findMessage = database.prepare<[number], MessageRow>(messageQuery('messages.seq = ?'))
+  const findMessage = database.prepare<[number], MessageRow>(messageQuery('messages.seq = +?'))
 
   return (request) => {
     const { state, isp, ip, since, until, now, reach } = request
@@ -127,10 +128,10 @@ function leadOf({ recipient, batchId, tag, subject, from }: SearchMessagesReques
 function createSubjectWalk(database: Database): RunWalk<number> {
   const findContents = oneColumn(database)<[WalkParameters], number>(`
     select rowid from subjects
-    where subjects match @subject and rowid between @firstContent and @lastContent
+    where subjects match @subject and rowid between +@firstContent and +@lastContent
     order by rowid desc`)
   const findRows = database.prepare<[WalkParameters], { seq: number; isMeant: number }>(`
-    select seq, ${CONDITION} as isMeant from (${SOURCES.batch} limit @most) as walked`)
+    select seq, ${CONDITION} as isMeant from (${SOURCES.batch} limit +@most) as walked`)
   return (parameters, limit) => {
     const found: number[] = []
     let most = MOST_ROWS_READ

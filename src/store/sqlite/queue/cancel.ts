@@ -90,13 +90,13 @@ export function createCustomerActions(database: Database) {
 }
 
 function createMessageFinder(database: Database): (id: string) => MessageRow | undefined {
-  const find = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))
+  const find = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = +?'))
   return (id) => getNamed(find, 'msg', id)
 }
 
 /** A message that ended without delivery as a request of its own again: the same mail to the same recipient. */
 export function createRequestToRepeat(database: Database): Verb<'requestToRepeat'> {
-  const find = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))
+  const find = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = +?'))
   const readContent = createContentReader(database)
   return (id, now) => {
     const row = getNamed(find, 'msg', id)

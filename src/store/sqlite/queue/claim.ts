@@ -126,13 +126,13 @@ function createClaimUnrouted(
     from (
       select ${WALKED_COLUMNS}, pool_id, lane_id
       from messages
-      where state = 'waiting' and route_id < 1 and recipient_domain = ? and next_at <= ?
+      where state = 'waiting' and route_id < 1 and recipient_domain = +? and next_at <= +?
       order by next_at
       limit +?
     ) as walked
     cross join pools on pools.pool_id = walked.pool_id
     cross join lanes on lanes.lane_id = walked.lane_id
-    where expiresAt > ?
+    where expiresAt > +?
     limit +?`)
   return ({ domain: recipientDomain, limit, ...terms }) => {
     const rows = findDue.all(recipientDomain, terms.now, limit + MOST_EXPIRED, terms.now, limit)

@@ -28,7 +28,7 @@ export function createFindIdempotent(database: Database): Verb<'findIdempotent'>
 /** Keeps the answer of a key that is new or outdated; another one keeps what it has. */
 export function createAnswerWriter(database: Database) {
   const forget = database.prepare<[Buffer, string, number]>(`
-    delete from idempotency_keys where api_key_id = ? and key = ? and created_at <= ?`)
+    delete from idempotency_keys where api_key_id = +? and key = +? and created_at <= +?`)
   const add = database.prepare<[Buffer, string, Uint8Array, number, number, string, string | null]>(`
     insert into idempotency_keys (api_key_id, key, fingerprint, created_at, status, body, suppressed)
     values (?, ?, ?, ?, ?, ?, ?)

@@ -58,7 +58,7 @@ export function createStatisticsWrites(database: Database) {
   const noteSummed = database.prepare<[number]>(`
     insert into meta (name, value) values ('summed_event', ?) on conflict do update set value = excluded.value`)
   const findLast = oneColumn(database)<[number, number], number | null>(`
-    select max(event_seq) from (select event_seq from events where event_seq > ? order by event_seq limit ?)`)
+    select max(event_seq) from (select event_seq from events where event_seq > +? order by event_seq limit +?)`)
   const findNewest = oneColumn(database)<[], number | null>('select max(event_seq) from events')
   const findHappened = database.prepare<[number, number], Happened>(HAPPENED)
   const writeSums = createSumsWriter(database)
@@ -197,8 +197,8 @@ export function createStatisticsReads(database: Database) {
   const walk = database.prepare<[object], StatisticsPlace & Record<StatisticsCounter, number>>(`
     select hour, name, domain, ${columns}
     from statistics
-    where is_test = @isTest and dimension = @dimension and hour < @before
-      and (hour, name, domain) > (@hour, @name, @domain)
+    where is_test = +@isTest and dimension = +@dimension and hour < +@before
+      and (hour, name, domain) > (+@hour, +@name, +@domain)
     order by hour, name, domain
     limit ${WALKED_AT_ONCE}`)
   return {

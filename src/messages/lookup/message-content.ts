@@ -1,0 +1,37 @@
+/**
+ * What a stored message looks like as a mail (http/README.md "Lookup"): rendered as delivery does, but for the
+ * signature, and without what would count as an open or a click of whoever looks. Throws ServiceError `not_found` when
+ * the content was removed.
+ */
+import type { ContentJson } from '../../api/message.ts'
+import { previewMessage, type PreviewInput } from '../../content/preview-message.ts'
+import type { Clock } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import type { Reach } from '../../mail/reach.ts'
+import type { Store } from '../../store/store.ts'
+import { requireMessage } from './visible-messages.ts'
+
+interface MessageContentOptions {
+  store: Pick<Store, 'lookupMessage' | 'messageContent'>
+  clock: Clock
+  /** What delivery renders mail of a sending domain with. */
+  renderingOf(domain: string): Promise<Omit<PreviewInput, 'content' | 'facts'>>
+}
+
+/** Attachments are cut off there. */
+const MOST_SOURCE_CHARACTERS = 256 * 1_024
+
+export type MessageContent = ReturnType<typeof createMessageContent>
+
+export function createMessageContent({ store, clock, renderingOf }: MessageContentOptions) {
+  return async (id: string, reach: Reach): Promise<ContentJson> => {
+    await requireMessage(store, id, reach, clock.now())
+    const found = await store.messageContent(id)
+    if (found === null) throw new ServiceError('not_found', `the content of ${id} was removed`)
+    const content = { ...found.content, tracking: { opens: false, clicks: false } }
+    const rendering = await renderingOf(found.facts.domain)
+    const preview = await previewMessage({ ...rendering, content, facts: found.facts })
+    const { subject, html, text, mimeBytes, headers, source } = preview
+    return { subject, html, text, mime_bytes: mimeBytes, headers, source: source.slice(0, MOST_SOURCE_CHARACTERS) }
+  }
+}
