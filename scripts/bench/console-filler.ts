@@ -32,7 +32,8 @@ export async function fillDatabase(folder: string, count: number, tell: TellProg
     const now = beginning + Math.floor((first / count) * DAYS * DAY)
     await accept(store, now, first, Math.min(perRound, count - first))
     await deliver(store, epoch, now)
-    if (Math.floor(first / 100_000) !== Math.floor((first - perRound) / 100_000)) tell(`${first} of ${count} messages are stored`)
+    if (Math.floor(first / 100_000) !== Math.floor((first - perRound) / 100_000))
+      tell(`${first} of ${count} messages are stored`)
   }
   while (await store.sumStatistics(SLICE));
   while (await store.indexSubjects(SLICE));
