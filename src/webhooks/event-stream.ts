@@ -12,6 +12,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
+import { identifierToBytes } from '../base/identifier.ts'
 import { GIVEN_EVENT_KINDS, isSubscribed } from '../mail/event.ts'
 import { reaches, type Reach } from '../mail/reach.ts'
 import type { Store } from '../store/store.ts'
@@ -92,6 +93,8 @@ export function createEventStreams(options: EventStreamsOptions): EventStreams {
     },
     async open({ events, messageId, lastEventId, reach, isAllowed }) {
       refuse(eventProblems(events))
+      if (messageId !== null && identifierToBytes('msg', messageId) === undefined)
+        refuse(['message_id: is no message id'])
       const position = await store.eventPosition(lastEventId, clock.now() - RESUMED_AT_MOST)
       if (position === undefined) refuse(['Last-Event-ID: not the id of an event'])
       if (followers.size === MOST_STREAMS) throw new ServiceError('rate_limited', `${MOST_STREAMS} streams are open`)

@@ -8,7 +8,7 @@ import { html, useState, type VNode } from '../parts/html.ts'
 import { go, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
 import { Copy, Page, ShownList, State, Table } from '../parts/ui.ts'
-import { isOwner } from '../parts/who.ts'
+import { isOwner, who } from '../parts/who.ts'
 
 interface AuditEntryJson {
   at: number
@@ -74,7 +74,7 @@ function Keys(): VNode {
       <summary>Make a key</summary>
       <form class="stack" onSubmit=${add}>
         <label>What it is for <input name="name" required maxlength="100" /></label>
-        <label>Mode <select name="mode"><option value="live">live</option><option value="test">test: nothing leaves the server</option></select></label>
+        <label>Mode <select name="mode">${who.value?.development !== true && html`<option value="live">live</option>`}<option value="test">test: nothing leaves the server</option></select></label>
         <fieldset>
           <legend>What it may do</legend>
           ${SCOPES.map((scope) => html`<label key=${scope}><input type="checkbox" name="scope" value=${scope} defaultChecked=${scope === 'send'} /> ${scope}</label>`)}

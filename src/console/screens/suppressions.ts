@@ -3,9 +3,9 @@ import type { ImportedSuppressionsJson, SuppressionJson } from '../../api/suppre
 import { act, askPage } from '../parts/api.ts'
 import { useList, type LoadedList } from '../parts/data.ts'
 import { number, Time } from '../parts/format.ts'
-import { html, useState, type VNode } from '../parts/html.ts'
+import { html, type VNode } from '../parts/html.ts'
 import { go, Link, place } from '../parts/place.ts'
-import { run, runLater } from '../parts/said.ts'
+import { run, runLater, runLong, type Progress } from '../parts/said.ts'
 import { Page, ShownList, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
 
@@ -80,13 +80,12 @@ const LINES_AT_ONCE = 20_000
 
 /** In parts, so that the progress can be seen. */
 function Import({ again }: { again: () => void }): VNode {
-  const [progress, setProgress] = useState<{ done: number; of: number } | null>(null)
-  const load = async (file: File): Promise<string> => {
+  const load = async (file: File, tell: (progress: Progress) => void): Promise<string> => {
     const [head = '', ...lines] = (await file.text()).split(/\r?\n/)
     const sum = { added: 0, existing: 0, rejected: 0 }
     const errors: string[] = []
     for (let done = 0; done < lines.length; done += LINES_AT_ONCE) {
-      setProgress({ done, of: lines.length })
+      tell({ done, of: lines.length })
       const part = [head, ...lines.slice(done, done + LINES_AT_ONCE)].join('\n')
       const answer = await act<ImportedSuppressionsJson>('POST', '/suppressions/import', part)
       for (const name of ['added', 'existing', 'rejected'] as const) sum[name] += answer[name]
@@ -98,18 +97,16 @@ function Import({ again }: { again: () => void }): VNode {
   }
   const choose = (event: Event): void => {
     const file = (event.target as HTMLInputElement).files?.[0]
-    if (file !== undefined) void run(() => load(file)).finally(() => setProgress(null))
+    if (file !== undefined) void runLong(`${file.name} is imported`, (tell) => load(file, tell))
   }
   return html`<p>
     <label>Import a CSV file with the column <code>email</code> <input type="file" accept=".csv,text/csv" onChange=${choose} /></label>
-    ${progress !== null && html`<progress max=${progress.of} value=${progress.done}>${progress.done} of ${progress.of}</progress>`}
   </p>`
 }
 
 function Export(): VNode {
-  const [count, setCount] = useState<number | null>(null)
   const save = (): Promise<void> =>
-    run(async () => {
+    runLong('The list is exported', async (tell) => {
       const lines = ['email,reason,scope,created_at']
       let after: string | null = null
       do {
@@ -120,15 +117,15 @@ function Export(): VNode {
         for (const { email, reason, scope, created_at: at } of page.data)
           lines.push([email, reason, scope, at].map(field).join(','))
         after = page.next_cursor
-        setCount(lines.length - 1)
+        tell({ done: lines.length - 1, of: null })
       } while (after !== null)
       const link = document.createElement('a')
       link.href = URL.createObjectURL(new Blob([`${lines.join('\n')}\n`], { type: 'text/csv' }))
       link.download = 'suppressions.csv'
       link.click()
       return `${number(lines.length - 1)} addresses were saved.`
-    }).finally(() => setCount(null))
-  return html`<button onClick=${save}>${count === null ? 'Export' : `${number(count)} …`}</button>`
+    })
+  return html`<button onClick=${save}>Export</button>`
 }
 
 /** Of CSV; a program for tables must not take it for a formula. */

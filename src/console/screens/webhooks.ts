@@ -5,7 +5,7 @@ import { useData, useEvery, useList } from '../parts/data.ts'
 import { number, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
 import { go, Link, place } from '../parts/place.ts'
-import { run, runLater } from '../parts/said.ts'
+import { run, runLater, runLong } from '../parts/said.ts'
 import { Copy, Dialog, Facts, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
 import { VERIFICATION } from './verification.ts'
@@ -183,7 +183,8 @@ function Acts({
       return `It answered ${answered} in ${took} ms.`
     })
   const replayFailed = (): Promise<void> =>
-    run(
+    runLong(
+      'What failed is replayed.',
       async () =>
         `${number((await act<{ queued: number }>('POST', `${path}/replay`, { since: 0, status: 'failed' })).queued)} deliveries are posted again.`,
     )
