@@ -65,6 +65,7 @@ async function sendMail(sandbox: SandboxProcess): Promise<void> {
     await sandbox.send({ to, from: 'shop@sandbox.test', subject, html: HTML })
     if (number % 10 === 9) await sandbox.ask('POST', '/dev/clock', { advance: '1h' })
   }
+  await sandbox.ask('POST', '/v1/admin/checks')
   await sleep(3_000)
 }
 

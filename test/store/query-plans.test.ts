@@ -173,9 +173,9 @@ t.test('a row of the hot path is written without a table of its own', (t) => {
 t.test('a search walks the index of what leads it, in the order of the page', async (t) => {
   const { database, statements } = prepareAll(t)
   for (const [pattern, step] of [
-    [/messages\.seq.*where recipient = @recipient/s, 'INDEX messages_to (recipient=? AND rowid>? AND rowid<?)'],
+    [/messages\.seq.*where recipient = \+@recipient/s, 'INDEX messages_to (recipient=? AND rowid>? AND rowid<?)'],
     [
-      /messages\.seq.*where content_id = @batchContent/s,
+      /messages\.seq.*where content_id = \+@batchContent/s,
       'INDEX messages_of_content (content_id=? AND rowid>? AND rowid<?)',
     ],
     [
@@ -183,7 +183,7 @@ t.test('a search walks the index of what leads it, in the order of the page', as
       'SEARCH content_tags USING PRIMARY KEY (key=? AND value=? AND content_id>? AND content_id<?)',
     ],
     [/from contents\s+cross join messages/, 'INDEX contents_from (from_address=? AND rowid>? AND rowid<?)'],
-    [/from messages where messages\.seq > @floor/, 'USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)'],
+    [/from messages where messages\.seq > \+@floor/, 'USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)'],
   ] as const) {
     const found = statements.filter((text) => pattern.test(text))
     t.ok(found.length >= 2, 'the rows, and where they end')
@@ -222,7 +222,7 @@ const QUEUE_STEPS: [statement: RegExp, step: string][] = [
     'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=?)',
   ],
   [
-    /route_id < 1 and recipient_domain = \? and next_at <= \?/,
+    /route_id < 1 and recipient_domain = \+\? and next_at <= \+\?/,
     'INDEX messages_unrouted (recipient_domain=? AND next_at<?)',
   ],
   [/messages\.route_id < 1 and messages\.recipient_domain/, 'INDEX messages_unrouted (recipient_domain=?)'],

@@ -50,12 +50,12 @@ function NeedsYou(): VNode {
         const open = found.filter(({ result }) => result === 'fail' || result === 'warn')
         const sorted = [...open].sort((left, right) => left.result.localeCompare(right.result))
         const fine = ranAt === null ? 'No check has run yet.' : `Nothing. ${found.length} checks are fine.`
-        return html`${sorted.length === 0 && html`<p class="good">${fine}</p>`}
+        return html`${sorted.length === 0 && html`<p class=${ranAt === null ? 'quiet' : 'good'}>${fine}</p>`}
           <ul class="findings">
             ${sorted.map((each) => html`<${Finding} key=${`${each.check} ${each.subject}`} of=${each} />`)}
           </ul>
           <p class="quiet">
-            Checked <${Time} at=${ranAt} relative />. ${isRunning && html`<button class="plain" onClick=${check}>Check now</button>`}
+            ${ranAt !== null && html`Checked <${Time} at=${ranAt} relative />. `}${isRunning && html`<button class="plain" onClick=${check}>Check now</button>`}
           </p>`
       }}
     />

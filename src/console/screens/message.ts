@@ -50,6 +50,9 @@ function Why({ of: { summary, rule, reply, advice } }: { of: ExplanationJson }):
   </section>`
 }
 
+/** It has not ended. */
+const OPEN_STATES = ['queued', 'scheduled', 'sending', 'deferred']
+
 function Summary({ of: message }: { of: MessageJson }): VNode {
   const tags = Object.entries(message.tags).map(([name, value]) => `${name}=${value}`)
   const opened = `${message.opens} by people, ${message.machine_opens} by machines`
@@ -62,8 +65,12 @@ function Summary({ of: message }: { of: MessageJson }): VNode {
       ['Subject', message.subject],
       ['Id', html`<${Copy} text=${message.message_id} />`],
       ['Accepted', html`<${Time} at=${message.created_at} />`],
-      ['Next attempt', html`<${Time} at=${message.next_attempt_at} relative />`],
-      ['Given up', html`<${Time} at=${message.expires_at} relative />`],
+      ...(OPEN_STATES.includes(message.state)
+        ? ([
+            ['Next attempt', html`<${Time} at=${message.next_attempt_at} relative />`],
+            ['Given up', html`<${Time} at=${message.expires_at} relative />`],
+          ] as const)
+        : []),
       ['Provider', message.isp ?? '–'],
       ['IP and pool', `${message.ip ?? '–'} · ${message.ip_pool}`],
       ['Opens, clicks', `${opened}; ${clicked}`],
