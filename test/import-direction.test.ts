@@ -111,6 +111,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   'better-sqlite3': ['store/sqlite/'],
   'smtp-server': ['inbound/', 'capture/'],
   nodemailer: ['content/', 'capture/'],
+  '@simplewebauthn/server': ['operations/'],
   mailauth: ['content/', 'senders/', 'network/', 'inbound/'],
   'postal-mime': ['mail/', 'inbound/', 'sandbox/'],
   htmlparser2: ['content/', 'mail/authentication/'],

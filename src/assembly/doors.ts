@@ -13,6 +13,7 @@ import type { Backups } from '../store/open/backups.ts'
 import type { DoorCertificates } from '../operations/certificates.ts'
 import type { LogLevelKeeper } from '../operations/log-level.ts'
 import { createLogins } from '../operations/logins.ts'
+import { createPasskeys } from '../operations/passkeys.ts'
 import { createAdministration } from '../operations/operator-actions.ts'
 import type { Reload } from '../operations/reload.ts'
 import type { ServiceStatus } from '../operations/service-status.ts'
@@ -38,15 +39,16 @@ interface DoorParts extends MailParts {
   backups: Backups
 }
 
-type ConsoleParts = Pick<HttpFeatures, 'logins' | 'consoleUrl'>
+type ConsoleParts = Pick<HttpFeatures, 'logins' | 'passkeys' | 'consoleUrl'>
 
 export async function openDoors(foundation: Foundation, parts: DoorParts) {
   const inbound = await startReports(foundation, parts)
   const submission = await startSubmission(foundation, parts)
   const { server: settings } = foundation.configuration
   const logins = createLogins({ ...foundation, ...parts, idle: settings.console.session })
+  const passkeys = createPasskeys({ ...foundation, openFor: logins.openFor })
   const consoleUrl = consoleAddress(settings.listen.http, settings)
-  const http = await startHttp(foundation, { ...parts, logins, consoleUrl })
+  const http = await startHttp(foundation, { ...parts, logins, passkeys, consoleUrl })
   closeUnwanted(foundation)
   const { listen } = settings
   const [report] = listen.inbound

@@ -8,6 +8,7 @@ import { html, render, useEffect, type VNode } from './parts/html.ts'
 import { KeyHelp, listenToKeys } from './keys.ts'
 import { helpIsOpen, palette } from './parts/opened.ts'
 import { isLive } from './parts/live.ts'
+import { Passkeys } from './parts/passkeys.ts'
 import { go, Link, place } from './parts/place.ts'
 import { SaidList } from './parts/said.ts'
 import { Waiting } from './parts/ui.ts'
@@ -59,6 +60,7 @@ function Frame({ screens, current }: { screens: readonly Screen[]; current: Scre
     <div class="person">
       ${development && html`<p class="quiet">Sandbox: nothing leaves this machine.</p>`}
       <p>${name} ${role !== null && html`<span class="quiet">(${role})</span>`}</p>
+      ${role !== null && html`<${Passkeys} />`}
       <form method="post" action="/console/logout"><button class="plain">Log out</button></form>
     </div>
   </nav>`

@@ -86,6 +86,13 @@ function createEntrances({ store, apiKeys, idle, realClock }: LoginsOptions) {
       await forgetOver()
       return { secret: opening.secret, who: opened.person?.name ?? '', milliseconds: SESSION_MILLISECONDS }
     },
+    async openFor(personId: string, visitor: Visitor): Promise<OpenedSession> {
+      const { secret, session } = newSession(visitor)
+      const opened = await store.openPersonSession(personId, session)
+      if (opened?.person == null) throw new ServiceError('unauthorized', 'the person was removed')
+      await forgetOver()
+      return { secret, who: opened.person.name, milliseconds: SESSION_MILLISECONDS }
+    },
     async openWithKey(key: string, visitor: Visitor): Promise<OpenedSession> {
       const record = await apiKeys.authenticate(key, visitor.address)
       const { secret, session } = newSession(visitor)

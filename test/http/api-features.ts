@@ -24,6 +24,7 @@ import { createStatistics } from '../../src/messages/statistics/statistics.ts'
 import { createSuppressions } from '../../src/messages/suppressions/suppressions.ts'
 import { createGuardedRequest } from '../../src/network/guarded-request.ts'
 import { createLogins } from '../../src/operations/logins.ts'
+import { createPasskeys } from '../../src/operations/passkeys.ts'
 import { createApiKeys } from '../../src/senders/api-key.ts'
 import type { Store } from '../../src/store/store.ts'
 import { createWebhookDeliveries } from '../../src/webhooks/deliveries.ts'
@@ -128,6 +129,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
   const world = administrationWorld(parts, { metrics, load: options.load, backupFolders: options.backupFolders ?? [] })
   const eventStreams = createEventStreams({ store, clock, heartbeatMilliseconds: 200 })
   const apiKeys = createApiKeys({ store, clock, mostKeys: api.counts_max.keys, logger })
+  const logins = createLogins({ store, apiKeys, idle: 43_200_000, realClock: clock, logger })
   const features: HttpFeatures = {
     acceptMessage: createAcceptMessage(acceptance),
     acceptBatch: createAcceptBatch(acceptance),
@@ -180,7 +182,8 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
       onTold: eventStreams.tell,
     }),
     eventStreams,
-    logins: createLogins({ store, apiKeys, idle: 43_200_000, realClock: clock, logger }),
+    logins,
+    passkeys: createPasskeys({ store, realClock: clock, openFor: logins.openFor }),
     consoleUrl: 'http://127.0.0.1:8025/console/',
     health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
   }

@@ -1,6 +1,12 @@
 /** People, login links, sessions and the audit: what every store engine must do with those who open the console. */
 import { newIdentifier } from '../../src/base/identifier.ts'
-import type { NewSession, PersonRecord, PersonRole, SessionRecord } from '../../src/store/records/console-records.ts'
+import type {
+  NewSession,
+  PasskeyRecord,
+  PersonRecord,
+  PersonRole,
+  SessionRecord,
+} from '../../src/store/records/console-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { Cases } from './conformance-case.ts'
 import { apiKey, NOW } from './store-samples.ts'
@@ -26,7 +32,38 @@ async function logIn(store: Store, name: string, role: PersonRole): Promise<Sess
   return (await store.openLinkedSession(hashOf(made), newSession())) as SessionRecord
 }
 
+function passkeyOf({ id: personId }: PersonRecord, id: string): Omit<PasskeyRecord, 'usedAt'> {
+  const publicKey = Buffer.from('key')
+  return { id, personId, site: 'mail.acme.com', publicKey, counter: 0, label: 'Browser', createdAt: NOW }
+}
+
 export const console: Cases = {
+  'a passkey opens sessions of its person, counts on, and goes with the person': async (t, { store }) => {
+    const ada = person('ada', 'owner')
+    const bob = person('bob', 'reader')
+    for (const [number, one] of [ada, bob].entries()) {
+      await store.addLoginLink(one, { hash: hashOf(60 + number), expiresAt: NOW + 10 }, NOW)
+    }
+    const passkey = passkeyOf(bob, 'credential')
+    t.equal(await store.addPasskey(passkey), true)
+    t.equal(await store.addPasskey({ ...passkeyOf(ada, 'credential') }), false, 'an id is there once')
+    const found = await store.findPasskey('credential')
+    t.match(found, { ...passkey, publicKey: Uint8Array, usedAt: null })
+    t.same(Buffer.from(found?.publicKey ?? []), passkey.publicKey)
+    t.equal(await store.findPasskey('other'), null)
+    t.same((await store.passkeysOf(ada.id)).length, 0)
+    const uses = await Promise.all([1, 2].map(() => store.usePasskey({ ...passkey, usedAt: null }, 7, NOW + 5)))
+    t.same(uses.toSorted(), [false, true], 'of two at once one')
+    t.match(await store.passkeysOf(bob.id), [{ counter: 7, usedAt: NOW + 5 }])
+    t.match(await store.openPersonSession(bob.id, newSession()), { person: { name: 'bob' }, keyId: null })
+    t.equal(await store.removePasskey('credential', ada.id), false, 'that of somebody else')
+    await store.removePerson(bob.id)
+    t.equal(await store.findPasskey('credential'), null)
+    t.equal(await store.openPersonSession(bob.id, newSession()), null)
+    await store.addPasskey(passkeyOf(ada, 'own'))
+    t.equal(await store.removePasskey('own', ada.id), true)
+    t.equal(await store.removePasskey('own', ada.id), false)
+  },
   'a link opens one session, in its time': async (t, { store }) => {
     const ada = person('ada', 'operator')
     t.same(await store.addLoginLink(ada, { hash: hashOf(1), expiresAt: NOW + 10 }, NOW), ada)

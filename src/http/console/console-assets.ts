@@ -24,11 +24,14 @@ export interface ConsoleAssets {
   /** Names. */
   script: string
   style: string
+  /** Of the page to log in. */
+  login: string
   preloads: readonly string[]
 }
 
 const SOURCES = new URL('../../console/', import.meta.url)
 const MAIN = new URL('main.ts', SOURCES).href
+const LOGIN = new URL('login.ts', SOURCES).href
 const STYLE = new URL('console.css', SOURCES).href
 /** What follows `from`, `import` or `import(`: the place of the module. */
 const IMPORTS = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([\w@./-]+)\2/g
@@ -45,7 +48,8 @@ async function makeAssets(): Promise<ConsoleAssets> {
   const builder = createBuilder(files)
   const script = await builder.module(MAIN)
   const style = await builder.add(STYLE, 'css', await readFile(fileURLToPath(STYLE), 'utf8'))
-  return { files, script: script.name, style: style.name, preloads: [...script.needs] }
+  const login = await builder.module(LOGIN)
+  return { files, login: login.name, script: script.name, style: style.name, preloads: [...script.needs] }
 }
 
 interface BuiltModule {

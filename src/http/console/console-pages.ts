@@ -42,11 +42,13 @@ export function linkPage(style: string): string {
 }
 
 /** `problem`: a sentence about what was tried, or null. */
-export function entrancePage(style: string, problem: string | null): string {
+export function entrancePage({ style, script }: Pick<ShellAssets, 'style' | 'script'>, problem: string | null): string {
   return loginPage({
     style,
+    script,
     problem,
-    content: `<p>On the server, <code>sternpost console open</code> prints a link that logs in.</p>
+    content: `<p id="passkey" hidden><button type="button">Log in with a passkey</button></p>
+<p>On the server, <code>sternpost console open</code> prints a link that logs in.</p>
 <form method="post" action="/console/login">
 <label for="key">Or with an API key, for what the key may see</label>
 <input id="key" name="key" type="password" autocomplete="off" required maxlength="100">
@@ -90,11 +92,19 @@ ${rows.join('\n')}
   })
 }
 
-function loginPage({ style, problem, content }: { style: string; problem: string | null; content: string }): string {
+interface LoginPage {
+  style: string
+  /** Left out: none. */
+  script?: string
+  problem: string | null
+  content: string
+}
+
+function loginPage({ style, script, problem, content }: LoginPage): string {
   const told = problem === null ? '' : `<p class="problem" role="alert">${problem}</p>\n`
   return page({
     title: 'Log in · Sternpost',
-    head: `<link rel="stylesheet" href="${style}">`,
+    head: `<link rel="stylesheet" href="${style}">${script === undefined ? '' : `\n<script type="module" src="${script}"></script>`}`,
     body: `<main class="lone">\n<h1>Sternpost</h1>\n${told}${content}\n</main>`,
   })
 }

@@ -14,14 +14,17 @@ import type { Authenticate, FailedLogins } from '../exchange/authenticate.ts'
 import type { BodyLimit, BodyReader } from '../exchange/body-reader.ts'
 import { clientAddress } from '../exchange/client-address.ts'
 import type { Logins, OpenedSession, Visitor } from '../exchange/logins.ts'
+import { siteOf, type Passkeys } from '../exchange/passkeys.ts'
 import type { Principal } from '../exchange/principal.ts'
 import { splitTarget } from '../exchange/route-table.ts'
 import { refuseForeignPage, sessionCookie, sessionSecret } from '../exchange/session.ts'
 import type { Asset, ConsoleAssets } from './console-assets.ts'
+import { createPasskeyRoutes, readJson, sendData } from './passkey-routes.ts'
 import { CONSOLE_POLICY, entrancePage, linkPage, recordsPage, shellPage } from './console-pages.ts'
 
 interface ConsoleRoutesOptions {
   logins: Logins
+  passkeys: Passkeys
   domains: Pick<Domains, 'linked'>
   assets: () => Promise<ConsoleAssets>
   bodies: BodyReader
@@ -44,6 +47,7 @@ const REFUSED =
 
 export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<RequestState> {
   const entrance = createEntrance(options)
+  const passkeyRoutes = createPasskeyRoutes(options)
   const { assets, domains, logins, trustedProxies, authenticate, testMode } = options
 
   const showShell = async (ctx: RequestContext): Promise<void> => {
@@ -71,7 +75,8 @@ export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<R
     ctx.state.pattern = ROOT
     const below = path.slice(ROOT.length + 1)
     const [place = '', rest = '', last = ''] = below.split('/', 3)
-    if (place === 'login') return entrance(ctx, rest)
+    if (place === 'login') return entrance(ctx, rest, last)
+    if (place === 'passkeys') return passkeyRoutes(ctx, rest)
     if (ctx.method === 'POST' && below === 'logout') return logOut(ctx)
     if (ctx.method !== 'GET' && ctx.method !== 'HEAD') {
       throw new ServiceError('method_not_allowed', 'allowed: GET', { headers: { Allow: 'GET, HEAD' } })
@@ -86,7 +91,13 @@ export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<R
 
 /** `/console/login`, with a key in a form, and `/console/login/{secret of a link}`. A GET uses nothing up. */
 function createEntrance(options: ConsoleRoutesOptions) {
-  const { logins, assets, bodies, failedLogins, trustedProxies, logger } = options
+  const { logins, passkeys, assets, bodies, failedLogins, trustedProxies, logger } = options
+  const files = async () => {
+    const { style, login } = await assets()
+    return { style: pathOf(style), script: pathOf(login) }
+  }
+  const openWithPasskey = async (ctx: RequestContext, _link: string, visitor: Visitor): Promise<OpenedSession> =>
+    passkeys.open(siteOf(ctx.req), await readJson(ctx, bodies), visitor)
 
   const open = async (ctx: RequestContext, link: string, visitor: Visitor): Promise<OpenedSession> => {
     const body = await bodies.read(ctx.req, ctx.res, FORM_LIMIT)
@@ -95,28 +106,38 @@ function createEntrance(options: ConsoleRoutesOptions) {
     return logins.openWithKey(new URLSearchParams(body.toString('utf8')).get('key') ?? '', visitor)
   }
 
-  const logIn = async (ctx: RequestContext, link: string): Promise<void> => {
+  const logIn = async (ctx: RequestContext, link: string, entry = open): Promise<boolean> => {
     const visitor = { address: clientAddress(ctx.req, trustedProxies), userAgent: ctx.get('User-Agent') }
     try {
       refuseForeignPage(ctx.req)
-      const { secret, who, milliseconds } = await open(ctx, link, visitor)
+      const { secret, who, milliseconds } = await entry(ctx, link, visitor)
       const seconds = milliseconds / SECOND
       ctx.res.setHeader('Set-Cookie', sessionCookie(ctx.req, trustedProxies, { secret, seconds }))
       logger.info({ who, remote_address: visitor.address }, 'logged in to the console')
       logins.note({ actor: who, act: 'logged in', facts: { ...visitor }, requestId: ctx.state.requestId })
-      redirect(ctx, `${ROOT}/`)
+      return true
     } catch (thrown) {
       if (!(thrown instanceof ServiceError) || !['unauthorized', 'forbidden'].includes(thrown.code)) throw thrown
       logger.warn({ reason: thrown.details, remote_address: visitor.address }, 'login to the console refused')
       failedLogins.note(visitor.address)
-      sendPage(ctx, entrancePage(pathOf((await assets()).style), REFUSED), thrown.code === 'forbidden' ? 403 : 401)
+      if (entry === openWithPasskey) throw thrown
+      sendPage(ctx, entrancePage(await files(), REFUSED), thrown.code === 'forbidden' ? 403 : 401)
+      return false
     }
   }
+  const passkeyLogin = async (ctx: RequestContext, rest: string): Promise<void> => {
+    if (rest === 'options') {
+      refuseForeignPage(ctx.req)
+      return sendData(ctx, await passkeys.loginOptions(siteOf(ctx.req)))
+    }
+    await logIn(ctx, '', openWithPasskey)
+    sendData(ctx, {})
+  }
 
-  return async (ctx: RequestContext, link: string): Promise<void> => {
-    if (ctx.method === 'POST') return logIn(ctx, link)
-    const style = pathOf((await assets()).style)
-    sendPage(ctx, link === '' ? entrancePage(style, null) : linkPage(style))
+  return async (ctx: RequestContext, link: string, rest: string): Promise<void> => {
+    if (ctx.method === 'POST' && link === 'passkey') return passkeyLogin(ctx, rest)
+    if (ctx.method === 'POST') return void ((await logIn(ctx, link)) && redirect(ctx, `${ROOT}/`))
+    sendPage(ctx, link === '' ? entrancePage(await files(), null) : linkPage(pathOf((await assets()).style)))
   }
 }
 

@@ -23,6 +23,7 @@ import type { WebhookDeliveries } from '../../webhooks/deliveries.ts'
 import type { WebhookEndpoints } from '../../webhooks/endpoints.ts'
 import type { EventStreams } from '../../webhooks/event-stream.ts'
 import type { TryEndpoint } from '../../webhooks/try-endpoint.ts'
+import type { Passkeys } from './passkeys.ts'
 import type { Logins } from './logins.ts'
 import type { Administration } from './operator-features.ts'
 
@@ -53,6 +54,7 @@ export interface HttpFeatures extends TrackingFeatures {
   administration: Administration
   apiKeys: ApiKeys
   logins: Logins
+  passkeys: Passkeys
   /** Where people find the console, e.g. `https://mail.acme.com/console/`; null: no door serves it. */
   consoleUrl: string | null
   webhookEndpoints: WebhookEndpoints

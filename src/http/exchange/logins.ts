@@ -57,6 +57,8 @@ export interface Logins {
   /** A link for this person, who is made when there is none of the name. ServiceError `invalid_request` for a name. */
   makeLink(person: { name: string; role: Role }, milliseconds?: number): Promise<LoginLink>
   openWithLink(secret: string, visitor: Visitor): Promise<OpenedSession>
+  /** For a person who was recognized otherwise. */
+  openFor(personId: string, visitor: Visitor): Promise<OpenedSession>
   openWithKey(key: string, visitor: Visitor): Promise<OpenedSession>
   /** ServiceError `unauthorized` when the session has ended, or its key may not be used from this address. */
   session(secret: string, address: string): Promise<LiveSession>

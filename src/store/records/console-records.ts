@@ -35,6 +35,21 @@ interface LoginLink {
   expiresAt: number
 }
 
+export interface PasskeyRecord {
+  /** Of the credential, base64url. */
+  id: string
+  personId: string
+  /** Host name it belongs to. */
+  site: string
+  /** COSE. */
+  publicKey: Uint8Array
+  counter: number
+  /** The browser it was made in. */
+  label: string
+  createdAt: number
+  usedAt: number | null
+}
+
 /** Why a link opened nothing. */
 type LinkRefusal = 'unknown' | 'expired' | 'used'
 
@@ -56,6 +71,17 @@ export interface ConsoleVerbs {
   /** Uses the link up and opens a session of its person; a link opens one session, however often it is tried. */
   openLinkedSession(linkHash: Uint8Array, session: NewSession): Promise<SessionRecord | LinkRefusal>
   openKeySession(keyId: string, session: NewSession): Promise<SessionRecord>
+  /** null: there is no such person. */
+  openPersonSession(personId: string, session: NewSession): Promise<SessionRecord | null>
+  /** The oldest first. */
+  passkeysOf(personId: string): Promise<PasskeyRecord[]>
+  findPasskey(id: string): Promise<PasskeyRecord | null>
+  /** False: there is one of this id. */
+  addPasskey(passkey: Omit<PasskeyRecord, 'usedAt'>): Promise<boolean>
+  /** False: it has been used, or removed, since it was read. */
+  usePasskey(passkey: PasskeyRecord, newCounter: number, now: number): Promise<boolean>
+  /** False: this person has none such. */
+  removePasskey(id: string, personId: string): Promise<boolean>
   /** null: there is none, or it was ended; whether it has expired is for the caller to see. */
   findSession(hash: Uint8Array): Promise<SessionRecord | null>
   noteSessionUse(id: string, at: number): Promise<void>

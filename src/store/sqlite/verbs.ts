@@ -31,6 +31,7 @@ import { createRecordReport, createReportReads, createUnmatchedReportWrites } fr
 import { createAssignRoutes, createUnroutedDomains } from './queue/routes.ts'
 import { createSearchMessages } from './lookups/search.ts'
 import { createLinkHtmlReader } from './messages/stored-content.ts'
+import { createPasskeyReads, createPasskeyWrites } from './console/passkeys.ts'
 import { createSubjectWrites } from './lookups/subjects.ts'
 import { createStatisticsReads, createStatisticsWrites } from './statistics/statistics.ts'
 import { createSuppressionWrites, createListSuppressions } from './suppressions/suppressions.ts'
@@ -80,6 +81,7 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     ...createApiKeyWrites(writer),
     ...createLoginWrites(writer),
     ...createStatisticsWrites(writer),
+    ...createPasskeyWrites(writer),
     ...createSubjectWrites(writer),
     ...createAuditWrites(writer),
     ...createSuppressionWrites(writer),
@@ -128,6 +130,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     linkHtml: createLinkHtmlReader(reader),
     ...createApiKeyReads(reader),
     ...createLoginReads(reader),
+    ...createPasskeyReads(reader),
     ...createStatisticsReads(reader),
     ...createAuditReads(reader),
     listSuppressions: createListSuppressions(reader),

@@ -85,9 +85,14 @@ function createSessionWrites(database: Database) {
   const note = database.prepare<[number, Buffer]>('update sessions set used_at = max(used_at, ?) where id = ?')
   const end = database.prepare<[Buffer]>('delete from sessions where id = ?')
   const forget = database.prepare<[number, number]>('delete from sessions where expires_at <= ? or used_at < ?')
+  const findPerson = database.prepare<[Buffer], PersonRow>(`select ${PERSON_COLUMNS} from people where id = +?`)
   const addSession = createSessionWriter(database)
   return {
     openKeySession: (keyId, session) => addSession(session, null, storedIdentifier('key', keyId)),
+    openPersonSession(personId, session) {
+      const person = getNamed(findPerson, 'per', personId)
+      return person === undefined ? null : addSession(session, person.id, null)
+    },
     noteSessionUse: (id, at) => void note.run(at, storedIdentifier('ses', id)),
     endSession(id) {
       const stored = identifierToBytes('ses', id)

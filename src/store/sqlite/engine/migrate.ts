@@ -29,6 +29,7 @@ const MIGRATIONS = [
   '0017-statistics.sql',
   '0018-console.sql',
   '0019-subjects.sql',
+  '0020-passkeys.sql',
 ] as const
 
 /** The schema this program writes. */
