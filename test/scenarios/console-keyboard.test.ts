@@ -78,6 +78,8 @@ function actsOf(message: string, endpoint: string, hookUrl: string): Act[] {
     ['ips/127.0.0.12', [pressing('Pause')], 'The warmup is paused.'],
     ['ips/127.0.0.12', [pressing('Resume')], 'The warmup goes on.'],
     ['ips/127.0.0.12', [pressing('Complete'), undoTimePasses], 'The warmup is complete.'],
+    later('ips/127.0.0.12', 'Suspend', '127.0.0.12 is suspended.'),
+    ['ips/127.0.0.12', [pressing('End the suspension')], '127.0.0.12 sends again.'],
     ['home', [pressing('Check now')], 'All checks ran.'],
     [
       'home',

@@ -46,7 +46,7 @@ function listedOn(blocklists: IpJson['blocklists']): unknown {
 function One({ ip }: { ip: string }): VNode {
   const path = `/ips/${encodeURIComponent(ip)}`
   const found = useData<IpJson>(path)
-  return html`<${Page} title=${ip} command=${`sternpost ip show ${ip}`} acts=${found.data !== null && html`<${Acts} of=${found.data} again=${found.again} />`}>
+  return html`<${Page} title=${ip} command=${`sternpost ip show ${ip}`} acts=${found.data !== null && html`<${Acts} of=${found.data} again=${found.again} /> <${SuspendActs} of=${found.data} again=${found.again} />`}>
     <${Shown} of=${found} show=${(view: IpJson) => html`<${Summary} of=${view} />`} />
     ${mayAdminister() && html`<${Warmup} ip=${ip} />`}
     <${Statistics} path=${path} />
@@ -172,6 +172,27 @@ function Forecast({ path }: { path: string }): VNode {
           <${Bars} title="Planned by day" series=${[{ name: 'Planned', kind: 'good' }]} bars=${days.map(({ date, planned, limit }): Bar => ({ label: date, values: [planned], note: limit }))} />`}
     />
   </section>`
+}
+
+/** All mail of the IP; what its paths are held back by is lifted with it. */
+function SuspendActs({ of: { ip, status }, again }: { of: IpJson; again: () => void }): VNode {
+  const path = `/admin/ips/${encodeURIComponent(ip)}`
+  const suspend = (): void =>
+    runLater(`Nothing will leave from ${ip} until it is resumed.`, async () => {
+      await act('POST', `${path}/suspend`, { reason: 'in the console' })
+      again()
+      return `${ip} is suspended.`
+    })
+  const resume = (): Promise<void> =>
+    run(async () => {
+      await act('POST', `${path}/resume`, {})
+      again()
+      return `${ip} sends again.`
+    })
+  if (!mayAct('admin')) return html``
+  return status === 'suspended'
+    ? html`<button onClick=${resume}>End the suspension</button>`
+    : html`<button onClick=${suspend}>Suspend</button>`
 }
 
 function Acts({ of: { ip, status }, again }: { of: IpJson; again: () => void }): VNode {

@@ -50,6 +50,8 @@ function Why({ of: { summary, rule, reply, advice } }: { of: ExplanationJson }):
   </section>`
 }
 
+const curlOf = (id: string): string => `curl -s ${location.origin}/v1/email/${id} -H 'Authorization: Bearer KEY'`
+
 /** It has not ended. */
 const OPEN_STATES = ['queued', 'scheduled', 'sending', 'deferred']
 
@@ -63,7 +65,10 @@ function Summary({ of: message }: { of: MessageJson }): VNode {
       ['To', html`<${Link} to=${`messages?q=${encodeURIComponent(message.recipient)}`}>${message.recipient}<//>`],
       ['From', message.from],
       ['Subject', message.subject],
-      ['Id', html`<${Copy} text=${message.message_id} />`],
+      [
+        'Id',
+        html`<${Copy} text=${message.message_id} /> <${Copy} text=${curlOf(message.message_id)} label="as curl" />`,
+      ],
       ['Accepted', html`<${Time} at=${message.created_at} />`],
       ...(OPEN_STATES.includes(message.state)
         ? ([
