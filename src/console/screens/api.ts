@@ -82,7 +82,7 @@ function Try({ method, path, example }: { method: string; path: string; example:
     }
   }
   return html`<form class="stack" onSubmit=${send}>
-    <label>Path <input name="path" value=${path} /></label>
+    <label>Path <input name="path" defaultValue=${path} /></label>
     ${method !== 'GET' && html`<label>Body <textarea name="body" rows="6" defaultValue=${example}></textarea></label>`}
     <label>Key, best a test key <input name="key" type="password" autocomplete="off" required /></label>
     <button>Send</button>

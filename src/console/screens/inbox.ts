@@ -140,7 +140,7 @@ function World(): VNode {
     />
     <form class="inline" onSubmit=${answer}>
       <label>Answer the next mail to <input name="to" required placeholder="ada@example.com" /></label>
-      <label>with <input name="reply" required value="550 5.1.1 No such user" /></label>
+      <label>with <input name="reply" required defaultValue="550 5.1.1 No such user" /></label>
       <button>Set</button>
     </form>
   </section>`

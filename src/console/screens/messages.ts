@@ -48,7 +48,7 @@ function Search(): VNode {
     <form role="search" onSubmit=${submit}>
       <label for="query">Address, words of the subject, message id, or <code>to: from: subject: status: tag:key=value ip: provider: after: before:</code></label>
       <div class="row">
-        <input id="query" name="q" data-query value=${text} key=${text} autocomplete="off" spellcheck="false" />
+        <input id="query" name="q" data-query defaultValue=${text} key=${text} autocomplete="off" spellcheck="false" />
         <button class="main">Find</button>
       </div>
     </form>

@@ -203,7 +203,7 @@ function Audit(): VNode {
   return html`<section>
     <h2>What was done</h2>
     <form role="search" class="inline" onSubmit=${search}>
-      <label>Name, act or object <input name="q" data-query value=${text} key=${text} /></label>
+      <label>Name, act or object <input name="q" data-query defaultValue=${text} key=${text} /></label>
       <button>Find</button>
     </form>
     <${ShownList}

@@ -19,7 +19,7 @@ export default function Suppressions(): VNode {
   }
   return html`<${Page} title="Suppressions" command="sternpost suppression list" acts=${html`<${Export} />`}>
     <form role="search" class="inline" onSubmit=${search}>
-      <label>Address <input name="q" data-query value=${email} key=${email} autocomplete="off" /></label>
+      <label>Address <input name="q" data-query defaultValue=${email} key=${email} autocomplete="off" /></label>
       <button class="main">Find</button>
     </form>
     ${mayAct('suppressions') && html`<${Add} again=${found.again} /> <${Import} again=${found.again} />`}
