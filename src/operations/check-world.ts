@@ -3,6 +3,7 @@
  * running server knows. ServiceError `invalid_request` for an IP that is in no pool.
  */
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { IsClockSteady } from '../base/clock-watch.ts'
 import { ConfigurationError, ServiceError } from '../base/errors.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
@@ -27,6 +28,7 @@ export interface CheckWorldParts
   domains: Domains
   warmup: Warmup
   folder: string
+  isClockSteady: IsClockSteady
   growthPerDay(): number | null
 }
 
@@ -67,6 +69,7 @@ function serverFacts(parts: CheckWorldParts, isAwaited: boolean): ServerFacts {
   /** Several checks of a run look at them. */
   const known = new Map<string | null, Promise<DomainView[]>>()
   return {
+    isClockSteady: () => parts.isClockSteady(),
     domains(only) {
       const views = known.get(only) ?? domainsOf(parts.domains, only, isAwaited)
       known.set(only, views)

@@ -36,13 +36,16 @@ export function operatorChannels(server: ServerSettings, parts: OperatorChannelP
 const A_FEW = 5
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 const LOCAL_PART = 'postmaster'
+const UNDO = 'sternpost suppression remove'
 
 function operatorMail(to: string, hostname: string, parts: OperatorChannelParts): OperatorChannel {
   const sendFrom = async (domain: string, alert: OperatorAlert): Promise<void> => {
     const from = `${LOCAL_PART}@${domain}`
     const mail = { from, recipients: [to], subject: alertSubject(alert), raw: alertMail(alert, { from, to }) }
     const plain = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
-    await parts.acceptSubmission({ ...mail, ...plain, idempotencyKey: `alert ${randomUUID()}` }, ADMINISTRATOR)
+    const idempotencyKey = `alert ${randomUUID()}`
+    const { suppressed } = await parts.acceptSubmission({ ...mail, ...plain, idempotencyKey }, ADMINISTRATOR)
+    if (suppressed.length > 0) throw new Error(`${to} is suppressed: ${UNDO} ${to} --yes`)
   }
   return {
     name: `mail ${to}`,

@@ -1,5 +1,5 @@
 /**
- * Fuzzed requests at the API and fuzzed dialogues at both SMTP doors of a real server. Each has a number, and is made
+ * Fuzzed requests at the API and fuzzed dialogues at all SMTP doors of a real server. Each has a number, and is made
  * from the seed and that number: `FUZZ_SEED=… FUZZ_FROM=… FUZZ_COUNT=1` repeats one. What must hold of every one: no
  * status of 5xx but 503, and no 451 for a fault of ours; each answer is what the contract says; the server lives; what
  * was accepted ends, and nothing arrives that was not accepted.
@@ -168,11 +168,13 @@ interface SendAnswer {
   results?: { message_id?: string }[]
 }
 
+const SUBMISSION_DOORS: readonly Door[] = ['submission', 'submission', 'submission', 'starttls', 'implicit']
+
 /** Gives the codes of the replies with their counts. */
 async function fuzzDialogues(scene: FuzzedServer, kind: 'submission' | 'reports'): Promise<Map<string, number>> {
   const replies = new Map<string, number>()
   await forAll(DIALOGUES, DIALOGUES_AT_ONCE, async (index) => {
-    const door: Door = kind === 'submission' && randomSource(index + 1).integer(6) === 0 ? 'starttls' : kind
+    const door = kind === 'reports' ? kind : randomSource(index + 1).oneOf(SUBMISSION_DOORS)
     const dialogue = fuzzedDialogue({ seed: SEED, index, door }, scene.key, scene.returnPaths)
     if (dialogue.mayBeUnheard) for (const recipient of dialogue.recipients) scene.ledger.doubt(recipient)
     try {

@@ -15,12 +15,14 @@ export interface FuzzedDialogue {
   steps: Step[]
   /** The first step does not wait for the greeting. */
   isEarly: boolean
+  /** From the first byte on (RFC 8314 §3.3). */
+  isTls: boolean
   recipients: string[]
   /** It is cut off behind a final dot, whose answer nobody hears. */
   mayBeUnheard: boolean
 }
 
-export type Door = 'submission' | 'starttls' | 'reports'
+export type Door = 'submission' | 'starttls' | 'implicit' | 'reports'
 
 /** Of the dialogue: commands, each a line of text with its end, and mails. */
 type Parts = { text: string; isMail: boolean }[]
@@ -165,6 +167,7 @@ export function fuzzedDialogue(
     steps,
     recipients: [...recipients, ...named],
     isEarly: random.integer(20) === 0,
+    isTls: door === 'implicit',
     mayBeUnheard: steps.includes('abort') && said.includes('.\r\n'),
   }
 }

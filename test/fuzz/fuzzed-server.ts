@@ -55,7 +55,12 @@ export async function startFuzzedServer(t: { teardown(clean: () => unknown): voi
     ...receivers.zone,
   })
   t.teardown(() => zone.close())
-  const ports = { submission: await freePort(), starttls: await freePort(), reports: await freePort() }
+  const ports = {
+    submission: await freePort(),
+    starttls: await freePort(),
+    implicit: await freePort(),
+    reports: await freePort(),
+  }
   const httpPort = await freePort()
   const address = '127.0.0.1'
   const server = await startServe({
@@ -73,6 +78,7 @@ export async function startFuzzedServer(t: { teardown(clean: () => unknown): voi
         submission: [
           { address, port: ports.submission, tls: 'none' },
           { address, port: ports.starttls, tls: 'starttls' },
+          { address, port: ports.implicit, tls: 'implicit' },
         ],
         inbound: [{ address, port: ports.reports }],
       },

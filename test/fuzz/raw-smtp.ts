@@ -10,15 +10,17 @@ import type { FuzzedDialogue } from './fuzzed-dialogues.ts'
 const ANSWER_PATIENCE = 40
 const END_PATIENCE = 30_000
 const LOOK_EVERY = 200
+const ANY_NAME = { servername: 'mail.example.net', rejectUnauthorized: false }
 /** Ends a mail that was begun, a login, a line; then the dialogue. */
 const END = '\r\n.\r\n\r\nQUIT\r\n'
 
 export async function leadDialogue(
-  { steps, isEarly }: FuzzedDialogue,
+  { steps, isEarly, isTls }: FuzzedDialogue,
   port: number,
   localAddress: string,
 ): Promise<string> {
-  let socket: Socket = connect({ port, host: '127.0.0.1', localAddress, noDelay: true })
+  const place = { port, host: '127.0.0.1', localAddress, noDelay: true }
+  let socket: Socket = isTls ? connectTls({ ...place, ...ANY_NAME }) : connect(place)
   let text = ''
   let isOver = false
   let wake = (): void => {}
@@ -52,7 +54,7 @@ export async function leadDialogue(
       if (!/^220 .*\r\n$/m.test(text.slice(text.indexOf('\n') + 1))) continue
       socket.removeAllListeners('data')
       const plain = socket
-      socket = connectTls({ socket: plain, servername: 'mail.example.net', rejectUnauthorized: false })
+      socket = connectTls({ socket: plain, ...ANY_NAME })
       hear()
       await Promise.race([once(socket, 'secureConnect').catch(() => {}), once(plain, 'close')])
       continue

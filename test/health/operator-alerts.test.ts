@@ -105,6 +105,19 @@ t.test('a running server tells its operator', async (t) => {
   t.match(appliance.log.join('\n'), /"check":"blocklist".*"from":"fail","to":"ok".*"check changed"/)
   t.match(await appliance.parts.metrics.text(), /sternpost_health_check_status\{check="blocklist"\} 0/)
 
+  // One refusal is not to make an operator deaf for ever.
+  t.equal((await appliance.api.post('/suppressions', { email: 'ops@dest.test' })).status, 201)
+  zone.set(LISTED, { A: ['127.0.0.2'] })
+  const before = mails().length
+  await run()
+  await run()
+  t.match(appliance.log.join('\n'), /ops@dest\.test is suppressed: sternpost suppression remove ops@dest\.test --yes/)
+  t.equal(mails().length, before, 'no mail is made of a mail that could not go')
+  t.equal((await appliance.api.delete('/suppressions/ops@dest.test')).status, 200)
+  await run()
+  await until('told in the end', () => mails().length > before)
+  t.match(mails().at(-1), /FAILURE {2}blocklist 127\.0\.0\.11/)
+
   const last = await appliance.api.get('/admin/checks')
   t.match(last.body, { data: { ran_at: Number, checks: [{ check: 'clock' }] } })
   t.same((await appliance.api.post('/admin/checks', { checks: ['nothing'] })).status, 422)

@@ -11,7 +11,7 @@ import { HOUR, MINUTE, type Clock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { checkDomains } from '../../src/health/checks/check-domains.ts'
-import { checkSecrets } from '../../src/health/checks/check-host.ts'
+import { checkClock, checkSecrets } from '../../src/health/checks/check-host.ts'
 import { isOurs } from '../../src/health/checks/check-doors.ts'
 import { checkFeedback, checkOrphans } from '../../src/health/checks/check-mail-flow.ts'
 import { unitFindings } from '../../src/health/checks/check-units.ts'
@@ -140,6 +140,13 @@ t.test('a key that others can read is found, also in a copy of it', async (t) =>
       ['ok', key, null],
     ],
   )
+})
+
+t.test('a clock that is doubted is told, with what waits for it', async (t) => {
+  const world = (isSteady: boolean): CheckWorld =>
+    ({ server: { isClockSteady: () => isSteady }, clock: { now: Date.now } }) as unknown as CheckWorld
+  t.match(await checkClock.run(world(false)), [{ result: 'warn', seen: /nothing is removed/, fix: /timedatectl/ }])
+  t.notMatch(await checkClock.run(world(true)), [{ seen: /nothing is removed/ }])
 })
 
 t.test('no complaint says nothing before there is much mail', async (t) => {

@@ -1,13 +1,13 @@
 /**
- * A migration and a restore that are killed at any moment: what was there is there, or what was to come is; never half
+ * A migration, a backup and a restore that are killed at any moment: what was there is there, or what was to come is; never half
  * of it, and doing it again works.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFileSync, existsSync, readdirSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdtempSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { migrateNow, restoreBackup, verifyDatabase } from '../../src/store/open/offline.ts'
+import { migrateNow, restoreBackup, verifyBackup, verifyDatabase } from '../../src/store/open/offline.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import { randomSource } from '../support/random-source.ts'
 import { tableSums, writeOldDatabase } from './old-databases.ts'
@@ -15,18 +15,30 @@ import { locationIn } from './sqlite-support.ts'
 import { NOW } from './store-samples.ts'
 
 const KILLS = process.env['TEST_SCALE'] === 'full' ? 60 : 4
-const OFFLINE = new URL('../../src/store/open/offline.ts', import.meta.url).href
+const OPEN = new URL('../../src/store/open/', import.meta.url).href
 const PROGRAM = `
-const { migrateNow, restoreBackup } = await import(process.argv[1])
+const { migrateNow, restoreBackup } = await import(process.argv[1] + 'offline.ts')
+const { createBackups } = await import(process.argv[1] + 'backups.ts')
 const { what, options } = JSON.parse(process.argv[2])
+const logger = { info() {}, warn() {}, error() {} }
+const metrics = { backupLastSuccess: { set() {} } }
 process.stdout.write('begun')
 if (what === 'migrate') migrateNow(options)
-else restoreBackup({ ...options, keepsAllowance: false, onStage() {} })
+if (what === 'restore') restoreBackup({ ...options, keepsAllowance: false, onStage() {} })
+if (what === 'backup') {
+  const { databaseFile, dir, now } = options
+  const settings = () => ({ dir, keep: 3, keptFreeBytes: 0 })
+  await createBackups({ databaseFile, configurationFolder: null, settings, clock: { now: () => now }, logger, metrics }).write(null)
+}
 `
 
 /** Milliseconds until it ended, or null: it was killed before. */
-async function runFor(what: 'migrate' | 'restore', options: object, killAfter: number): Promise<number | null> {
-  const words = ['--input-type=module', '-e', PROGRAM, OFFLINE, JSON.stringify({ what, options })]
+async function runFor(
+  what: 'migrate' | 'restore' | 'backup',
+  options: object,
+  killAfter: number,
+): Promise<number | null> {
+  const words = ['--input-type=module', '-e', PROGRAM, OPEN, JSON.stringify({ what, options })]
   const child = spawn(process.execPath, words, { stdio: ['ignore', 'pipe', 'inherit'] })
   const ended = once(child, 'exit')
   await once(child.stdout, 'data')
@@ -52,6 +64,30 @@ t.test('a migration that is killed', async (t) => {
     t.same(verifyDatabase(location).problems, [])
     t.same(tableSums(location), sums, 'every row is there')
   }
+  t.comment(`${killed} of ${KILLS} were killed in time`)
+})
+
+t.test('a backup that is killed', async (t) => {
+  t.testdir({})
+  const { location } = oldDatabase(t, 'running')
+  migrateNow(location)
+  const dir = join(t.testdirName, 'backups')
+  const rows = verifyDatabase(location).counts?.messages
+  const options = (index: number) => ({ databaseFile: databasePath(location), dir, now: NOW + index * 1_000 })
+  const duration = (await runFor('backup', options(0), LONG)) ?? LONG
+  let killed = 0
+  for (let kill = 1; kill <= KILLS; kill += 1) {
+    if ((await runFor('backup', options(kill), random.integer(Math.ceil(duration)))) === null) killed += 1
+    for (const name of readdirSync(dir).filter((name) => !name.startsWith('.'))) {
+      const folder = mkdtempSync(join(t.testdirName, 'verified-'))
+      t.equal(verifyBackup(join(dir, name), folder, () => {}).manifest?.counts.messages, rows, `${name} is whole`)
+    }
+  }
+  await runFor('backup', options(KILLS + 1), LONG)
+  const names = readdirSync(dir)
+  t.ok(names.length <= 3 && names.length > 0, 'the newest are kept')
+  t.notOk(names.includes('.backup-unfinished'), 'with nothing left over')
+  t.same(verifyDatabase(location).problems, [])
   t.comment(`${killed} of ${KILLS} were killed in time`)
 })
 

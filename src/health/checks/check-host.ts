@@ -54,7 +54,8 @@ const ANSWER_MILLISECONDS = SECOND
 const WARN_OFFSET = 2 * SECOND
 const FAIL_OFFSET = 60 * SECOND
 
-export const checkClock = CLOCK.anywhere(async ({ clock }) => {
+export const checkClock = CLOCK.anywhere(async ({ clock, server }) => {
+  if (server?.isClockSteady() === false) return [CLOCK.warn(null, DOUBTED, `date; ${SET_CLOCK}`)]
   const before = clock.now()
   const time = await askTimeService()
   const offset = time === null ? null : offsetOf(time - (before + clock.now()) / 2)
@@ -66,6 +67,8 @@ export const checkClock = CLOCK.anywhere(async ({ clock }) => {
   return [CLOCK.warn(null, 'the system says that nothing sets the clock', SET_CLOCK)]
 })
 
+const DOUBTED =
+  'it jumped, or is over 30 days from the newest mail: no message expires and nothing is removed until it was steady'
 const SET_CLOCK = 'timedatectl set-ntp true (systemd-timesyncd), then: timedatectl'
 
 /** By the kernel's own word, whatever daemon sets it; null: there is no systemd to ask. */

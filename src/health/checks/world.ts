@@ -48,6 +48,8 @@ export interface FilesNow {
 
 /** What only the running server knows. */
 export interface ServerFacts {
+  /** false: the clock of this machine jumped, or is far from the newest mail, so that nothing ends by time. */
+  isClockSteady(): boolean
   /** Domains that send, by name; asked anew where somebody waits for the answer. */
   domains(only: string | null): Promise<DomainView[]>
   ips(): Promise<IpView[]>

@@ -15,7 +15,7 @@ import { readAddress, type CheckedRecipient, type RequestPolicy } from './check-
 import { createFieldProblems } from './field-problems.ts'
 import { mismatch } from './idempotency.ts'
 import { requireSender, type SenderDomain } from './require-sender.ts'
-import type { AcceptSubmission, Caller, SubmissionRequest } from './send-request.ts'
+import type { AcceptSubmission, Caller, SubmissionAnswer, SubmissionRequest } from './send-request.ts'
 
 const STREAM = 'transactional'
 const KEY_PREFIX = 'smtp:'
@@ -28,10 +28,6 @@ const MOST_SUBJECT_CHARACTERS = 998
 
 /** SMTP's "done"; nothing but this module reads a kept answer of its own. */
 const KEPT_STATUS = 250
-
-interface SubmissionAnswer {
-  messageIds: string[]
-}
 
 export function createAcceptSubmission(options: AcceptanceOptions): AcceptSubmission {
   const { store, clock } = options
@@ -58,7 +54,10 @@ export function createAcceptSubmission(options: AcceptanceOptions): AcceptSubmis
         },
         caller,
         idempotent: entry === null ? null : { entry, answer: keptAnswer },
-        shape: ({ recipients }) => ({ messageIds: recipients.map(({ messageId }) => messageId) }),
+        shape: ({ recipients }) => ({
+          messageIds: recipients.map(({ messageId }) => messageId),
+          suppressed: recipients.filter(({ status }) => status === 'suppressed').map(({ to }) => to),
+        }),
       },
       options,
     )
@@ -179,5 +178,5 @@ function keptAnswer({ messageIds }: SubmissionAnswer): KeptAnswer {
 
 function readKept(body: string): SubmissionAnswer {
   const parsed: unknown = JSON.parse(body)
-  return { messageIds: Array.isArray(parsed) ? parsed.map(String) : [] }
+  return { messageIds: Array.isArray(parsed) ? parsed.map(String) : [], suppressed: [] }
 }

@@ -149,4 +149,10 @@ export type AcceptBatch = (
 ) => Promise<Acceptance<AcceptedBatch>>
 
 /** Message ids in the order of the recipients; the same again for a repeat within 24 h. */
-export type AcceptSubmission = (request: SubmissionRequest, caller: Caller) => Promise<{ messageIds: string[] }>
+export interface SubmissionAnswer {
+  messageIds: string[]
+  /** Recipients that get nothing; not told again to who repeats a request. */
+  suppressed: string[]
+}
+
+export type AcceptSubmission = (request: SubmissionRequest, caller: Caller) => Promise<SubmissionAnswer>
