@@ -5,8 +5,10 @@
  */
 import { once } from 'node:events'
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server'
+import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
 import { SECOND } from '../base/clock.ts'
 import { errorCode } from '../base/errors.ts'
+import { readDataInOnePass } from '../mail/smtp-data.ts'
 import { createCaptureStages, recipientsOf, type CaptureStages } from './capture-stages.ts'
 import type { CaptureReplies } from './replies.ts'
 import { createSimulation, type CaptureRefusal, type Simulation, type SimulationOptions } from './simulation.ts'
@@ -149,7 +151,7 @@ async function receive(
 type Handlers = Pick<SMTPServerOptions, 'onConnect' | 'onMailFrom' | 'onRcptTo' | 'onData' | 'onClose'>
 
 function createLibraryServer(handlers: Handlers): SMTPServer {
-  return new SMTPServer({
+  const server = new SMTPServer({
     name: CAPTURE_HOST_NAME,
     banner: 'Sternpost capture server',
     size: MOST_MESSAGE_BYTES,
@@ -169,6 +171,21 @@ function createLibraryServer(handlers: Handlers): SMTPServer {
     closeTimeout: CLOSE_TIMEOUT,
     ...handlers,
   })
+  server.connect = (socket, options) => {
+    const connection = new CaptureConnection(server, socket, options)
+    server.connections.add(connection)
+    connection.on('error', (error: Error) => server.emit('error', error))
+    connection.init()
+  }
+  return server
+}
+
+class CaptureConnection extends SMTPConnection {
+  override _createParser(): ReturnType<SMTPConnection['_createParser']> {
+    const parser = super._createParser()
+    readDataInOnePass(parser)
+    return parser
+  }
 }
 
 async function listen(server: SMTPServer, port: number): Promise<number> {

@@ -6,6 +6,7 @@ import type { Socket } from 'node:net'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
 import { MINUTE, type Clock } from '../base/clock.ts'
+import { readDataInOnePass } from '../mail/smtp-data.ts'
 
 interface DialogueRules {
   clock: Clock
@@ -94,6 +95,12 @@ class SmtpDialogue extends SMTPConnection {
     if (!SOURCE_ROUTE.test(command.toString())) return super.handler_RCPT(command, callback)
     this.send(501, '', 'MAILBOX_SYNTAX_ERROR')
     callback()
+  }
+
+  override _createParser(): ReturnType<SMTPConnection['_createParser']> {
+    const parser = super._createParser()
+    readDataInOnePass(parser)
+    return parser
   }
 
   override _onClose(): void {

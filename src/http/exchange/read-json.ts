@@ -14,6 +14,8 @@ import { shown } from '../../messages/accept/field-problems.ts'
 const MOST_PROBLEMS = 20
 /** Of html and text, which may be the longest (http/README.md "Limits"). */
 const MOST_TEXT_BYTES = 5 * 1024 * 1024
+/** No field has such a name, and none of its maps such a key. */
+const MOST_KEY_CHARACTERS = 10_000
 /** The one field that may be longer; it has a limit of its own. */
 const ATTACHMENT_CONTENT = 'content'
 
@@ -99,7 +101,13 @@ function refuseExtremes(value: unknown, key: string): void {
   }
   if (typeof value !== 'object' || value === null) return
   if (Array.isArray(value)) for (const item of value) refuseExtremes(item, key)
-  else for (const [name, item] of Object.entries(value)) refuseExtremes(item, name)
+  else for (const [name, item] of Object.entries(value)) refuseExtremes(item, withinBounds(name))
+}
+
+function withinBounds(name: string): string {
+  if (name.length <= MOST_KEY_CHARACTERS) return name
+  const details = `${shown(name)}: a key of ${name.length} characters, at most ${MOST_KEY_CHARACTERS} are allowed`
+  throw new ServiceError('invalid_request', details)
 }
 
 function malformed(details: string, cause?: unknown): ServiceError {
