@@ -136,14 +136,18 @@ interface Following {
 async function* follow(following: Following): AsyncGenerator<string> {
   const { eventsAfter, follower, heartbeatMilliseconds, isAllowed, ended } = following
   let { position } = following
+  let askedAt = -Infinity
   // The head of the answer goes out with the first bytes.
   yield HEARTBEAT
   while (!ended.aborted) {
     follower.hasNews = false
     const found = await eventsAfter(position)
-    if (!(await isAllowed())) return
     position = found.at(-1)?.position ?? position
     const told = [...found.filter((event) => isWanted(event, follower)), ...follower.toldAgain.splice(0)]
+    if (told.length > 0 || performance.now() - askedAt >= heartbeatMilliseconds) {
+      if (!(await isAllowed())) return
+      askedAt = performance.now()
+    }
     if (told.length > 0) yield told.map(eventText).join('')
     if (found.length > 0 || told.length > 0) {
       if (found.length < READ_AT_ONCE) await sleep(PAUSE_MILLISECONDS)

@@ -34,6 +34,13 @@ export function span(seconds: number): string {
 
 export const nowSeconds = (): number => Date.now() / 1000
 
+// Made once: making one takes as long as formatting hundreds.
+const exactTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
+const hourOfWeek = new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit' })
+
+/** Of Unix seconds: weekday and time of day, for the labels of bars. */
+export const hourText = (at: number): string => hourOfWeek.format(at * 1000)
+
 interface TimeProps {
   /** Unix seconds; null: never. */
   at: number | null
@@ -44,9 +51,7 @@ interface TimeProps {
 export function Time({ at, relative = false }: TimeProps): VNode {
   if (at === null) return html`<span class="quiet">–</span>`
   const date = new Date(at * 1000)
-  const text = relative
-    ? relativeText(at)
-    : date.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
+  const text = relative ? relativeText(at) : exactTime.format(date)
   return html`<time datetime=${date.toISOString()} title=${`${date.toISOString()} (UTC)`}>${text}</time>`
 }
 

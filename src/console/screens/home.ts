@@ -6,7 +6,7 @@ import type { StatisticsRowJson } from '../../api/statistics.ts'
 import { act } from '../parts/api.ts'
 import { Bars } from '../parts/bars.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { number, share, Time } from '../parts/format.ts'
+import { hourText, number, share, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
 import { go, Link, place } from '../parts/place.ts'
 import { run } from '../parts/said.ts'
@@ -118,9 +118,7 @@ function FigureBars({ rows, interval }: { rows: StatisticsRowJson[]; interval: '
 }
 
 function labelOf(at: number, interval: 'hour' | 'day'): string {
-  const date = new Date(at * 1000)
-  if (interval === 'day') return date.toISOString().slice(0, 10)
-  return date.toLocaleString(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit' })
+  return interval === 'day' ? new Date(at * 1000).toISOString().slice(0, 10) : hourText(at)
 }
 
 function Waiting(): VNode {

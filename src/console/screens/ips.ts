@@ -3,7 +3,7 @@ import type { IpJson, IpNoteJson, IpStatisticsJson, SendDayJson, WarmupForecastJ
 import { act } from '../parts/api.ts'
 import { Bars, type Bar } from '../parts/bars.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { number, share, Time } from '../parts/format.ts'
+import { hourText, number, share, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
 import { Link, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
@@ -137,7 +137,7 @@ function Statistics({ path }: { path: string }): VNode {
       of=${found}
       show=${({ series, by_provider: providers }: IpStatisticsJson) => {
         const bars = series.map(({ t, delivered, deferred, bounced }): Bar => ({
-          label: new Date(t * 1000).toLocaleString(undefined, { weekday: 'short', hour: '2-digit' }),
+          label: hourText(t),
           values: [delivered, deferred, bounced],
         }))
         const kinds = [

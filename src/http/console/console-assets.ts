@@ -26,7 +26,8 @@ export interface ConsoleAssets {
   style: string
   /** Of the page to log in. */
   login: string
-  preloads: readonly string[]
+  /** What the screen of this name needs, and every screen; of an unknown one only the latter. */
+  preloadsOf(screen: string): readonly string[]
 }
 
 const SOURCES = new URL('../../console/', import.meta.url)
@@ -49,7 +50,11 @@ async function makeAssets(): Promise<ConsoleAssets> {
   const script = await builder.module(MAIN)
   const style = await builder.add(STYLE, 'css', await readFile(fileURLToPath(STYLE), 'utf8'))
   const login = await builder.module(LOGIN)
-  return { files, login: login.name, script: script.name, style: style.name, preloads: [...script.needs] }
+  const preloadsOf = (screen: string): string[] => {
+    const needs = builder.needsOf(new URL(`screens/${screen}.ts`, SOURCES).href)
+    return [...new Set([...script.needs, ...needs])]
+  }
+  return { files, login: login.name, script: script.name, style: style.name, preloadsOf }
 }
 
 interface BuiltModule {
@@ -106,7 +111,7 @@ function createBuilder(files: Map<string, Asset>) {
     return made
   }
 
-  return { module, add }
+  return { module, add, needsOf: (url: string): readonly string[] => [...(built.get(url)?.needs ?? [])] }
 }
 
 /** A file of ours by its place, a package by its name. */

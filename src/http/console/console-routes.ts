@@ -50,9 +50,10 @@ export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<R
   const passkeyRoutes = createPasskeyRoutes(options)
   const { assets, domains, logins, trustedProxies, authenticate, testMode } = options
 
-  const showShell = async (ctx: RequestContext): Promise<void> => {
-    const { script, style, preloads } = await assets()
-    sendPage(ctx, shellPage({ script: pathOf(script), style: pathOf(style), preloads: preloads.map(pathOf) }))
+  const showShell = async (ctx: RequestContext, screen: string): Promise<void> => {
+    const { script, style, preloadsOf } = await assets()
+    const preloads = preloadsOf(screen).map(pathOf)
+    sendPage(ctx, shellPage({ script: pathOf(script), style: pathOf(style), preloads }))
   }
   const showRecords = async (ctx: RequestContext, domain: string, signed: string): Promise<void> => {
     const found = await domains.linked(domain, signed)
@@ -85,7 +86,7 @@ export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<R
     if (below === 'session') return sendJson(ctx, 200, sessionJson(await authenticate(ctx.req), testMode))
     if (place === 'dns') return showRecords(ctx, rest, last)
     if (place === 'assets') return sendAsset(ctx, (await assets()).files.get(rest))
-    await showShell(ctx)
+    await showShell(ctx, place)
   }
 }
 
