@@ -17,7 +17,7 @@ import type { ServerSettings } from './settings/server-settings.ts'
 import type { WarmupSettings } from './settings/warmup-settings.ts'
 import { sortMistakes } from './source/explain-mistake.ts'
 import { readFolder } from './source/read-folder.ts'
-import { emptyMap, treeOf, type MapEntry, type Position, type SourceNode } from './source/source-tree.ts'
+import { treeOf, withValueAt, type Position, type SourceNode } from './source/source-tree.ts'
 import { poolChecks } from './checks/pool-checks.ts'
 import { ruleChecks } from './checks/rule-checks.ts'
 import { serverChecks } from './checks/server-checks.ts'
@@ -101,17 +101,7 @@ export function deepFreeze<Value>(value: Value): Value {
 function withOverrides(root: SourceNode, overrides: Record<string, unknown>): SourceNode {
   const position: Position = { file: OVERRIDE_FILE, line: 1, column: 1 }
   return Object.entries(overrides).reduce(
-    (tree, [path, value]) => withValue(tree, path.split('.'), treeOf(value, position)),
+    (tree, [path, value]) => withValueAt(tree, path.split('.'), treeOf(value, position)),
     root,
   )
-}
-
-function withValue(root: SourceNode, path: string[], value: SourceNode): SourceNode {
-  const [key, ...rest] = path
-  if (key === undefined) return value
-  const { position } = value
-  const base = root.kind === 'map' ? root : emptyMap(position)
-  const below = base.entries.get(key)?.value ?? emptyMap(position)
-  const entry: MapEntry = { keyPosition: position, value: withValue(below, rest, value) }
-  return { ...base, entries: new Map([...base.entries, [key, entry]]) }
 }

@@ -50,6 +50,49 @@ t.test('names that are not given derive from the host name', async (t) => {
   t.equal(server.backup.dir, '/var/lib/sternpost/backups')
 })
 
+t.test('variables say what a first start needs, and have the last word', async (t) => {
+  const variables = {
+    STERNPOST_HOSTNAME: 'mail.sternpost.example',
+    STERNPOST_TRUSTED_PROXIES: '10.0.0.0/8, 192.0.2.0/24',
+    STERNPOST_LOG_LEVEL: 'warn',
+    STERNPOST_IPS: '203.0.113.10=127.0.0.5,203.0.113.11=127.0.0.6',
+    STERNPOST_LOG_LEVLE: 'debug',
+    STERNPOST_DATA_DIR: '',
+  }
+  Object.assign(process.env, variables)
+  t.teardown(() => {
+    for (const name of Object.keys(variables)) delete process.env[name]
+  })
+  const nowhere = join(t.testdir({}), 'nowhere')
+  const { server, pools, warnings } = load({ folder: nowhere, overrides: overrides(t), offline: false })
+  t.equal(server.hostname, 'mail.sternpost.example')
+  t.strictSame(server.http.trusted_proxies, ['10.0.0.0/8', '192.0.2.0/24'])
+  t.equal(server.data_dir, '/var/lib/sternpost', 'an empty variable is not set')
+  t.match(pools.pools['default']?.ips, [
+    { address: '203.0.113.10', source: '127.0.0.5', hostname: 'mail.sternpost.example' },
+    { address: '203.0.113.11', source: '127.0.0.6', hostname: 'mta2.mail.sternpost.example' },
+  ])
+  const unknown = warnings.find(({ file }) => file === '$STERNPOST_LOG_LEVLE')
+  t.match(unknown?.message, 'did you mean "STERNPOST_LOG_LEVEL"?')
+
+  const production = load({ folder: PRODUCTION, overrides: overrides(t) })
+  t.equal(production.server.log.level, 'warn', 'over a file')
+  t.equal(production.pools.pools['transactional']?.ips[0]?.address, '203.0.113.10', 'IPs stand where pools.yaml is')
+  t.ok(production.warnings.some(({ file, message }) => file === '$STERNPOST_IPS' && /is not used/.test(message)))
+
+  process.env['STERNPOST_LOG_LEVEL'] = 'loud'
+  process.env['STERNPOST_IPS'] = '198.51.100.7'
+  const mistakes = mistakesIn({ folder: nowhere, overrides: overrides(t), offline: false })
+  const errors = mistakes.filter(({ severity }) => severity === 'error').map(({ file, path }) => [file, path])
+  t.strictSame(
+    errors,
+    [
+      ['$STERNPOST_LOG_LEVEL', 'log.level'],
+      ['$STERNPOST_IPS', 'pools.default.ips[0].address'],
+    ].toSorted(),
+  )
+})
+
 t.test('overrides win over the files, and the result is frozen plain data', async (t) => {
   const configuration = load({
     folder: PRODUCTION,

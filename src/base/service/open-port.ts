@@ -62,7 +62,7 @@ function explain(thrown: unknown, { address, port }: Port, setting: string): Pro
     return new ProcessExit(EXIT.tryAgain, `${place} is taken by another process`, { cause: thrown })
   }
   if (code === 'EACCES' && port < FIRST_FREE_PORT) {
-    const fix = `add the line "ListenStream=${port}" to sternpost.socket`
+    const fix = `add the line "ListenStream=${port}" to sternpost.socket, or in a container the capability NET_BIND_SERVICE`
     return new ProcessExit(EXIT.configuration, `${place} may not be opened by this user: ${fix}`, { cause: thrown })
   }
   return new ProcessExit(EXIT.configuration, `${place} cannot be opened: ${errorText(thrown)}`, { cause: thrown })

@@ -1,4 +1,5 @@
 /** What `sternpost setup` writes into sternpost.yaml and pools.yaml. Pure. JSON strings are YAML strings. */
+import { egressName } from '../../config/source/environment.ts'
 import type { SetupIp } from './answers.ts'
 
 interface ServerTextFacts {
@@ -45,9 +46,4 @@ pools:
   default:
     ips:
 ${entries.join('')}`
-}
-
-/** The first IP has the name of the server: with one IP there is one name. */
-function egressName(hostname: string, index: number): string {
-  return index === 0 ? hostname : `mta${index + 1}.${hostname}`
 }

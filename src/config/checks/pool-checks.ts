@@ -6,6 +6,7 @@ import { networkInterfaces } from 'node:os'
 import { canonicalIp, isInNetwork, isLoopback } from '../../base/ip-address.ts'
 import { didYouMean } from '../source/explain-mistake.ts'
 import { errorAt, warningAt, type FileName, type Finding, type Trees } from '../source/finding.ts'
+import { isVariable } from '../source/environment.ts'
 import { nearestName } from '../settings/nearest-name.ts'
 import type { PoolSettings } from '../settings/pool-settings.ts'
 import { entriesAt, itemsAt, nearestPosition, positionText, textAt } from '../source/at-path.ts'
@@ -40,7 +41,7 @@ export function poolChecks(settings: JudgedSettings, trees: Trees, { isOffline }
     ...overflowCircles(root),
     ...(server?.delivery.allow_private_addresses === false ? privateIps(root) : []),
     ...(pools === undefined ? [] : [...weakPools(pools), ...sharedHostNames(pools), ...looseLimits(pools, settings)]),
-    ...(pools === undefined || isOffline ? [] : absentIps(pools)),
+    ...(pools === undefined || isOffline ? [] : absentIps(pools, root)),
   ]
 }
 
@@ -182,7 +183,8 @@ function looseLimits({ pools }: PoolSettings, { providers }: JudgedSettings): Fi
   )
 }
 
-function absentIps({ pools }: PoolSettings): Finding[] {
+/** A warning: an address may come later. Not so in the environment of a process, which is of this machine. */
+function absentIps({ pools }: PoolSettings, root: SourceNode): Finding[] {
   const present = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
   // Every address of 127.0.0.0/8 can be bound, though the interface shows one.
   const isPresent = (source: string): boolean =>
@@ -191,7 +193,9 @@ function absentIps({ pools }: PoolSettings): Finding[] {
     ips.flatMap(({ source }, index) => {
       if (isPresent(source)) return []
       const path = ['pools', name, 'ips', index, 'address']
-      return [warningAt('pools', path, `${source} is not on this machine: the IP sends nothing`)]
+      const text = `${source} is not on this machine: the IP sends nothing`
+      if (!isVariable(nearestPosition(root, path))) return [warningAt('pools', path, text)]
+      return [errorAt('pools', path, `${text}. A container needs the network of the host`)]
     }),
   )
 }

@@ -1,6 +1,7 @@
 /**
- * The files of a configuration folder, each with its drop-ins, as one tree per file. One that is not there is taken
- * from the shipped folder; one with mistakes gives no tree. Throws ConfigurationError when there is no such folder.
+ * The files of a configuration folder, each with its drop-ins and what variables say, as one tree per file. One that is
+ * not there is taken from the shipped folder; one with mistakes gives no tree. Throws ConfigurationError when there is
+ * no such folder, unless variables say what an administrator has to write.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,6 +9,7 @@ import { readRegularFile } from '../../base/regular-file.ts'
 import { ConfigurationError, errorCode, errorText, type Mistake } from '../../base/errors.ts'
 import { mergeDropIns } from './drop-ins.ts'
 import { FILE_NAMES, type FileName, type Trees } from './finding.ts'
+import { standInFor, unknownVariables, withVariables, type Environment } from './environment.ts'
 import { emptyMap, type SourceNode } from './source-tree.ts'
 import { readYamlSource } from './yaml-source.ts'
 
@@ -17,27 +19,49 @@ const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pool
 
 /** `names`: the files that are wanted; the others have no tree. */
 export function readFolder(folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES) {
+  // What is read from the shipped folder alone is for trying out, with an outside world of its own.
+  const environment: Environment = folder === shippedFolder ? {} : process.env
   const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
-  if (!isFolder) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
-  const mistakes: Mistake[] = []
+  const isNeeded = standInFor('sternpost', environment) === undefined
+  if (!isFolder && isNeeded) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
+  const mistakes = unknownVariables(environment)
   const trees: Trees = {}
   for (const name of names) {
     const countBefore = errorsIn(mistakes)
-    const base = readFile(chooseFile(name, { folder, shippedFolder, mistakes }), mistakes)
+    const base = readBase(name, { folder, shippedFolder, environment, mistakes })
     const dropIns = dropInFiles(join(folder, `${name}.d`), mistakes).map((file) => readFile(file, mistakes))
-    if (errorsIn(mistakes) === countBefore) trees[name] = mergeDropIns(base, dropIns)
+    const tree = mergeDropIns(base, dropIns)
+    if (errorsIn(mistakes) === countBefore) {
+      trees[name] = name === 'sternpost' ? withVariables(tree, environment) : tree
+    }
   }
   return { trees, mistakes }
 }
 
-function chooseFile(name: FileName, place: { folder: string; shippedFolder: string; mistakes: Mistake[] }): string {
-  const own = join(place.folder, `${name}.yaml`)
-  const shipped = join(place.shippedFolder, `${name}.yaml`)
-  if (own === shipped || existsSync(own)) return own
-  if (WRITTEN_BY_ADMINISTRATOR.includes(name)) {
-    place.mistakes.push(wholeFile(own, 'warning', `there is no such file; ${shipped} is used in its place`))
+interface Places {
+  folder: string
+  shippedFolder: string
+  environment: Environment
+  mistakes: Mistake[]
+}
+
+/** The file of the folder, else what variables say in its place, else the shipped one. */
+function readBase(name: FileName, { folder, shippedFolder, environment, mistakes }: Places): SourceNode {
+  const own = join(folder, `${name}.yaml`)
+  const shipped = join(shippedFolder, `${name}.yaml`)
+  const standIn = standInFor(name, environment)
+  if (own === shipped || existsSync(own)) {
+    if (standIn !== undefined && name === 'pools') {
+      const message = `is not used: the IPs stand in ${own}`
+      mistakes.push({ ...standIn.position, path: '', severity: 'warning', message, suggestion: null })
+    }
+    return readFile(own, mistakes)
   }
-  return shipped
+  if (standIn !== undefined) return standIn
+  if (WRITTEN_BY_ADMINISTRATOR.includes(name)) {
+    mistakes.push(wholeFile(own, 'warning', `there is no such file; ${shipped} is used in its place`))
+  }
+  return readFile(shipped, mistakes)
 }
 
 function readFile(file: string, mistakes: Mistake[]): SourceNode {

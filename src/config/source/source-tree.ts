@@ -44,3 +44,13 @@ export function treeOf(value: unknown, position: Position): SourceNode {
 export function emptyMap(position: Position): Extract<SourceNode, { kind: 'map' }> {
   return { kind: 'map', position, entries: new Map() }
 }
+
+/** The value in the place of what stands at the path. Maps on the way that are not there stand where the others do. */
+export function withValueAt(root: SourceNode, path: readonly string[], value: SourceNode): SourceNode {
+  const [key, ...rest] = path
+  if (key === undefined) return value
+  const base = root.kind === 'map' ? root : emptyMap(root.position)
+  const below = base.entries.get(key)?.value ?? emptyMap(base.position)
+  const entry: MapEntry = { keyPosition: value.position, value: withValueAt(below, rest, value) }
+  return { ...base, entries: new Map([...base.entries, [key, entry]]) }
+}

@@ -3,10 +3,10 @@
  * a power cut, or the program does not start. A second process is kept out by an exclusive transaction on a file of its
  * own, so a kill frees it.
  *
- * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer or a migration failed, 74
- * when it cannot be read or written, was here and is gone, or a snapshot before a migration has no space.
+ * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer, a migration failed, or the
+ * folder is not ours to write into, 74 when it cannot be read or written, was here and is gone, or a snapshot before a migration has no space.
  */
-import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
+import { accessSync, constants, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite, { type Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
@@ -41,6 +41,7 @@ export function openDatabase(location: StoreLocation): OpenDatabase {
   const path = databasePath(location)
   try {
     mkdirSync(location.folder, { recursive: true, mode: FOLDER_MODE })
+    refuseUnwritable(location.folder)
     const lock = lockDatabase(location)
     try {
       return openLocked(path, location, lock)
@@ -53,6 +54,16 @@ export function openDatabase(location: StoreLocation): OpenDatabase {
     const reason = [errorCode(thrown), errorText(thrown)].filter((text) => text !== '').join(': ')
     const sentence = `the database ${path} cannot be opened: ${reason}; check the disk, or restore a backup`
     throw new ProcessExit(EXIT.disk, sentence, { cause: thrown })
+  }
+}
+
+function refuseUnwritable(folder: string): void {
+  try {
+    accessSync(folder, constants.W_OK | constants.X_OK)
+  } catch (cause) {
+    const user = process.getuid?.()
+    const sentence = `data_dir: user ${user} may not write into ${folder}. Fix: chown ${user} ${folder}`
+    throw new ProcessExit(EXIT.configuration, sentence, { cause })
   }
 }
 
