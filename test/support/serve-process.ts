@@ -130,9 +130,12 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
 const LOWEST_PORT = 10_240
 const HIGHEST_PORT = 32_000
 
-export async function freePort(address = '127.0.0.1'): Promise<number> {
+export async function freePort(
+  address = '127.0.0.1',
+  [lowest, highest] = [LOWEST_PORT, HIGHEST_PORT],
+): Promise<number> {
   for (;;) {
-    const port = randomInt(LOWEST_PORT, HIGHEST_PORT)
+    const port = randomInt(lowest, highest)
     if (await isFree(port, address)) return port
   }
 }

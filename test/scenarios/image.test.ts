@@ -1,0 +1,180 @@
+/**
+ * The container image of this tree, run by podman as its README says: the sandbox; a server that delivers from two IPs
+ * by low ports without root, and loses nothing when it is killed; clear endings for what is missing. At the full size
+ * also: two builds are equal, and an upgrade.
+ */
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { openContainers, whyNoContainers, type Container } from '../support/containers.ts'
+import { startNotingSink } from '../support/noting-sink.ts'
+import { freePort, MASTER_KEY } from '../support/serve-process.ts'
+import { prepareSender, SENDING_DOMAIN, startApplianceZone, TWO_IPS } from '../support/two-ips.ts'
+import { until } from '../support/until.ts'
+
+const BUILD = fileURLToPath(new URL('../../scripts/build-image', import.meta.url))
+/** Whom the program runs as. */
+const USER = 2525
+const MOST_BYTES = 110_000_000
+const MAILS = 40
+/** Ports that take a right. */
+const LOW_PORTS: [number, number] = [700, 1_000]
+const isFull = process.env['TEST_SCALE'] === 'full'
+
+t.setTimeout(1_200_000)
+
+t.test('the image', { skip: whyNoContainers() }, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-image-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const built = build(folder, 'built')
+  const { size } = statSync(built)
+  t.ok(size <= MOST_BYTES, 'it is small')
+  t.comment(`${(size / 1e6).toFixed(0)} MB`)
+  if (isFull) t.equal(digestOf(built), digestOf(build(folder, 'again')), 'two builds are equal')
+  const containers = await openContainers(t)
+  const image = await containers.load(built)
+  const earlier = isFull ? await containers.load(build(folder, 'earlier', ['--version', '0.0.9'])) : image
+  const start = containers.start
+
+  await t.test('the sandbox takes a mail and shows it', async (t) => {
+    const [port, smtpPort] = [String(await freePort()), String(await freePort())]
+    const words = ['sandbox', '--json', '--port', port, '--smtp-port', smtpPort]
+    const sandbox = start(image, { words, volumes: { '/data': dataFolder(folder, 'sandbox') } })
+    const line = await untilRunning(sandbox, () => /^\{.*"curl".*\}$/m.exec(sandbox.output())?.[0])
+    const { base_url: base, key } = JSON.parse(line)
+    const baseUrl = new URL(base).origin
+    const mail = { from: 'shop@sandbox.test', to: 'ada@dest.test', subject: 'From a container', text: 'Hello' }
+    t.equal(await post(`${baseUrl}/v1/email/send`, key, mail), 200)
+    const inbox = async (): Promise<string> => (await fetch(`${baseUrl}/dev/inbox`)).text()
+    t.ok(await until('the mail is in the inbox', async () => (await inbox()).includes('From a container')))
+    await sandbox.kill('TERM')
+    t.equal(sandbox.exitCode(), 0, 'SIGTERM ends it in order')
+  })
+
+  await t.test('a server delivers from both IPs, also what was accepted before a kill', async (t) => {
+    const sink = await startNotingSink()
+    t.teardown(() => sink.close())
+    const zone = await startApplianceZone('127.0.0.1')
+    t.teardown(() => zone.close())
+    const data = dataFolder(folder, 'server')
+    const port = await freePort('127.0.0.1', LOW_PORTS)
+    configure(data, port, { deliveryPort: sink.port, dnsServer: zone.server })
+    const volumes = { '/data': data, '/run/secrets/master.key:ro': masterKey(folder) }
+    const baseUrl = `http://127.0.0.1:${port}`
+    const serve = async (from: string): Promise<Container> => {
+      const server = start(from, { words: ['serve'], volumes })
+      await untilRunning(server, () => isHealthy(baseUrl))
+      return server
+    }
+    const first = await serve(earlier)
+    await first.exec('/usr/lib/sternpost/is-healthy')
+    const createKey = async (...scopes: string[]): Promise<string> => {
+      const words = scopes.flatMap((scope) => ['--scope', scope])
+      return JSON.parse(await first.exec('sternpost', 'key', 'create', '--name', 'test', '--json', ...words)).key
+    }
+    const api = await prepareSender({ baseUrl, createKey }, zone)
+    sink.answerRecipients(() => '451 4.3.0 later')
+    const send = async (name: string): Promise<void> => {
+      const mail = { from: `shop@${SENDING_DOMAIN}`, to: `${name}@dest.test`, subject: 'Hi', text: 'Hi' }
+      t.equal((await api.post('/email/send', mail)).status, 200)
+    }
+    for (let index = 0; index < MAILS; index += 1) await send(`waits-${index}`)
+    await first.kill('KILL')
+    sink.answerRecipients(() => undefined)
+    const second = await serve(image)
+    await second.exec('sternpost', 'queue', 'retry', '--all', '--yes')
+    const taken = () => sink.tries.filter(({ reply }) => reply.startsWith('250'))
+    await until('all are delivered', () => new Set(taken().map(({ recipient }) => recipient)).size === MAILS)
+    t.same([...new Set(taken().map(({ source }) => source))].toSorted(), ['127.0.0.11', '127.0.0.12'])
+    await second.kill('TERM')
+    t.equal(second.exitCode(), 0)
+  })
+
+  await t.test('what is missing ends with 78 and a sentence', async (t) => {
+    const data = dataFolder(folder, 'missing')
+    const key = { '/run/secrets/master.key:ro': masterKey(folder) }
+    const variables = { STERNPOST_HOSTNAME: 'mail.sternpost.test', STERNPOST_IPS: '198.51.100.7' }
+    const ending = async (says: RegExp, options: Partial<Parameters<typeof start>[1]>): Promise<void> => {
+      const container = start(image, { words: ['serve'], volumes: { '/data': data, ...key }, ...options })
+      t.equal(await container.ended, 78, String(says))
+      t.match(container.output(), says)
+    }
+    await ending(/there is no such folder/, {})
+    await ending(/\$STERNPOST_IPS:1:1: pools\.default\.ips\[0\].* is not on this machine/, { environment: variables })
+    await ending(/\$STERNPOST_HOSTNAME:1:1: .*tls\.certificates/, { environment: variables })
+    await ending(/there is no file \/run\/secrets\/master\.key/, { environment: variables, volumes: { '/data': data } })
+    configure(data, await freePort('127.0.0.1', LOW_PORTS), { deliveryPort: 2_525, dnsServer: '127.0.0.1' })
+    await ending(/may not be opened by this user: .*NET_BIND_SERVICE/, { capabilities: [] })
+    chownSync(data, 0, 0)
+    chmodSync(data, 0o755)
+    await ending(/user 2525 may not write into \/data/, {})
+  })
+})
+
+function build(folder: string, name: string, words: readonly string[] = []): string {
+  mkdirSync(join(folder, name))
+  const env = { ...process.env, SOURCE_DATE_EPOCH: '1700000000' }
+  return execFileSync(BUILD, ['--output', join(folder, name), ...words], { encoding: 'utf8', env }).trim()
+}
+
+function digestOf(file: string): string {
+  return createHash('sha256').update(readFileSync(file)).digest('hex')
+}
+
+/** Of the program's user. */
+function dataFolder(folder: string, name: string): string {
+  const path = join(folder, name)
+  mkdirSync(path)
+  chownSync(path, USER, USER)
+  chmodSync(folder, 0o755)
+  return path
+}
+
+function masterKey(folder: string): string {
+  const file = join(folder, 'master.key')
+  writeFileSync(file, MASTER_KEY, { mode: 0o600 })
+  chownSync(file, USER, USER)
+  return file
+}
+
+function configure(data: string, port: number, world: { deliveryPort: number; dnsServer: string }): void {
+  const settings = {
+    version: 1,
+    hostname: 'mail.sternpost.test',
+    public_url: `http://127.0.0.1:${port}`,
+    delivery: { port: world.deliveryPort, allow_private_addresses: true },
+    dns: { servers: [world.dnsServer] },
+    health: { blocklists: [] },
+    listen: {
+      http: [{ address: '127.0.0.1', port, tls: false, serve: ['api', 'tracking', 'console'] }],
+      submission: [],
+      inbound: [],
+      metrics: null,
+    },
+  }
+  for (const [name, value] of Object.entries({ sternpost: settings, pools: TWO_IPS })) {
+    const file = join(data, 'config', `${name}.yaml`)
+    mkdirSync(dirname(file), { recursive: true })
+    writeFileSync(file, JSON.stringify(value))
+  }
+}
+
+function untilRunning<Seen>(container: Container, look: () => Seen | Promise<Seen>) {
+  return until('the container answers', () => {
+    if (container.exitCode() !== null) throw new Error(`it ended with ${container.exitCode()}: ${container.output()}`)
+    return look()
+  })
+}
+
+async function isHealthy(baseUrl: string): Promise<boolean> {
+  return (await fetch(`${baseUrl}/health`).catch(() => null))?.ok === true
+}
+
+async function post(url: string, key: string, body: object): Promise<number> {
+  const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }
+  return (await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) })).status
+}
