@@ -4,6 +4,7 @@
  * another outside world handed over: a resolver, further routes, settings. Starting either succeeds as a whole or
  * throws ProcessExit or ConfigurationError after stopping what had started.
  */
+import { startCertificates } from './assembly/certificates.ts'
 import { startDelivery, type OwnListeners } from './assembly/delivery.ts'
 import { openDoors, type BoundPorts } from './assembly/doors.ts'
 import { startEgress } from './assembly/egress.ts'
@@ -23,7 +24,6 @@ import { startWebhooks } from './assembly/webhooks.ts'
 import type { Metrics } from './base/metrics.ts'
 import { startWhole, stopTogether, type Stops } from './base/service/start-whole.ts'
 import type { Warmup } from './egress/moves/warmup.ts'
-import { createCertificateWatch, createDoorCertificates } from './operations/certificates.ts'
 import { measureWhenRead } from './operations/measures.ts'
 import type { Schedule } from './operations/schedule.ts'
 import { tellForeignSecrets } from './operations/sealed-secrets.ts'
@@ -79,18 +79,18 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const logLevel = startLogLevel(foundation)
   measureWhenRead({ ...foundation, ...sending, dispatcher }, settings.storage)
   const mail = createMailFeatures(foundation, { ...sending, dispatcher })
-  const tlsLogger = logger.child({ part: 'tls' })
-  const certificates = createCertificateWatch({ clock: foundation.realClock, metrics, logger: tlsLogger })
-  const doorCertificates = createDoorCertificates(certificates, settings)
+  const { certificates, ...tls } = await startCertificates(foundation)
+  const { doorCertificates } = tls
   const { reload, onSignal } = prepareReload(foundation, { doorCertificates, disk, dispatcher })
   const health = startHealthChecks(foundation, { ...sending, ...mail, reload })
   const status = createServiceStatus({ ...sending, store, clock, health })
   const parts = { ...sending, dispatcher, mail, certificates, health, retention, backups }
   const schedule = startSchedule(foundation, parts)
   stops.push(() => stopTogether(foundation.working, logger))
-  const doors = await openDoors(foundation, { ...parts, reload, doorCertificates, logLevel, status })
-  certificates.use(settings.tls.certificates)
+  const doors = await openDoors(foundation, { ...parts, ...tls, reload, logLevel, status })
   doorsAreOpen(doors.listeners)
+  // Not before port 80 answers; a server that waits for an authority is up all the same.
+  void schedule.run('issue-certificates')
   const { warmup, webhookEndpoints } = sending
   return {
     ports: doors.ports,

@@ -20,6 +20,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   delivery: ['base', 'mail', 'config', 'network', 'store', 'content', 'egress'],
   webhooks: ['base', 'mail', 'config', 'api', 'network', 'store'],
   inbound: ['base', 'mail', 'config', 'network', 'store', 'senders', 'messages'],
+  certificates: ['base', 'config', 'network', 'store'],
   api: ['base', 'mail'],
   http: ['base', 'mail', 'config', 'api', 'senders', 'egress', 'health', 'messages', 'webhooks'],
   commands: [
@@ -72,6 +73,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
     'capture',
     'sandbox',
     'operations',
+    'certificates',
   ],
   'appliance.ts': [
     'assembly',
@@ -116,6 +118,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   'postal-mime': ['mail/', 'inbound/', 'sandbox/'],
   htmlparser2: ['content/', 'mail/authentication/'],
   undici: ['network/'],
+  'acme-client': ['certificates/'],
   'ipaddr.js': ['base/'],
   pino: ['base/'],
   'prom-client': ['base/'],

@@ -3,6 +3,7 @@
  * and complaints. Each throws ProcessExit when its port cannot be opened.
  */
 import { consoleAddress } from '../http/console/console-address.ts'
+import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import type { HttpFeatures } from '../http/exchange/features.ts'
 import { createMetricsRoute, startMetricsServer } from '../http/metrics-server.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
@@ -33,6 +34,8 @@ interface DoorParts extends MailParts {
   mail: MailFeatures
   reload: Reload['reload']
   doorCertificates: DoorCertificates
+  firstCertificates: ServerCertificates | null
+  acmeChallenge(token: string): string | undefined
   logLevel: LogLevelKeeper
   health: HealthKeeper
   status: ServiceStatus
@@ -82,6 +85,7 @@ async function startReports(foundation: Foundation, parts: DoorParts): Promise<n
   const server = createReportServer({
     ...foundation,
     ...parts.mail.unsubscribing,
+    certificates: parts.firstCertificates,
     settings,
     providers,
     acceptSubmission: parts.mail.acceptSubmission,
@@ -93,18 +97,19 @@ async function startReports(foundation: Foundation, parts: DoorParts): Promise<n
   return server.start(settings.listen.inbound)
 }
 
-async function startSubmission(foundation: Foundation, { mail, apiKeys, doorCertificates }: DoorParts) {
+async function startSubmission(foundation: Foundation, { mail, apiKeys, ...tls }: DoorParts) {
   const { server: settings } = foundation.configuration
   if (settings.listen.submission.length === 0) return []
   const server = createSubmissionServer({
     ...foundation,
     ...mail,
+    certificates: tls.firstCertificates,
     settings,
     apiKeys,
     logger: foundation.logger.child({ part: 'submission' }),
   })
   foundation.working.push(() => server.stop())
-  doorCertificates.serve(server.setCertificates)
+  tls.doorCertificates.serve(server.setCertificates)
   return server.start(settings.listen.submission)
 }
 
@@ -134,7 +139,9 @@ async function startHttp(foundation: Foundation, parts: DoorParts & ConsoleParts
       now: () => clock.now(),
       health: parts.status.report,
     },
+    certificates: parts.firstCertificates,
     acmeWebroot: () => live.current().server.http.acme_webroot,
+    acmeChallenge: parts.acmeChallenge,
     testMode: outside !== undefined,
     // Where there is no listener of its own for them, the figures are beside the API (sandbox/README.md "The sandbox").
     extraHandlers: outside === undefined ? [] : [createMetricsRoute(metrics), ...outside.handlers],

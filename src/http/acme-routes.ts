@@ -1,5 +1,6 @@
 /**
- * `/.well-known/acme-challenge/<token>`: what certbot, lego and others put into `http.acme_webroot` (RFC 8555 §8.3).
+ * `/.well-known/acme-challenge/<token>`: what an authority asks for before it issues a certificate (RFC 8555 §8.3), be it
+ * one that `tls.acme` has us order, or what certbot, lego and others put into `http.acme_webroot`.
  *
  * Only files of that folder are given out, under names that a token can have: no other path, no link to a file
  * elsewhere, no list of what is there. Everything else is 404.
@@ -18,14 +19,18 @@ const TOKEN = /^[A-Za-z0-9_-]{1,256}$/
 const MOST_BYTES = 4 * 1024
 const READING = ['GET', 'HEAD']
 
-export function createAcmeRoutes(webroot: () => string | null): Middleware<RequestState> {
+export function createAcmeRoutes(
+  webroot: () => string | null,
+  ofOurs: (token: string) => string | undefined = () => undefined,
+): Middleware<RequestState> {
   return async function acme(ctx, next) {
     if (!ctx.path.startsWith(PREFIX)) return next()
     ctx.state.pattern = `${PREFIX}:token`
     const folder = webroot()
     const token = ctx.path.slice(PREFIX.length)
-    const isAsked = folder !== null && READING.includes(ctx.method) && TOKEN.test(token)
-    const content = isAsked ? await readChallenge(folder, token) : null
+    const isAsked = READING.includes(ctx.method) && TOKEN.test(token)
+    const own = isAsked ? ofOurs(token) : undefined
+    const content = own ?? (isAsked && folder !== null ? await readChallenge(folder, token) : null)
     if (content === null) throw new ServiceError('not_found', `path ${ctx.path}`)
     ctx.type = 'text/plain'
     ctx.body = content

@@ -26,6 +26,8 @@ interface MakeServerOptions {
   settings: HttpSettings
   tls: boolean
   clock: Clock
+  /** Of the start; left out: those of the settings. */
+  certificates?: ServerCertificates | null | undefined
 }
 
 export interface MadeServer {
@@ -34,9 +36,14 @@ export interface MadeServer {
   setCertificates(certificates: ServerCertificates): void
 }
 
-export function makeServer(listener: RequestListener, { settings, tls, clock }: MakeServerOptions): MadeServer {
+export function makeServer(
+  listener: RequestListener,
+  { settings, tls, clock, certificates }: MakeServerOptions,
+): MadeServer {
   const limits = serverLimits(settings)
-  const made = tls ? makeTlsServer(limits, settings) : { server: createServer(limits), setCertificates: () => {} }
+  const made = tls
+    ? makeTlsServer(limits, settings, certificates)
+    : { server: createServer(limits), setCertificates: () => {} }
   const { server } = made
   for (const event of ['request', 'checkContinue', 'checkExpectation']) server.on(event, listener)
   server.on('clientError', (error, socket) => answerClientError(error, socket, clock.now()))
@@ -56,8 +63,12 @@ function serverLimits({ http }: HttpSettings) {
   }
 }
 
-function makeTlsServer(limits: ReturnType<typeof serverLimits>, { tls, http }: HttpSettings): MadeServer {
-  let certificates = readServerCertificates(tls.certificates, tls.min_version)
+function makeTlsServer(
+  limits: ReturnType<typeof serverLimits>,
+  { tls, http }: HttpSettings,
+  given: MakeServerOptions['certificates'],
+): MadeServer {
+  let certificates = given ?? readServerCertificates(tls.certificates, tls.min_version)
   const server = createTlsServer({
     ...limits,
     ...certificates.default,

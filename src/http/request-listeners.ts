@@ -42,6 +42,8 @@ export interface RequestListenersOptions {
   metrics: Metrics
   /** Folder of `http.acme_webroot`, asked for at each request; null: none. */
   acmeWebroot: () => string | null
+  /** What an authority that was asked by us gets for its token (`tls.acme`). */
+  acmeChallenge?: ((token: string) => string | undefined) | undefined
   /** Answers say that this is no production server. */
   testMode: boolean
   /** Koa middleware that runs before the API's routes. */
@@ -113,7 +115,7 @@ export function createRequestListeners(options: RequestListenersOptions) {
     trustedProxies: settings.http.trusted_proxies,
     abuseAddress: settings.operator.email,
   })
-  const acme = createAcmeRoutes(options.acmeWebroot)
+  const acme = createAcmeRoutes(options.acmeWebroot, options.acmeChallenge)
   const assets = createConsoleAssets()
   const console = createConsoleRoutes({ ...common, authenticate: withSession, assets, bodies, logger })
   return {

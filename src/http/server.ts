@@ -25,6 +25,8 @@ export interface HttpServersOptions extends Omit<
   settings: HttpSettings
   /** Sockets that are open already. */
   passed?: PassedSockets | undefined
+  /** Of the start; left out: those of the settings. */
+  certificates?: ServerCertificates | null | undefined
 }
 
 export type HttpServers = ReturnType<typeof createHttpServers>
@@ -32,7 +34,7 @@ export type HttpServers = ReturnType<typeof createHttpServers>
 const STOP_MILLISECONDS = 10 * SECOND
 
 export function createHttpServers(options: HttpServersOptions) {
-  const { settings, clock } = options
+  const { settings, clock, certificates } = options
   const limits = createConnectionLimits(settings.http)
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
   const thread = createBodyThread(options)
@@ -48,7 +50,7 @@ export function createHttpServers(options: HttpServersOptions) {
   })
 
   const addServer = (listener: RequestListener, tls: boolean): Server => {
-    const added = makeServer(listener, { settings, tls, clock })
+    const added = makeServer(listener, { settings, tls, clock, certificates })
     made.push(added)
     return added.server
   }

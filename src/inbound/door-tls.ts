@@ -18,6 +18,9 @@ export interface TlsSettings {
   min_version: SecureVersion
 }
 
+/** Of the start; left out: those of the settings. */
+export type GivenCertificates = ServerCertificates | null | undefined
+
 type DialogueTls = Pick<TlsOptions, 'cert' | 'key' | 'minVersion' | 'SNICallback'> & { disabledCommands: string[] }
 
 /** Toys of the library, and what is between a proxy and its server. */
@@ -27,9 +30,10 @@ const NEVER_OFFERED = ['WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD']
  * `setting` is where the listeners stand in the configuration, for errors. With `hasLogin` keys come in here: without
  * TLS nobody may log in. Throws ProcessExit 78 for a certificate that cannot be used.
  */
-export function createDoorTls(setting: string, settings: TlsSettings, hasLogin: boolean) {
+export function createDoorTls(setting: string, settings: TlsSettings, hasLogin: boolean, given: GivenCertificates) {
   let certificates =
-    settings.certificates.length === 0 ? null : readServerCertificates(settings.certificates, settings.min_version)
+    given ??
+    (settings.certificates.length === 0 ? null : readServerCertificates(settings.certificates, settings.min_version))
   return {
     /** For smtp-server: at its making, and again after a change. */
     optionsFor: (kind: ListenerTls): DialogueTls => ({

@@ -11,7 +11,7 @@ import type { Logger } from '../base/logger.ts'
 import { openPort, type Port } from '../base/service/open-port.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
-import { createDoorTls, type ListenerTls, type TlsSettings } from './door-tls.ts'
+import { createDoorTls, type GivenCertificates, type ListenerTls, type TlsSettings } from './door-tls.ts'
 import type { ReceivedMessage, ReceiveMessage } from './receive-message.ts'
 import { createDialogueServer } from './smtp-dialogue.ts'
 import { isSmtpRefusal, temporaryFailure } from './smtp-refusal.ts'
@@ -35,6 +35,7 @@ export interface DoorParts {
   logger: Logger
   /** Sockets that are open already. */
   passed?: PassedSockets | undefined
+  certificates?: GivenCertificates
 }
 
 interface SmtpDoorParts extends DoorParts, SmtpHooks {
@@ -76,7 +77,7 @@ export type SmtpDoor = ReturnType<typeof createSmtpDoor>
 export function createSmtpDoor(parts: SmtpDoorParts) {
   const { setting, logger, clock, badRecipient, passed } = parts
   const admission = createConnectionAdmission(parts.limits)
-  const tls = createDoorTls(setting, parts.settings.tls, parts.logIn !== null)
+  const tls = createDoorTls(setting, parts.settings.tls, parts.logIn !== null, parts.certificates)
   const open: Listening[] = []
   let isStopping = false
   const dialogue = dialogueOptions(parts, () => {

@@ -33,7 +33,7 @@ export interface ScheduleOptions {
   shaping: Pick<Shaping, 'tick'>
   sts: { refresh(): Promise<void> }
   tlsReports: { sendDue(): Promise<void> }
-  certificates: { check(): void }
+  certificates: { check(): void; issue(): Promise<void> }
   health: { runDue(): Promise<void> }
   statistics: Pick<Statistics, 'sum'>
   messages: Pick<MessageLookup, 'indexSubjects'>
@@ -89,6 +89,8 @@ function jobTable(options: ScheduleOptions) {
     'send-tls-reports': { when: '55 */5 * * * *', what: () => tlsReports.sendDue() },
     // health/README.md "Checks": every health.interval; this only looks whether it has come.
     'run-checks': { when: '50 * * * * *', what: () => health.runDue() },
+    // certificates/README.md "When": this only looks whether the time of one has come.
+    'issue-certificates': { when: '*/30 * * * * *', what: () => certificates.issue() },
     'check-certificates': { when: '45 43 * * * *', what: async () => certificates.check() },
   } satisfies Record<string, TimedWork>
 }

@@ -13,6 +13,7 @@
  */
 import type { AcceptVerbs } from './records/accept-records.ts'
 import type { AuthenticationVerbs } from './records/authentication-records.ts'
+import type { CertificateVerbs } from './records/certificate-records.ts'
 import type { ConsoleVerbs } from './records/console-records.ts'
 import type { QueueVerbs } from './records/claim-records.ts'
 import type { EngagementVerbs } from './records/engagement-records.ts'
@@ -34,6 +35,7 @@ export interface Store
     ReportVerbs,
     AuthenticationVerbs,
     SenderVerbs,
+    CertificateVerbs,
     SuppressionVerbs,
     EngagementVerbs,
     IpVerbs,

@@ -190,7 +190,7 @@ function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
     retention: { async run() {}, async watchBudget() {}, stop() {} },
     backups: { when: () => null, async write() {} },
     uncertainRetry: () => 1,
-    certificates: { check() {} },
+    certificates: { check() {}, issue: nothing },
     health: { runDue: nothing },
     isClockSteady: () => true,
     onQueued() {},

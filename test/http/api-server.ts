@@ -56,7 +56,7 @@ export const HTTP_SETTINGS: HttpSettings['http'] = {
   acme_webroot: null,
 }
 
-export const TLS_SETTINGS: HttpSettings['tls'] = { certificates: [], min_version: 'TLSv1.2', ca_file: null }
+export const TLS_SETTINGS: HttpSettings['tls'] = { certificates: [], acme: null, min_version: 'TLSv1.2', ca_file: null }
 
 export async function startApi(t: Test, options: ApiServerOptions = {}): Promise<ApiServer> {
   const log: ApiServer['log'] = []

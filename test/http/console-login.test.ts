@@ -71,7 +71,7 @@ t.test('over TLS the cookie is of this host alone, and secure', async (t) => {
   const certificates = [{ cert_file: join(folder, 'certificate'), key_file: join(folder, 'key') }]
   const server = await startApi(t, {
     listener: { serve: ['api', 'console'], tls: true },
-    tls: { certificates, min_version: 'TLSv1.2', ca_file: null },
+    tls: { certificates, acme: null, min_version: 'TLSv1.2', ca_file: null },
   })
   const path = `/console/login/${await linkOf(server)}`
   const cookie = await new Promise<string>((resolve, reject) => {

@@ -133,7 +133,7 @@ t.test('a certificate that ends is announced 14 and 3 days before, once each', a
   const metrics = createMetrics()
   const clock = manualClock(endsAt - 20 * DAY)
   const watch = createCertificateWatch({ clock, metrics, logger })
-  watch.use([{ cert_file: file, key_file: 'unused' }])
+  watch.use([{ cert_file: file, key_file: 'unused' }], [])
   t.same(lines, [])
   t.match(
     await metrics.text(),
@@ -148,8 +148,8 @@ t.test('a certificate that ends is announced 14 and 3 days before, once each', a
   t.same(await checkAt(13.5 * DAY), [['warn', 'certificate ends soon', 13]])
   t.same(await checkAt(5 * DAY), [])
   t.same(await checkAt(2.5 * DAY), [['error', 'certificate ends soon', 2]])
-  watch.use([])
+  watch.use([], [])
   t.notMatch(await metrics.text(), 'certificate="')
-  watch.use([{ cert_file: join(folder, 'gone.pem'), key_file: 'unused' }])
+  watch.use([{ cert_file: join(folder, 'gone.pem'), key_file: 'unused' }], [])
   t.match(lines, [{ level: 'warn', msg: 'the end of a certificate is not known' }])
 })

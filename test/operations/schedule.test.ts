@@ -112,7 +112,7 @@ async function parts(t: Test): Promise<ScheduleOptions> {
     retention: { async run() {}, async watchBudget() {}, stop() {} },
     backups: { when: () => null, async write() {} },
     uncertainRetry: () => 1,
-    certificates: { check() {} },
+    certificates: { check() {}, async issue() {} },
     health: { async runDue() {} },
     isClockSteady: () => true,
     logger: createLogger({ level: 'silent' }),

@@ -230,7 +230,7 @@ export async function startProcess(
     messages: { indexSubjects: async () => {} },
     sts: { refresh: nothing },
     tlsReports: { sendDue: nothing },
-    certificates: { check: () => {} },
+    certificates: { check: () => {}, issue: nothing },
     health: { runDue: nothing },
     retention: { run: nothing, watchBudget: nothing, stop: () => {} },
     backups: { when: () => null, write: nothing },

@@ -5,6 +5,7 @@
  */
 import t, { type Test } from 'tap'
 import { accepting, claiming } from './accepting-cases.ts'
+import { certificates } from './certificate-cases.ts'
 import type { Cases, StoreUnderTest } from './conformance-case.ts'
 import { domainChecks, domains, removal } from './domain-cases.ts'
 import { engagement, unsubscribing } from './engagement-cases.ts'
@@ -27,6 +28,7 @@ t.setTimeout(600_000)
 export function testStoreConformance(makeStore: (t: Test) => Promise<StoreUnderTest>): void {
   const groups: Record<string, Cases> = {
     accepting,
+    certificates,
     idempotency,
     suppressing,
     suppressionList,

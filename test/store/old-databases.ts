@@ -100,6 +100,7 @@ const ROWS: Record<number, string> = {
     insert into sessions values (x'03', x'04', x'01', null, '127.0.0.1', 'curl', ${NOW}, ${NOW}, ${NOW});
     insert into audit (at, actor, act, facts, request_id) values (${NOW}, 'ada', 'message canceled', '{}', 'req_1');`,
   19: `insert into subjects (rowid, subject) values (1, 'One'), (2, 'Many');`,
+  20: `insert into passkeys values ('id', x'01', 'mail.zeta.com', x'05', 1, 'a browser', ${NOW}, null);`,
 }
 
 /** Rows by table, before anything is migrated. */

@@ -12,29 +12,43 @@ export interface CertificateFiles {
   key_file: string
 }
 
-export type ServerCertificates = ReturnType<typeof readServerCertificates>
+/** PEM. */
+export interface KeyPair {
+  cert: string | Buffer
+  key: string | Buffer
+}
 
-export function readServerCertificates(files: readonly CertificateFiles[], minVersion: SecureVersion) {
-  const certificates = files.map((entry) => readCertificate(entry, minVersion))
-  const [first] = certificates
-  if (first === undefined) {
-    throw new ProcessExit(EXIT.configuration, 'tls.certificates: a TLS listener needs a certificate')
-  }
+export type ServerCertificates = ReturnType<typeof serverCertificates>
+
+/** The first is the default. Throws what node:tls throws of a pair that does not fit. */
+export function serverCertificates(pairs: readonly [KeyPair, ...KeyPair[]], minVersion: SecureVersion) {
+  const certificates = pairs.map(({ cert, key }) => ({
+    parsed: new X509Certificate(cert),
+    context: createSecureContext({ cert, key, minVersion }),
+  }))
   return {
-    default: { cert: first.cert, key: first.key },
+    default: pairs[0],
     minVersion,
     contextFor: (serverName: string): SecureContext | undefined =>
       certificates.find(({ parsed }) => parsed.checkHost(serverName) !== undefined)?.context,
   }
 }
 
-function readCertificate({ cert_file, key_file }: CertificateFiles, minVersion: SecureVersion) {
-  try {
-    const cert = readRegularFile(cert_file)
-    const key = readRegularFile(key_file)
-    return { cert, key, parsed: new X509Certificate(cert), context: createSecureContext({ cert, key, minVersion }) }
-  } catch (cause) {
-    const message = `tls.certificates: ${cert_file} with ${key_file} cannot be used: ${errorText(cause)}`
-    throw new ProcessExit(EXIT.configuration, message, { cause })
-  }
+export function readServerCertificates(files: readonly CertificateFiles[], minVersion: SecureVersion) {
+  const [first, ...others] = readKeyPairs(files, minVersion)
+  if (first !== undefined) return serverCertificates([first, ...others], minVersion)
+  throw new ProcessExit(EXIT.configuration, 'tls.certificates: a TLS listener needs a certificate')
+}
+
+export function readKeyPairs(files: readonly CertificateFiles[], minVersion: SecureVersion): KeyPair[] {
+  return files.map(({ cert_file, key_file }) => {
+    try {
+      const pair = { cert: readRegularFile(cert_file), key: readRegularFile(key_file) }
+      serverCertificates([pair], minVersion)
+      return pair
+    } catch (cause) {
+      const message = `tls.certificates: ${cert_file} with ${key_file} cannot be used: ${errorText(cause)}`
+      throw new ProcessExit(EXIT.configuration, message, { cause })
+    }
+  })
 }

@@ -96,6 +96,11 @@ function certificateChecks({ listen, tls }: ServerSettings, now: number): Findin
     ...listen.submission.map((door, index) => door.tls !== 'none' && ['submission', index]),
   ]
   if (tls.certificates.length > 0) return tls.certificates.flatMap((files, index) => pairChecks(files, index, now))
+  if (tls.acme !== null) {
+    const isReachable = listen.http.some(({ tls: isTls, serve }) => !isTls && serve.includes('acme'))
+    const text = 'no door without TLS serves acme: the authority asks at port 80'
+    return isReachable ? [] : [wrong(['tls', 'acme'], text)]
+  }
   const text = 'a TLS listener needs a certificate: name one in tls.certificates'
   const isOpen = listen.inbound.some(({ address }) => !isLoopback(address))
   const plain = 'bounces come in plain text: STARTTLS is not offered without tls.certificates'

@@ -99,6 +99,22 @@ export const webUrl = written('URL', (value) => {
   return accepted(url.href.replace(/\/+$/, ''))
 })
 
+const ACME_DIRECTORIES: Readonly<Record<string, string>> = {
+  letsencrypt: 'https://acme-v02.api.letsencrypt.org/directory',
+  'letsencrypt-staging': 'https://acme-staging-v02.api.letsencrypt.org/directory',
+}
+
+/** A name we know, or the URL of the directory of a certificate authority (RFC 8555 §7.1.1). */
+export const acmeDirectory = written('certificate authority', (value) => {
+  const known = typeof value === 'string' ? ACME_DIRECTORIES[value] : undefined
+  if (known !== undefined) return accepted(known)
+  if (typeof value === 'string' && value.startsWith('https://') && URL.canParse(value)) return accepted(value)
+  const names = Object.keys(ACME_DIRECTORIES).join(', ')
+  return refused(
+    `${shown(value)} is not a certificate authority; write one of ${names}, or the https URL of its directory`,
+  )
+})
+
 export const absolutePath = written('absolute path', (value) => {
   if (typeof value !== 'string' || value.includes('\0')) return refused(`${shown(value)} is not a path`)
   if (!value.startsWith('/')) return refused(`${shown(value)} is not an absolute path; it must begin with /`)

@@ -10,6 +10,7 @@ import { deliverySection } from './delivery-settings.ts'
 import { field, readName, section } from './reading.ts'
 import {
   absolutePath,
+  acmeDirectory,
   hostName,
   listenAddress,
   mailAddress,
@@ -28,7 +29,7 @@ const SERVE = [
   'api', // the service itself
   'tracking', // opens, clicks, unsubscribing
   'console', // the web console
-  'acme', // answers of http.acme_webroot to a certificate authority
+  'acme', // answers to certificate authorities: of tls.acme, and those in http.acme_webroot
   'redirect', // everything else goes to https
 ] as const
 
@@ -77,6 +78,14 @@ export const serverSchema = section({
   }).prefault({}),
   tls: section({
     certificates: z.array(section({ cert_file: absolutePath, key_file: absolutePath })).default([]),
+    acme: section({
+      directory: acmeDirectory,
+      fallback: z.array(acmeDirectory).default([]),
+      email: mailAddress.nullable().default(null),
+      ca_file: absolutePath.nullable().default(null),
+    })
+      .nullable()
+      .default(null),
     min_version: choice(['TLSv1.2', 'TLSv1.3']).default('TLSv1.2'),
     ca_file: absolutePath.nullable().default(null),
   }).prefault({}),

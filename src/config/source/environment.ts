@@ -25,6 +25,7 @@ const VARIABLES: Readonly<Record<string, Variable>> = {
   STERNPOST_MASTER_KEY_FILE: { path: ['secrets', 'master_key'], read: (file) => ({ file }) },
   STERNPOST_OPERATOR_EMAIL: { path: ['operator', 'email'] },
   STERNPOST_TLS_FOLDER: { path: ['tls', 'certificates'], read: certificateIn },
+  STERNPOST_ACME_DIRECTORY: { path: ['tls', 'acme', 'directory'] },
   STERNPOST_TRUSTED_PROXIES: { path: ['http', 'trusted_proxies'], read: listOf },
   STERNPOST_DNS_SERVERS: { path: ['dns', 'servers'], read: listOf },
   STERNPOST_LOG_LEVEL: { path: ['log', 'level'] },

@@ -59,7 +59,7 @@ async function certificateFor(name: string, place: TlsDoor, world: CheckWorld): 
 
 function renewal(name: string): string {
   const certbot = `certbot certonly --webroot -w <http.acme_webroot> -d ${name}`
-  return `${certbot}; copy it to the files of tls.certificates; sternpost reload`
+  return `tls.acme in sternpost.yaml; or ${certbot}; copy it to the files of tls.certificates; sternpost reload`
 }
 
 /** The certificate that is shown for a name, or why there is none. */

@@ -8,6 +8,7 @@ import type { PackedRequest } from '../records/accept-records.ts'
 import { createAcceptMessages } from './queue/accept.ts'
 import { createApiKeyReads, createApiKeyWrites } from './domains/api-keys.ts'
 import { createAuthenticationReads, createAuthenticationWrites } from './domains/authentication-reports.ts'
+import { createCertificateReads, createCertificateWrites } from './domains/certificates.ts'
 import { createBatchAndLinkReads, createMessageReads } from './lookups/lookups.ts'
 import { createAuditReads, createAuditWrites } from './console/audit.ts'
 import { createLoginReads, createLoginWrites } from './console/logins.ts'
@@ -79,6 +80,7 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     ...createUnmatchedReportWrites(writer),
     ...createAuthenticationWrites(writer),
     ...createApiKeyWrites(writer),
+    ...createCertificateWrites(writer),
     ...createLoginWrites(writer),
     ...createStatisticsWrites(writer),
     ...createPasskeyWrites(writer),
@@ -129,6 +131,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     ...createBatchAndLinkReads(reader),
     linkHtml: createLinkHtmlReader(reader),
     ...createApiKeyReads(reader),
+    ...createCertificateReads(reader),
     ...createLoginReads(reader),
     ...createPasskeyReads(reader),
     ...createStatisticsReads(reader),

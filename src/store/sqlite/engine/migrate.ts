@@ -30,6 +30,7 @@ const MIGRATIONS = [
   '0018-console.sql',
   '0019-subjects.sql',
   '0020-passkeys.sql',
+  '0021-certificates.sql',
 ] as const
 
 /** The schema this program writes. */

@@ -1,0 +1,193 @@
+/**
+ * One certificate from one authority: account, order, challenges, key, chain (RFC 8555 §7). Each step that the authority
+ * keeps is saved before the next begins, so that whoever is killed goes on with the same order: none is lost, and none
+ * is placed twice. Throws what the authority or the network says; the order that was saved is then tried again, unless
+ * it is at its end.
+ */
+import { X509Certificate } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { SECOND } from '../base/clock.ts'
+import type { KeyRing } from '../base/key-ring.ts'
+import type { AcmeAccountRecord, AcmeOrder } from '../store/records/certificate-records.ts'
+import type { Store } from '../store/store.ts'
+import { AcmeRefusal, type AcmeClient, type AcmeLibrary } from './acme-client.ts'
+
+export interface OrderParts {
+  store: Pick<Store, 'acmeAccount' | 'saveAcmeAccount'>
+  keyRing: KeyRing
+  library: AcmeLibrary
+  email: string | null
+  /** token -> key authorization: what our port 80 answers (RFC 8555 §8.3). */
+  challenges: Map<string, string>
+  /** Then the order is left as it is. */
+  ended: AbortSignal
+}
+
+interface OrderRequest {
+  directory: string
+  names: string[]
+  /** null: none is under way. */
+  order: AcmeOrder | null
+  /** Saved before it resolves; null: the order is at its end. */
+  saveOrder(order: AcmeOrder | null): Promise<void>
+}
+
+interface IssuedCertificate {
+  /** PEM, our own first. */
+  chain: string
+  /** PEM. */
+  key: string
+  parsed: X509Certificate
+}
+
+const LEAST_PAUSE = SECOND / 4
+const MOST_PAUSE = 5 * SECOND
+const PAUSE_GROWTH = 1.4
+/** With these pauses two minutes: what the authority does takes seconds. */
+const MOST_LOOKS = 30
+const CHALLENGE = 'http-01'
+
+/** What keys are sealed with. */
+const accountSealedAs = (directory: string): string => `acme-account:${directory}`
+export const certificateSealedAs = (name: string): string => `certificate:${name}`
+
+export async function placeOrder(parts: OrderParts, request: OrderRequest): Promise<IssuedCertificate> {
+  try {
+    const client = await openAccount(parts, request.directory)
+    const order = request.order ?? (await beginOrder(client, parts, request))
+    return await followOrder(client, parts, request.names, order)
+  } catch (thrown) {
+    if (!(thrown instanceof AcmeRefusal)) throw thrown
+    // What the authority has closed, or does not know, is not asked for again.
+    if (thrown instanceof NameRefusal || ENDED.has(thrown.type)) await request.saveOrder(null)
+    if (thrown.type === 'accountDoesNotExist') await forgetAccount(parts, request.directory)
+    throw thrown
+  }
+}
+
+/** Types of problems after which an order leads nowhere. */
+const ENDED = new Set(['orderInvalid', 'malformed', 'unauthorized', 'orderNotReady', 'accountDoesNotExist'])
+
+async function followOrder(
+  client: AcmeClient,
+  parts: OrderParts,
+  names: string[],
+  { url, sealedKey }: AcmeOrder,
+): Promise<IssuedCertificate> {
+  const { library, keyRing, ended } = parts
+  const key = keyRing.open(sealedKey, certificateSealedAs(names[0] ?? ''))
+  let order = await client.getOrder({ url } as never)
+  if (order.status === 'pending') {
+    await proveNames(client, parts, order)
+    order = await settled(client, url, ['pending'], ended)
+  }
+  if (order.status === 'ready') {
+    const [, csr] = await library.crypto.createCsr({ commonName: names[0] ?? '', altNames: names }, key)
+    await client.finalizeOrder(order, csr)
+  }
+  if (order.status !== 'valid') order = await settled(client, url, ['ready', 'processing'], ended)
+  const chain = await client.getCertificate(order)
+  return { chain, key, parsed: new X509Certificate(chain) }
+}
+
+async function beginOrder(
+  client: AcmeClient,
+  { library, keyRing }: OrderParts,
+  { directory, names, saveOrder }: OrderRequest,
+): Promise<AcmeOrder> {
+  const key = await library.crypto.createPrivateEcdsaKey('P-256')
+  const { url } = await client.createOrder({ identifiers: names.map((value) => ({ type: 'dns', value })) })
+  const sealedKey = keyRing.seal(key.toString(), certificateSealedAs(names[0] ?? ''))
+  const order: AcmeOrder = { directory, url, sealedKey }
+  await saveOrder(order)
+  return order
+}
+
+/** The same key is the same account: an account that was made and not noted is found again. */
+async function openAccount({ store, keyRing, library, email }: OrderParts, directory: string): Promise<AcmeClient> {
+  const sealedAs = accountSealedAs(directory)
+  let account: AcmeAccountRecord | null = await store.acmeAccount(directory)
+  if (account === null) {
+    const key = await library.crypto.createPrivateEcdsaKey('P-256')
+    account = { directory, sealedKey: keyRing.seal(key.toString(), sealedAs), url: null }
+    await store.saveAcmeAccount(account)
+  }
+  const client = new library.Client({
+    directoryUrl: directory,
+    accountKey: keyRing.open(account.sealedKey, sealedAs),
+    ...(account.url === null ? {} : { accountUrl: account.url }),
+  })
+  if (account.url === null) {
+    const contact = email === null ? [] : [`mailto:${email}`]
+    await client.createAccount({ termsOfServiceAgreed: true, contact })
+    await store.saveAcmeAccount({ ...account, url: client.getAccountUrl() })
+  }
+  return client
+}
+
+/** It is made again with the same key. */
+async function forgetAccount({ store }: OrderParts, directory: string): Promise<void> {
+  const account = await store.acmeAccount(directory)
+  if (account !== null) await store.saveAcmeAccount({ ...account, url: null })
+}
+
+type Order = Awaited<ReturnType<AcmeClient['getOrder']>>
+
+/** Each name by http-01. A challenge that was answered before a kill is asked about again. */
+async function proveNames(client: AcmeClient, { challenges, ended }: OrderParts, order: Order): Promise<void> {
+  for (const authorization of await client.getAuthorizations(order)) {
+    if (authorization.status === 'valid') continue
+    const { value: name } = authorization.identifier
+    const challenge = authorization.challenges.find(({ type }) => type === CHALLENGE)
+    if (challenge === undefined)
+      throw new AcmeRefusal('unsupported', `the authority offers no ${CHALLENGE} for ${name}`, null)
+    challenges.set(challenge.token, await client.getChallengeKeyAuthorization(challenge))
+    try {
+      if (challenge.status === 'pending') await client.completeChallenge(challenge)
+      await proved(client, order, name, ended)
+    } finally {
+      challenges.delete(challenge.token)
+    }
+  }
+}
+
+async function proved(client: AcmeClient, order: Order, name: string, ended: AbortSignal): Promise<void> {
+  for await (const _ of looks(ended)) {
+    const found = (await client.getAuthorizations(order)).find(({ identifier }) => identifier.value === name)
+    if (found?.status === 'valid') return
+    if (found?.status === 'pending') continue
+    const error = found?.challenges.find(({ type }) => type === CHALLENGE)?.error as
+      { type?: string; detail?: string } | undefined
+    const type = (error?.type ?? 'unauthorized').replace('urn:ietf:params:acme:error:', '')
+    throw new NameRefusal(type, error?.detail ?? `the proof for ${name} is ${found?.status}`, name)
+  }
+}
+
+/** The authority did not find at a name what it asked for. */
+export class NameRefusal extends AcmeRefusal {
+  readonly domain: string
+
+  constructor(type: string, detail: string, domain: string) {
+    super(type, detail, null)
+    this.domain = domain
+  }
+}
+
+/** The order, once it is in none of these states any more. */
+async function settled(client: AcmeClient, url: string, passing: string[], ended: AbortSignal): Promise<Order> {
+  for await (const _ of looks(ended)) {
+    const order = await client.getOrder({ url } as never)
+    if (order.status === 'invalid') throw new AcmeRefusal('orderInvalid', 'the authority closed the order', null)
+    if (!passing.includes(order.status)) return order
+  }
+  throw new Error('unreachable')
+}
+
+/** Turns at growing distances; throws when there were too many, or at the end. */
+async function* looks(ended: AbortSignal): AsyncGenerator<number> {
+  for (let look = 0; look < MOST_LOOKS; look++) {
+    yield look
+    await sleep(Math.min(MOST_PAUSE, LEAST_PAUSE * PAUSE_GROWTH ** look), undefined, { signal: ended })
+  }
+  throw new Error('the authority did not come to an end with the order')
+}

@@ -1,0 +1,41 @@
+/** Certificates that an authority gives out by ACME (RFC 8555), and our accounts there. Keys are sealed. */
+
+export interface AcmeAccountRecord {
+  /** URL of the authority's directory. */
+  directory: string
+  /** PEM. */
+  sealedKey: Uint8Array
+  /** null: not known to the authority yet. */
+  url: string | null
+}
+
+/** An order under way. What is saved here survives a kill, so no order is lost and none is placed twice. */
+export interface AcmeOrder {
+  directory: string
+  url: string
+  /** For its certificate, PEM. */
+  sealedKey: Uint8Array
+}
+
+export interface CertificateRecord {
+  /** The first of `names`. */
+  name: string
+  names: string[]
+  /** PEM; null: none yet. */
+  issued: { chain: string; sealedKey: Uint8Array; renewAt: number } | null
+  order: AcmeOrder | null
+  /** Tries since the last success. */
+  failures: number
+  nextTryAt: number
+  /** A sentence about the last try; null: it went well. */
+  problem: string | null
+}
+
+export interface CertificateVerbs {
+  acmeAccount(directory: string): Promise<AcmeAccountRecord | null>
+  saveAcmeAccount(account: AcmeAccountRecord): Promise<void>
+  /** By name. */
+  certificates(): Promise<CertificateRecord[]>
+  /** In place of the one with this name. */
+  saveCertificate(certificate: CertificateRecord): Promise<void>
+}
