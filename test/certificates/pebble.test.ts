@@ -17,7 +17,7 @@ import { startZone, type ZoneServer } from '../support/zone.ts'
 const isFull = process.env['TEST_SCALE'] === 'full'
 const HOST = 'mail.sternpost.test'
 const LINKS = 'track.mail.sternpost.test'
-const KILLS = isFull ? 50 : 6
+const KILLS = isFull ? 50 : 4
 const OPEN_CONNECTIONS = 200
 
 t.setTimeout(600_000)

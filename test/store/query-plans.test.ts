@@ -11,6 +11,7 @@ import { locationIn } from './sqlite-support.ts'
 /**
  * Tables with a few rows, whatever the load; json_each is a list that a verb was given, and of unmatched reports only
  * the newest are kept. States of paths are read whole, once at the start. Counts that wait are added after a few verbs.
+ * Certificates are one for each public name, read whole twice a minute.
  */
 const SMALL_TABLES = [
   'pools',
@@ -27,6 +28,7 @@ const SMALL_TABLES = [
   'people',
   'login_links',
   'sessions',
+  'certificates',
 ]
 
 // `SCAN table` or `SCAN table USING …`: the table.
