@@ -67,7 +67,8 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   await tellForeignSecrets(foundation)
   const webhooks = startWebhooks(foundation)
   const egress = await startEgress(foundation, webhooks)
-  const senders = createSenders(foundation, egress.egress, webhooks)
+  const { certificates, ...tls } = await startCertificates(foundation)
+  const senders = createSenders(foundation, egress.egress, { ...webhooks, ...tls })
   options.outside?.useDomains(senders.domains)
   const outboundTls = await startOutboundTls(foundation)
   const retention = createRetentionJobs(foundation)
@@ -79,7 +80,6 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const logLevel = startLogLevel(foundation)
   measureWhenRead({ ...foundation, ...sending, dispatcher }, settings.storage)
   const mail = createMailFeatures(foundation, { ...sending, dispatcher })
-  const { certificates, ...tls } = await startCertificates(foundation)
   const { doorCertificates } = tls
   const { reload, onSignal } = prepareReload(foundation, { doorCertificates, disk, dispatcher })
   const health = startHealthChecks(foundation, { ...sending, ...mail, reload })

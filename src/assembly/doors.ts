@@ -2,6 +2,7 @@
  * The doors to the outside: HTTP (API, tracking, admin socket), metrics, SMTP submission, and the listener for bounces
  * and complaints. Each throws ProcessExit when its port cannot be opened.
  */
+import type { AcmeChallenges } from '../http/acme-handshake.ts'
 import { consoleAddress } from '../http/console/console-address.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import type { HttpFeatures } from '../http/exchange/features.ts'
@@ -35,7 +36,7 @@ interface DoorParts extends MailParts {
   reload: Reload['reload']
   doorCertificates: DoorCertificates
   firstCertificates: ServerCertificates | null
-  acmeChallenge(token: string): string | undefined
+  acmeChallenges: AcmeChallenges | null
   logLevel: LogLevelKeeper
   health: HealthKeeper
   status: ServiceStatus
@@ -141,7 +142,7 @@ async function startHttp(foundation: Foundation, parts: DoorParts & ConsoleParts
     },
     certificates: parts.firstCertificates,
     acmeWebroot: () => live.current().server.http.acme_webroot,
-    acmeChallenge: parts.acmeChallenge,
+    acmeChallenges: parts.acmeChallenges,
     testMode: outside !== undefined,
     // Where there is no listener of its own for them, the figures are beside the API (sandbox/README.md "The sandbox").
     extraHandlers: outside === undefined ? [] : [createMetricsRoute(metrics), ...outside.handlers],

@@ -20,6 +20,7 @@ import { createUnsubscribing } from '../messages/engagement/unsubscribe.ts'
 import { interfaceAddresses } from '../network/local-addresses.ts'
 import { SANDBOX_DOMAIN } from '../sandbox/sandbox.ts'
 import type { DeliveryParts } from './delivery.ts'
+import type { StartedCertificates } from './certificates.ts'
 import type { Foundation } from './foundation.ts'
 import type { Egress } from '../egress/egress.ts'
 import { createApiKeys, type ApiKeys } from '../senders/api-key.ts'
@@ -120,7 +121,11 @@ interface Senders {
   apiKeys: ApiKeys
 }
 
-export function createSenders(foundation: Foundation, egress: Egress, { webhookEngine }: Webhooks): Senders {
+export function createSenders(
+  foundation: Foundation,
+  egress: Egress,
+  { webhookEngine, linkCertificates }: Webhooks & Pick<StartedCertificates, 'linkCertificates'>,
+): Senders {
   const { hostname, domains: settings, tracking, api } = foundation.configuration.server
   const logger = foundation.logger.child({ part: 'senders' })
   const domains = createDomains({
@@ -132,6 +137,7 @@ export function createSenders(foundation: Foundation, egress: Egress, { webhookE
     logger,
     tracking: { opens: tracking.opens, clicks: tracking.clicks },
     mostDomains: api.counts_max.domains,
+    linkCertificates,
     onEvents: webhookEngine.wake,
   })
   foundation.stops.push(() => domains.stop())

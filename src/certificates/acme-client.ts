@@ -27,7 +27,16 @@ export class AcmeRefusal extends Error {
   }
 }
 
-export async function loadAcmeLibrary(caFile: string | null): Promise<AcmeLibrary> {
+/** Asks for a resource without an account. Rejects with what the network says; what is refused is a body too. */
+export type AcmeRequest = (url: string) => Promise<{ body: string; retryAfter: number | null }>
+
+export interface Acme {
+  library: AcmeLibrary
+  ask: AcmeRequest
+}
+
+/** Rejects with the system's error when the file cannot be read. */
+export async function loadAcme(caFile: string | null): Promise<Acme> {
   const { default: library } = (await import('acme-client')) as unknown as { default: AcmeLibrary }
   const request = createTrustedRequest(caFile)
   library.axios.defaults.adapter = async (config) => {
@@ -39,7 +48,13 @@ export async function loadAcmeLibrary(caFile: string | null): Promise<AcmeLibrar
     if (status >= FIRST_ERROR_STATUS) refuseUnlessNonce(body, status, headers['retry-after'])
     return { data: body, status, statusText: '', headers, config } as never
   }
-  return library
+  return {
+    library,
+    async ask(url) {
+      const { headers, body } = await request(url, { method: 'GET', headers: {}, body: null })
+      return { body, retryAfter: millisecondsOf(headers['retry-after']) }
+    },
+  }
 }
 
 /** RFC 7807, as RFC 8555 §6.7 uses it. */

@@ -1,54 +1,70 @@
 /**
- * Certificates by themselves: which names need one, when each is ordered and renewed, what went wrong (certificates/
- * README.md). `run` never rejects for what an authority does: that is noted at the name, in words, and tried again later.
+ * Certificates by themselves: which names need one, when each is ordered and renewed (certificates/README.md). `run`
+ * never rejects for what an authority does: that is noted at the name, in words, and tried again later.
  */
-import { randomInt, X509Certificate } from 'node:crypto'
-import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import { X509Certificate } from 'node:crypto'
+import { HOUR, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Logger } from '../base/logger.ts'
+import { createRateLimit } from '../base/rate-limit.ts'
 import type { KeyPair } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
-import type { CertificateRecord } from '../store/records/certificate-records.ts'
+import type { CertificateRecord, IssuedRecord } from '../store/records/certificate-records.ts'
 import type { Store } from '../store/store.ts'
-import { AcmeRefusal, loadAcmeLibrary, type AcmeLibrary } from './acme-client.ts'
-import { certificateSealedAs, NameRefusal, placeOrder, type OrderParts } from './place-order.ts'
+import { loadAcme, type Acme } from './acme-client.ts'
+import { createOrdering } from './order-certificate.ts'
+import { certificateSealedAs, type ChallengeType, type OpenChallenges } from './place-order.ts'
+import { createRenewalTimes } from './renewal-time.ts'
 
 interface CertificatesOptions {
-  store: Pick<Store, 'acmeAccount' | 'saveAcmeAccount' | 'certificates' | 'saveCertificate'>
+  store: Pick<Store, 'acmeAccount' | 'saveAcmeAccount' | 'certificates' | 'saveCertificate' | 'removeCertificate'>
   keyRing: KeyRing
   /** Of the real world: certificates end by it. */
   clock: Clock
   logger: Logger
   settings: NonNullable<ServerSettings['tls']['acme']>
-  /** What one certificate each is for. */
-  names: readonly string[][]
+  /** At least one. */
+  proofs: readonly ChallengeType[]
+  /** Of this server: what one certificate each is for, in the order in which they are needed. */
+  own: readonly string[][]
+  links: LinkNames
   /** There is another one to serve. */
-  onIssued(): Promise<void>
+  onIssued(name: string): Promise<void>
+}
+
+/** Names of tracked links, each with a certificate of its own. */
+interface LinkNames {
+  /** A sending domain has it. */
+  isUsed(name: string): Promise<boolean>
+  /** Mails of the last days that have links there, by name; one that is left out had none. */
+  mails(names: readonly string[]): Promise<ReadonlyMap<string, number>>
 }
 
 export type Certificates = ReturnType<typeof createCertificates>
 
-/** After so many failures at one authority it is the turn of the next. */
-const TRIES_EACH = 3
-/** Before the second, third, ... try. The last one repeats. */
-const WAITS = [MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, DAY]
-/** Share of its life after which a certificate is renewed. */
-const RENEWED_AFTER = 2 / 3
-/** So that not all servers of the world ask at the full hour. */
-const SPREAD_SECONDS = 3_600
+/** Of the orders of an hour, so many may come at once. */
+const BURST_SHARE = 1 / 4
 
 export function createCertificates(options: CertificatesOptions) {
-  const { store, keyRing, clock, logger, settings, names, onIssued } = options
-  const challenges = new Map<string, string>()
+  const { store, keyRing, clock, logger, settings, own, onIssued } = options
   const pairs = new Map<string, KeyPair>()
+  const challenges: OpenChallenges = { tokens: new Map(), handshakes: new Map() }
   const ending = new AbortController()
-  let library: Promise<AcmeLibrary> | undefined
-  let running: Promise<void> | undefined
-  const load = (): Promise<AcmeLibrary> => (library ??= loadAcmeLibrary(settings.ca_file))
   const { signal: ended } = ending
-  const order = createOrdering(options, async () => {
-    return { store, keyRing, challenges, ended, email: settings.email, library: await load() }
+  let loading: Promise<Acme> | undefined
+  let running: Promise<void> | undefined
+  const load = (): Promise<Acme> => (loading ??= loadAcme(settings.ca_file))
+  const order = createOrdering({
+    ...options,
+    parts: async () => ({ store, keyRing, challenges, ended, email: settings.email, ...(await load()) }),
+  })
+  const renewals = createRenewalTimes(clock, async () => (await load()).ask)
+  const pace = createRateLimit({
+    clock,
+    count: settings.orders_per_hour,
+    perMilliseconds: HOUR,
+    burst: Math.ceil(settings.orders_per_hour * BURST_SHARE),
   })
 
   function use({ name, issued }: CertificateRecord): void {
@@ -60,17 +76,26 @@ export function createCertificates(options: CertificatesOptions) {
     }
   }
 
+  async function isDue(record: CertificateRecord): Promise<boolean> {
+    if (record.nextTryAt > clock.now()) return false
+    if (!isIssued(record) || !pairs.has(record.name) || !isFor(record.issued.chain, record.names)) return true
+    if (record.issued.renewAt <= clock.now()) return true
+    const renewAt = await renewals.suggested(record, settings.directory)
+    if (renewAt === null) return false
+    await store.saveCertificate({ ...record, issued: { ...record.issued, renewAt } })
+    return renewAt <= clock.now()
+  }
+
   /** One after the other: an authority counts how many come at once. */
   async function orderAll(): Promise<void> {
-    for (const wanted of names) {
-      const record = await recordOf(store, wanted)
-      const isUsable = record.issued !== null && pairs.has(record.name) && isFor(record.issued.chain, wanted)
-      const isDue = !isUsable || (record.issued?.renewAt ?? 0) <= clock.now()
-      if (!isDue || record.nextTryAt > clock.now() || ended.aborted) continue
+    for (const record of await wantedRecords(options)) {
+      if (ended.aborted) return
+      if (!(await isDue(record))) continue
+      if (pace.take('') > 0) return
       const issued = await order(record)
       if (issued === null) continue
       use(issued)
-      await onIssued()
+      await onIssued(record.name)
     }
   }
 
@@ -81,69 +106,56 @@ export function createCertificates(options: CertificatesOptions) {
     },
     /** What was issued, for the doors; until the first one comes, one that nobody trusts. */
     async pairs(): Promise<readonly KeyPair[]> {
-      const wanted = names.flatMap(([name = '']) => pairs.get(name) ?? [])
-      return wanted.length > 0 ? wanted : [await standIn(await load(), names[0]?.[0] ?? '')]
+      const first = own.flatMap(([name = '']) => pairs.get(name) ?? [])
+      const all = new Set([...first, ...pairs.values()])
+      return first.length > 0 ? [...all] : [await standIn((await load()).library, own[0]?.[0] ?? ''), ...all]
     },
-    /** What port 80 answers for a token of http-01. */
-    challenge: (token: string): string | undefined => challenges.get(token),
+    /** The next run orders one for this name of tracked links. Why there is none yet; null: nothing went wrong. */
+    async want(name: string): Promise<string | null> {
+      const record = (await store.certificates()).find((each) => each.name === name)
+      if (record === undefined) await store.saveCertificate(newRecord([name]))
+      return record?.problem ?? null
+    },
+    /** What our doors answer to an authority. */
+    challenges,
     /** Orders what is missing, or has to be renewed. Whoever comes while it runs waits for the same run. */
     run: (): Promise<void> => (running ??= orderAll().finally(() => (running = undefined))),
     stop: (): void => ending.abort(),
   }
 }
 
-async function recordOf(store: Pick<Store, 'certificates'>, wanted: readonly string[]): Promise<CertificateRecord> {
-  const [name = ''] = wanted
-  const names = [...wanted]
-  const known = (await store.certificates()).find((each) => each.name === name)
-  if (known === undefined) return { name, names, issued: null, order: null, failures: 0, nextTryAt: 0, problem: null }
-  return known.names.join() === names.join() ? known : { ...known, names, order: null, nextTryAt: 0 }
+/** Our own first, then those of links: the fewest failures first, of these the one with the most mail. */
+async function wantedRecords({ store, own, links, clock }: CertificatesOptions): Promise<CertificateRecord[]> {
+  const known = new Map((await store.certificates()).map((record) => [record.name, record]))
+  const ofServer = own.map((names) => recordOf(names, known.get(names[0] ?? '')))
+  for (const { name } of ofServer) known.delete(name)
+  const ofLinks: CertificateRecord[] = []
+  for (const record of known.values()) {
+    if (await links.isUsed(record.name)) ofLinks.push(record)
+    else if (!isIssued(record) || endOf(record) <= clock.now()) await store.removeCertificate(record.name)
+  }
+  const mails = await links.mails(ofLinks.filter((record) => !isIssued(record)).map(({ name }) => name))
+  const mailsOf = ({ name }: CertificateRecord): number => mails.get(name) ?? 0
+  ofLinks.sort((left, right) => left.failures - right.failures || mailsOf(right) - mailsOf(left))
+  return [...ofServer, ...ofLinks]
 }
 
-/** null: there is none yet; why, and when it is tried again, is saved. */
-function createOrdering(
-  { store, keyRing, clock, logger, settings }: CertificatesOptions,
-  parts: () => Promise<OrderParts>,
-) {
-  const directories = [settings.directory, ...settings.fallback]
-  return async (record: CertificateRecord): Promise<CertificateRecord | null> => {
-    const turn = Math.floor(record.failures / TRIES_EACH) % directories.length
-    const directory = directories[turn] ?? settings.directory
-    const { names } = record
-    let current = record
-    const save = (change: Partial<CertificateRecord>): Promise<void> => {
-      current = { ...current, ...change }
-      return store.saveCertificate(current)
-    }
-    const { ended, ...others } = await parts()
-    try {
-      const { chain, key, parsed } = await placeOrder(
-        { ...others, ended },
-        {
-          directory,
-          names,
-          order: record.order?.directory === directory ? record.order : null,
-          saveOrder: (placed) => save({ order: placed }),
-        },
-      )
-      const issued = {
-        chain,
-        sealedKey: keyRing.seal(key, certificateSealedAs(record.name)),
-        renewAt: renewalOf(parsed),
-      }
-      await save({ issued, order: null, failures: 0, nextTryAt: 0, problem: null })
-      logger.info({ names, directory, ends_at: parsed.validToDate.toISOString() }, 'certificate issued')
-      return current
-    } catch (thrown) {
-      if (ended.aborted) return null
-      const problem = sentenceOf(thrown, record.name)
-      const failures = record.failures + 1
-      const wait = Math.max(WAITS[Math.min(failures, WAITS.length) - 1] ?? DAY, retryAfterOf(thrown))
-      await save({ failures, nextTryAt: clock.now() + wait, problem })
-      logger.warn({ names, directory, problem, next_try_in_seconds: wait / SECOND }, 'no certificate')
-      return null
-    }
-  }
+function recordOf(names: readonly string[], known: CertificateRecord | undefined): CertificateRecord {
+  if (known === undefined) return newRecord(names)
+  return known.names.join() === names.join() ? known : { ...known, names: [...names], order: null, nextTryAt: 0 }
+}
+
+function newRecord(names: readonly string[]): CertificateRecord {
+  const [name = ''] = names
+  return { name, names: [...names], issued: null, order: null, failures: 0, nextTryAt: 0, problem: null }
+}
+
+function isIssued(record: CertificateRecord): record is IssuedRecord {
+  return record.issued !== null
+}
+
+function endOf({ issued }: IssuedRecord): number {
+  return new X509Certificate(issued.chain).validToDate.getTime()
 }
 
 function isFor(chain: string, names: readonly string[]): boolean {
@@ -151,34 +163,8 @@ function isFor(chain: string, names: readonly string[]): boolean {
   return names.every((name) => parsed.checkHost(name) !== undefined)
 }
 
-/** At a random minute behind two thirds of its life. */
-function renewalOf(parsed: X509Certificate): number {
-  const [from, to] = [parsed.validFromDate.getTime(), parsed.validToDate.getTime()]
-  return Math.floor(from + (to - from) * RENEWED_AFTER) + randomInt(SPREAD_SECONDS) * SECOND
-}
-
-async function standIn({ crypto }: AcmeLibrary, name: string): Promise<KeyPair> {
+async function standIn({ crypto }: Acme['library'], name: string): Promise<KeyPair> {
   const authorization = { identifier: { type: 'dns', value: name } } as never
   const [key, cert] = await crypto.createAlpnCertificate(authorization, name)
   return { cert, key }
-}
-
-const FIXES: Readonly<Record<string, (name: string) => string>> = {
-  rateLimited: () => 'Nothing to do: it is asked again when it allows it',
-  caa: (name) => `Fix: let the CAA record of ${name} name this authority`,
-  dns: (name) => `Fix: add an A or AAAA record for ${name} that leads here`,
-  connection: (name) => `Fix: ${name} must lead to this server, and its port 80 be open to everybody`,
-  unauthorized: (name) => `Fix: ${name} must lead to this server, and its port 80 here`,
-  rejectedIdentifier: () => 'Fix: use another name, or another authority',
-}
-
-function sentenceOf(thrown: unknown, name: string): string {
-  if (!(thrown instanceof AcmeRefusal)) return `the authority did not answer: ${errorText(thrown)}`
-  const fix = FIXES[thrown.type]?.(thrown instanceof NameRefusal ? thrown.domain : name)
-  const detail = thrown.message.replace(/[.\s]+$/, '')
-  return fix === undefined ? detail : `${detail}. ${fix}`
-}
-
-function retryAfterOf(thrown: unknown): number {
-  return thrown instanceof AcmeRefusal ? (thrown.retryAfter ?? 0) : 0
 }

@@ -8,17 +8,28 @@ import { X509Certificate } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { SECOND } from '../base/clock.ts'
 import type { KeyRing } from '../base/key-ring.ts'
+import type { KeyPair } from '../base/service/server-certificates.ts'
 import type { AcmeAccountRecord, AcmeOrder } from '../store/records/certificate-records.ts'
 import type { Store } from '../store/store.ts'
 import { AcmeRefusal, type AcmeClient, type AcmeLibrary } from './acme-client.ts'
+
+/** How a name is proved: at port 80 (RFC 8555 §8.3), or in a handshake at port 443 (RFC 8737). */
+export type ChallengeType = 'http-01' | 'tls-alpn-01'
+
+/** What our doors answer while an authority looks. */
+export interface OpenChallenges {
+  /** token -> key authorization. */
+  tokens: Map<string, string>
+  /** name -> certificate that holds the proof. */
+  handshakes: Map<string, KeyPair>
+}
 
 export interface OrderParts {
   store: Pick<Store, 'acmeAccount' | 'saveAcmeAccount'>
   keyRing: KeyRing
   library: AcmeLibrary
   email: string | null
-  /** token -> key authorization: what our port 80 answers (RFC 8555 §8.3). */
-  challenges: Map<string, string>
+  challenges: OpenChallenges
   /** Then the order is left as it is. */
   ended: AbortSignal
 }
@@ -26,6 +37,9 @@ export interface OrderParts {
 interface OrderRequest {
   directory: string
   names: string[]
+  proof: ChallengeType
+  /** What the authority knows the certificate by that this one follows (RFC 9773 §5); null: there is none. */
+  replaces: string | null
   /** null: none is under way. */
   order: AcmeOrder | null
   /** Saved before it resolves; null: the order is at its end. */
@@ -45,7 +59,6 @@ const MOST_PAUSE = 5 * SECOND
 const PAUSE_GROWTH = 1.4
 /** With these pauses two minutes: what the authority does takes seconds. */
 const MOST_LOOKS = 30
-const CHALLENGE = 'http-01'
 
 /** What keys are sealed with. */
 const accountSealedAs = (directory: string): string => `acme-account:${directory}`
@@ -55,7 +68,7 @@ export async function placeOrder(parts: OrderParts, request: OrderRequest): Prom
   try {
     const client = await openAccount(parts, request.directory)
     const order = request.order ?? (await beginOrder(client, parts, request))
-    return await followOrder(client, parts, request.names, order)
+    return await followOrder(client, parts, request, order)
   } catch (thrown) {
     if (!(thrown instanceof AcmeRefusal)) throw thrown
     // What the authority has closed, or does not know, is not asked for again.
@@ -71,14 +84,14 @@ const ENDED = new Set(['orderInvalid', 'malformed', 'unauthorized', 'orderNotRea
 async function followOrder(
   client: AcmeClient,
   parts: OrderParts,
-  names: string[],
+  { names, proof }: Pick<OrderRequest, 'names' | 'proof'>,
   { url, sealedKey }: AcmeOrder,
 ): Promise<IssuedCertificate> {
   const { library, keyRing, ended } = parts
   const key = keyRing.open(sealedKey, certificateSealedAs(names[0] ?? ''))
   let order = await client.getOrder({ url } as never)
   if (order.status === 'pending') {
-    await proveNames(client, parts, order)
+    await proveNames(client, parts, order, proof)
     order = await settled(client, url, ['pending'], ended)
   }
   if (order.status === 'ready') {
@@ -93,10 +106,11 @@ async function followOrder(
 async function beginOrder(
   client: AcmeClient,
   { library, keyRing }: OrderParts,
-  { directory, names, saveOrder }: OrderRequest,
+  { directory, names, replaces, saveOrder }: OrderRequest,
 ): Promise<AcmeOrder> {
   const key = await library.crypto.createPrivateEcdsaKey('P-256')
-  const { url } = await client.createOrder({ identifiers: names.map((value) => ({ type: 'dns', value })) })
+  const identifiers = names.map((value) => ({ type: 'dns', value }))
+  const { url } = await client.createOrder({ identifiers, ...(replaces === null ? {} : { replaces }) })
   const sealedKey = keyRing.seal(key.toString(), certificateSealedAs(names[0] ?? ''))
   const order: AcmeOrder = { directory, url, sealedKey }
   await saveOrder(order)
@@ -133,30 +147,61 @@ async function forgetAccount({ store }: OrderParts, directory: string): Promise<
 
 type Order = Awaited<ReturnType<AcmeClient['getOrder']>>
 
-/** Each name by http-01. A challenge that was answered before a kill is asked about again. */
-async function proveNames(client: AcmeClient, { challenges, ended }: OrderParts, order: Order): Promise<void> {
+type Challenge = Parameters<AcmeClient['completeChallenge']>[0]
+
+/** A challenge that was answered before a kill is asked about again. */
+async function proveNames(client: AcmeClient, parts: OrderParts, order: Order, proof: ChallengeType): Promise<void> {
   for (const authorization of await client.getAuthorizations(order)) {
     if (authorization.status === 'valid') continue
     const { value: name } = authorization.identifier
-    const challenge = authorization.challenges.find(({ type }) => type === CHALLENGE)
-    if (challenge === undefined)
-      throw new AcmeRefusal('unsupported', `the authority offers no ${CHALLENGE} for ${name}`, null)
-    challenges.set(challenge.token, await client.getChallengeKeyAuthorization(challenge))
+    const challenge = authorization.challenges.find(({ type }) => type === proof)
+    if (challenge === undefined) {
+      throw new AcmeRefusal('unsupported', `the authority offers no ${proof} for ${name}`, null)
+    }
+    const close = await openChallenge(client, parts, challenge, name)
     try {
       if (challenge.status === 'pending') await client.completeChallenge(challenge)
-      await proved(client, order, name, ended)
+      await proved(client, order, { name, proof, ended: parts.ended })
     } finally {
-      challenges.delete(challenge.token)
+      close()
     }
   }
 }
 
-async function proved(client: AcmeClient, order: Order, name: string, ended: AbortSignal): Promise<void> {
+/** From now on our doors answer it, until what is returned is called. */
+async function openChallenge(
+  client: AcmeClient,
+  { challenges: { tokens, handshakes }, library: { crypto } }: OrderParts,
+  challenge: Challenge,
+  name: string,
+): Promise<() => void> {
+  const authorization = await client.getChallengeKeyAuthorization(challenge)
+  if (challenge.type === 'http-01') {
+    tokens.set(challenge.token, authorization)
+    return () => tokens.delete(challenge.token)
+  }
+  const [key, cert] = await crypto.createAlpnCertificate(
+    { identifier: { type: 'dns', value: name } } as never,
+    // The library hashes the key authorization as RFC 8737 §3 asks, but for http-01 it hands it out as it is.
+    authorization,
+    await crypto.createPrivateEcdsaKey('P-256'),
+  )
+  handshakes.set(name, { cert, key })
+  return () => handshakes.delete(name)
+}
+
+interface Proving {
+  name: string
+  proof: ChallengeType
+  ended: AbortSignal
+}
+
+async function proved(client: AcmeClient, order: Order, { name, proof, ended }: Proving): Promise<void> {
   for await (const _ of looks(ended)) {
     const found = (await client.getAuthorizations(order)).find(({ identifier }) => identifier.value === name)
     if (found?.status === 'valid') return
     if (found?.status === 'pending') continue
-    const error = found?.challenges.find(({ type }) => type === CHALLENGE)?.error as
+    const error = found?.challenges.find(({ type }) => type === proof)?.error as
       { type?: string; detail?: string } | undefined
     const type = (error?.type ?? 'unauthorized').replace('urn:ietf:params:acme:error:', '')
     throw new NameRefusal(type, error?.detail ?? `the proof for ${name} is ${found?.status}`, name)

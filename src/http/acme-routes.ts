@@ -21,7 +21,7 @@ const READING = ['GET', 'HEAD']
 
 export function createAcmeRoutes(
   webroot: () => string | null,
-  ofOurs: (token: string) => string | undefined = () => undefined,
+  ofOurs: ReadonlyMap<string, string> = new Map(),
 ): Middleware<RequestState> {
   return async function acme(ctx, next) {
     if (!ctx.path.startsWith(PREFIX)) return next()
@@ -29,7 +29,7 @@ export function createAcmeRoutes(
     const folder = webroot()
     const token = ctx.path.slice(PREFIX.length)
     const isAsked = READING.includes(ctx.method) && TOKEN.test(token)
-    const own = isAsked ? ofOurs(token) : undefined
+    const own = isAsked ? ofOurs.get(token) : undefined
     const content = own ?? (isAsked && folder !== null ? await readChallenge(folder, token) : null)
     if (content === null) throw new ServiceError('not_found', `path ${ctx.path}`)
     ctx.type = 'text/plain'

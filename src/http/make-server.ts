@@ -10,6 +10,7 @@ import { errorCode, ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import { readServerCertificates, type ServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
+import { answerAcmeHandshakes, type AcmeChallenges } from './acme-handshake.ts'
 import { JSON_CONTENT_TYPE } from './exchange/answer-request.ts'
 import { errorAnswer } from './exchange/error-responses.ts'
 
@@ -28,6 +29,7 @@ interface MakeServerOptions {
   clock: Clock
   /** Of the start; left out: those of the settings. */
   certificates?: ServerCertificates | null | undefined
+  acmeChallenges?: AcmeChallenges | null | undefined
 }
 
 export interface MadeServer {
@@ -38,13 +40,14 @@ export interface MadeServer {
 
 export function makeServer(
   listener: RequestListener,
-  { settings, tls, clock, certificates }: MakeServerOptions,
+  { settings, tls, clock, certificates, acmeChallenges }: MakeServerOptions,
 ): MadeServer {
   const limits = serverLimits(settings)
   const made = tls
     ? makeTlsServer(limits, settings, certificates)
     : { server: createServer(limits), setCertificates: () => {} }
   const { server } = made
+  if (tls && acmeChallenges) answerAcmeHandshakes(server, acmeChallenges.handshakes)
   for (const event of ['request', 'checkContinue', 'checkExpectation']) server.on(event, listener)
   server.on('clientError', (error, socket) => answerClientError(error, socket, clock.now()))
   return made

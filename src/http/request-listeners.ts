@@ -9,6 +9,7 @@ import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
+import type { AcmeChallenges } from './acme-handshake.ts'
 import { createAcmeRoutes } from './acme-routes.ts'
 import { createConsoleAssets } from './console/console-assets.ts'
 import { createConsoleRoutes } from './console/console-routes.ts'
@@ -42,8 +43,8 @@ export interface RequestListenersOptions {
   metrics: Metrics
   /** Folder of `http.acme_webroot`, asked for at each request; null: none. */
   acmeWebroot: () => string | null
-  /** What an authority that was asked by us gets for its token (`tls.acme`). */
-  acmeChallenge?: ((token: string) => string | undefined) | undefined
+  /** Of `tls.acme`; null: no authority is asked. */
+  acmeChallenges?: AcmeChallenges | null | undefined
   /** Answers say that this is no production server. */
   testMode: boolean
   /** Koa middleware that runs before the API's routes. */
@@ -115,7 +116,7 @@ export function createRequestListeners(options: RequestListenersOptions) {
     trustedProxies: settings.http.trusted_proxies,
     abuseAddress: settings.operator.email,
   })
-  const acme = createAcmeRoutes(options.acmeWebroot, options.acmeChallenge)
+  const acme = createAcmeRoutes(options.acmeWebroot, options.acmeChallenges?.tokens)
   const assets = createConsoleAssets()
   const console = createConsoleRoutes({ ...common, authenticate: withSession, assets, bodies, logger })
   return {

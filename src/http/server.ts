@@ -34,7 +34,7 @@ export type HttpServers = ReturnType<typeof createHttpServers>
 const STOP_MILLISECONDS = 10 * SECOND
 
 export function createHttpServers(options: HttpServersOptions) {
-  const { settings, clock, certificates } = options
+  const { settings, clock, certificates, acmeChallenges } = options
   const limits = createConnectionLimits(settings.http)
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
   const thread = createBodyThread(options)
@@ -50,7 +50,7 @@ export function createHttpServers(options: HttpServersOptions) {
   })
 
   const addServer = (listener: RequestListener, tls: boolean): Server => {
-    const added = makeServer(listener, { settings, tls, clock, certificates })
+    const added = makeServer(listener, { settings, tls, clock, certificates, acmeChallenges })
     made.push(added)
     return added.server
   }

@@ -1,8 +1,7 @@
 /**
  * The certificates of our doors: read from the files or issued by an authority, handed to each open door, and watched
- * until they end. The watch
- * sets a metric for each certificate, and logs 14 and 3 days before one ends; those that are in use count, whatever
- * lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
+ * until they end. The watch sets a metric for each certificate, and logs 14 and 3 days before one ends; those that are
+ * in use count, whatever lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
  */
 import { X509Certificate } from 'node:crypto'
 import { readRegularFile } from '../base/regular-file.ts'
@@ -98,11 +97,13 @@ export function createDoorCertificates(
   const doors: ((read: ServerCertificates | null) => void)[] = []
   let files = tls.certificates
   let fromAuthority: readonly KeyPair[] = []
+  let current: ServerCertificates | null = null
   const combined = (pairs: readonly KeyPair[]): ServerCertificates | null => {
     const [first, ...others] = [...pairs, ...fromAuthority]
     return first === undefined ? null : serverCertificates([first, ...others], tls.min_version)
   }
   const handOut = (read: ServerCertificates | null): void => {
+    current = read
     for (const setCertificates of doors) setCertificates(read)
     watch.use(files, fromAuthority)
   }
@@ -110,10 +111,12 @@ export function createDoorCertificates(
     /** Those of the start, for doors that are about to open; null: there is none. Throws ProcessExit as reading does. */
     async open(): Promise<ServerCertificates | null> {
       fromAuthority = await issued()
-      const read = combined(readKeyPairs(files, tls.min_version))
+      current = combined(readKeyPairs(files, tls.min_version))
       watch.use(files, fromAuthority)
-      return read
+      return current
     },
+    /** Until when clients accept our doors under this name, Unix milliseconds; 0: they do not. */
+    endFor: (name: string): number => current?.endFor(name) ?? 0,
     /** A door is open, with the certificates of the start: it is handed those that come later. */
     serve: (setCertificates: (read: ServerCertificates | null) => void): void => void doors.push(setCertificates),
     /** Reads these files, once for all doors; what it returns puts them to use. Throws when one cannot be used. */

@@ -76,6 +76,7 @@ function serverFacts(parts: CheckWorldParts, isAwaited: boolean): ServerFacts {
       return views
     },
     ips: warmup.list,
+    certificates: () => store.certificates(),
     async queue() {
       const now = clock.now()
       const [{ oldestDueAt }, watched, groups] = await Promise.all([

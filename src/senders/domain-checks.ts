@@ -5,6 +5,7 @@
 import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { DomainRecord, RecordCheck } from '../store/records/sender-records.ts'
+import { domainOfLinks } from './domain-of-links.ts'
 import type { DomainParts } from './domain-parts.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { ServiceEvent } from '../mail/event.ts'
@@ -22,10 +23,10 @@ const MOST_IN_ONE_RUN = 400
 
 /** `onChecked`: something about a domain may be new. */
 export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
-  const { store, clock, logger } = parts
+  const { store, clock } = parts
   const checkOne = createDomainCheck(parts)
   const lastCalls = new Map<string, { at: number; result: Promise<DomainRecord | null> }>()
-  const background = new Set<Promise<void>>()
+  const background = createBackground(parts)
   let isStopped = false
 
   async function check(domain: DomainRecord): Promise<DomainRecord | null> {
@@ -39,14 +40,6 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
     for (const [name, { at }] of lastCalls) if (now - at >= VERIFY_AGAIN_AFTER) lastCalls.delete(name)
   }
 
-  async function logged(name: string, work: () => Promise<unknown>): Promise<void> {
-    try {
-      await work()
-    } catch (thrown) {
-      logger.error({ domain: name, error: errorText(thrown) }, 'domain check failed')
-    }
-  }
-
   async function checkIfDue(name: string): Promise<void> {
     forgetOldCalls()
     // A verify call asks now, or has just done so: overtaken by this check it would answer with an older result.
@@ -55,10 +48,18 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
     if (domain !== null) await check(domain)
   }
 
+  /** Its name of tracked links has a certificate now. */
+  async function checkLinks(name: string): Promise<void> {
+    const domain = await domainOfLinks(store, name)
+    if (domain !== null) await check(domain)
+  }
+
+  parts.linkCertificates?.onIssued((name) => background.start(name, () => checkLinks(name)))
+
   async function workOff(names: string[]): Promise<void> {
     for (let name = names.shift(); name !== undefined && !isStopped; name = names.shift()) {
       const due = name
-      await logged(due, () => checkIfDue(due))
+      await background.run(due, () => checkIfDue(due))
     }
   }
 
@@ -75,10 +76,7 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
       return { checked: await result, isRepeated: false }
     },
     /** In the background. */
-    start(domain: DomainRecord) {
-      const done = logged(domain.name, () => check(domain)).finally(() => background.delete(done))
-      background.add(done)
-    },
+    start: (domain: DomainRecord): void => background.start(domain.name, () => check(domain)),
     /** The domain has changed: what a verify call said of it no longer holds. */
     forget: (name: string) => void lastCalls.delete(name),
     /** Checks every domain whose time has come, a few side by side; ends with the last of them. */
@@ -90,8 +88,29 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
     /** Starts no check any more and waits for those that `start` began. */
     async stop() {
       isStopped = true
-      await Promise.all(background)
+      await background.ended()
     },
+  }
+}
+
+/** Checks that nobody waits for: what fails is logged. */
+function createBackground({ logger }: Pick<DomainParts, 'logger'>) {
+  const started = new Set<Promise<void>>()
+  const run = async (name: string, work: () => Promise<unknown>): Promise<void> => {
+    try {
+      await work()
+    } catch (thrown) {
+      logger.error({ domain: name, error: errorText(thrown) }, 'domain check failed')
+    }
+  }
+  return {
+    run,
+    start(name: string, work: () => Promise<unknown>): void {
+      const done = run(name, work).finally(() => started.delete(done))
+      started.add(done)
+    },
+    /** Those that `start` began. */
+    ended: () => Promise.all(started),
   }
 }
 
@@ -101,7 +120,7 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
  * only reads; so it is with a domain that was removed meanwhile, or removed and added anew. Null: it is gone.
  */
 function createDomainCheck(parts: DomainParts): (domain: DomainRecord) => Promise<DomainRecord | null> {
-  const { store, clock, realClock, resolver, facts, ipsOf, inTurn } = parts
+  const { store, clock, realClock, resolver, facts, linkCertificates, ipsOf, inTurn } = parts
   const begun = new Map<string, number>()
   let counter = 0
 
@@ -110,7 +129,7 @@ function createDomainCheck(parts: DomainParts): (domain: DomainRecord) => Promis
     begun.set(domain.name, turn)
     const earlierKeys = await store.earlierDkimKeys(domain.name)
     const lookups = createCheckLookups(resolver, realClock, MOST_CHECK_MILLISECONDS)
-    const checkFacts = { ...facts, ips: ipsOf(domain), earlierKeys }
+    const checkFacts = { ...facts, linkCertificates, ips: ipsOf(domain), earlierKeys }
     const checks = await checkDomain(domain, lookups, checkFacts, clock.now()).finally(lookups.end)
     return inTurn(domain.name, async () => {
       const latest = await store.findDomain(domain.name)

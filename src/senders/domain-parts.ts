@@ -7,6 +7,7 @@ import type { DomainRecord, DomainTracking } from '../store/records/sender-recor
 import type { Store } from '../store/store.ts'
 import type { StateSettings } from './records/domain-state.ts'
 import type { RecordFacts } from './records/required-records.ts'
+import type { LinkCertificates } from './verification/check-aliases.ts'
 
 export interface DomainParts {
   store: Store
@@ -22,6 +23,8 @@ export interface DomainParts {
   tracking: DomainTracking
   /** null: no limit. */
   mostDomains: number | null
+  /** null: whoever ends TLS in front of us has them. */
+  linkCertificates: LinkCertificates | null
   facts: RecordFacts
   poolNames: () => string[]
   ipsOf: (domain: DomainRecord) => string[]

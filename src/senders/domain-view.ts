@@ -41,7 +41,7 @@ export function domainView(domain: DomainRecord, facts: ViewFacts) {
     /** null: no check is planned. */
     next_check_at: secondsOrNull(domain.nextCheckAt),
     return_path: domain.returnPath,
-    tracking: { ...domain.tracking, domain: domain.trackingDomain, tls: 'pending' as const },
+    tracking: { ...domain.tracking, domain: domain.trackingDomain, tls: trackingTls(domain.checks) },
     ip_pool: facts.poolName,
     allow_subdomains: domain.allowSubdomains,
     records: requiredRecords(domain, facts).map((record) => recordView(record, domain, facts.ips)),
@@ -51,6 +51,12 @@ export function domainView(domain: DomainRecord, facts: ViewFacts) {
 export function checkOf(checks: readonly RecordCheck[], record: RequiredRecord): RecordCheck | undefined {
   const { purpose, selector } = record
   return checks.find((check) => check.purpose === purpose && check.selector === selector)
+}
+
+/** `active`: tracked links of the domain lead to its own name. */
+function trackingTls(checks: readonly RecordCheck[]): 'active' | 'pending' {
+  const isActive = checks.some(({ purpose, status }) => purpose === 'tracking' && status === 'verified')
+  return isActive ? 'active' : 'pending'
 }
 
 function recordView(record: RequiredRecord, domain: DomainRecord, ips: string[]): RecordView {

@@ -11,6 +11,7 @@ import { createDomainChecks } from './domain-checks.ts'
 import { createInTurn, type DomainParts } from './domain-parts.ts'
 import { createDomainLinks } from './domain-links.ts'
 import { readDomainName } from './domain-name.ts'
+import { namesFrom } from './domain-of-links.ts'
 import { domainView, type DomainView } from './domain-view.ts'
 import { recordsOfDomain, recordsOfTargets, type RecordFacts, type ZoneRecord } from './records/required-records.ts'
 import { createSendingDomains } from './sending-domains.ts'
@@ -162,12 +163,6 @@ async function publishedAt(asked: string, options: DomainsOptions, facts: Record
 
 function addresses(ips: readonly { address: string }[]): string[] {
   return ips.map(({ address }) => address)
-}
-
-/** A domain's records are below its own name: every name above the one that was asked may be the domain. */
-function namesFrom(asked: string): string[] {
-  const labels = asked.split('.')
-  return labels.slice(0, -1).map((_, index) => labels.slice(index).join('.'))
 }
 
 function statesOf(status: ListDomainsQuery['status']): DomainState[] | null {

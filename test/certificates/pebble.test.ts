@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { apiClient } from '../support/api-client.ts'
 import { skipWithoutPebble, startPebble, type Pebble } from '../support/pebble.ts'
 import { freePort, startServe, type ServeProcess } from '../support/serve-process.ts'
 import { TWO_IPS } from '../support/two-ips.ts'
@@ -22,6 +23,12 @@ const OPEN_CONNECTIONS = 200
 
 t.setTimeout(600_000)
 
+interface WorldOptions {
+  isResolving?: boolean
+  /** Port 80 is not ours: names are proved at the door with TLS. */
+  isTlsAlone?: boolean
+}
+
 interface World {
   pebble: Pebble
   zone: ZoneServer
@@ -30,15 +37,15 @@ interface World {
   start(): Promise<ServeProcess>
 }
 
-async function startWorld(t: Test, isResolving = true): Promise<World> {
+async function startWorld(t: Test, { isResolving = true, isTlsAlone = false }: WorldOptions = {}): Promise<World> {
   const [httpPort, tlsPort] = [await freePort(), await freePort()]
   const here = { A: ['127.0.0.1'] }
   const zone = await startZone(isResolving ? { [HOST]: here, [LINKS]: here } : {})
   t.teardown(() => zone.close())
-  const pebble = await startPebble(t, { httpPort, dnsServer: zone.server })
+  const pebble = await startPebble(t, { httpPort, tlsPort, dnsServer: zone.server })
   const listen = {
     http: [
-      { address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'acme'] },
+      { address: '127.0.0.1', port: httpPort, tls: false, serve: isTlsAlone ? ['api'] : ['api', 'acme'] },
       { address: '127.0.0.1', port: tlsPort, tls: true, serve: ['api', 'tracking'] },
     ],
     submission: [],
@@ -91,6 +98,13 @@ function rows(server: ServeProcess, sql: string): Record<string, unknown>[] {
   }
 }
 
+/** Its time has come. */
+function renewNow(server: ServeProcess, name: string): void {
+  const database = new Sqlite(join(server.databaseFolder, 'sternpost.db'))
+  database.prepare('update certificates set renew_at = 1 where name = ?').run(name)
+  database.close()
+}
+
 t.test('names get certificates, and clients see them without a restart', { skip: skipWithoutPebble }, async (t) => {
   const world = await startWorld(t)
   const server = await world.start()
@@ -115,10 +129,7 @@ t.test('names get certificates, and clients see them without a restart', { skip:
     t.equal(open.length, OPEN_CONNECTIONS)
     let dropped = 0
     for (const socket of open) socket.on('close', () => (dropped += 1))
-    // Its time has come.
-    const database = new Sqlite(join(server.databaseFolder, 'sternpost.db'))
-    database.prepare('update certificates set renew_at = 1 where name = ?').run(HOST)
-    database.close()
+    renewNow(server, HOST)
     await until('another certificate', async () => {
       const now = await isGood(world, HOST)
       return now !== null && now !== serial
@@ -153,8 +164,67 @@ t.test('kill -9 at any moment: the order is gone on with', { skip: skipWithoutPe
   t.equal(rows(server, 'select directory from acme_accounts').length, 1, 'one account')
 })
 
+t.test('a proof in a handshake, while others come and go', { skip: skipWithoutPebble }, async (t) => {
+  const world = await startWorld(t, { isTlsAlone: true })
+  const server = await world.start()
+  t.ok(await until('a certificate', () => isGood(world, HOST)))
+  t.ok(await until('a certificate', () => isGood(world, LINKS)))
+  const serial = await isGood(world, HOST)
+  renewNow(server, HOST)
+  let [good, bad] = [0, 0]
+  await until('another certificate', async () => {
+    const now = await isGood(world, HOST)
+    if (now === null) bad += 1
+    else good += 1
+    return now !== null && now !== serial
+  })
+  t.equal(bad, 0, `nobody but the authority sees a proof: ${good} handshakes`)
+  const silent = connect({ host: '127.0.0.1', port: world.tlsPort, servername: HOST, ALPNProtocols: ['acme-tls/1'] })
+  const [error] = (await once(silent, 'error')) as [Error]
+  t.ok(error, 'and nothing, once it is over')
+})
+
+t.test('names of tracked links', { skip: skipWithoutPebble }, async (t) => {
+  const world = await startWorld(t)
+  const server = await world.start()
+  const api = apiClient(server.baseUrl, await server.createKey('admin'))
+  const names = ['one.test', 'two.test']
+  for (const domain of names) {
+    t.equal((await api.post('/domains', { domain })).status, 201)
+    world.zone.set(`t.${domain}`, { CNAME: LINKS })
+  }
+  await api.post('/domains', { domain: 'elsewhere.test' })
+  const trackingOf = async (domain: string): Promise<{ record: unknown; tls: unknown }> => {
+    const { tracking, records } = (await api.get(`/domains/${domain}`)).body['data'] as ShownDomain
+    return { record: records.find(({ purpose }) => purpose === 'tracking'), tls: tracking.tls }
+  }
+  await api.post('/domains/one.test/verify', {})
+  const waiting = await trackingOf('one.test')
+  t.match(waiting, {
+    record: {
+      status: 'pending',
+      error: 'the certificate for t.one.test is not there yet',
+      hint: `until then tracked links lead to ${LINKS}`,
+    },
+    tls: 'pending',
+  })
+  await api.post('/domains/two.test/verify', {})
+  for (const domain of names) {
+    await until(`links of ${domain}`, async () => (await trackingOf(domain)).tls === 'active', 60_000)
+    t.match((await trackingOf(domain)).record, { status: 'verified', error: null, hint: null })
+    t.ok(await isGood(world, `t.${domain}`))
+  }
+  t.equal((await trackingOf('elsewhere.test')).tls, 'pending')
+  t.equal(await isGood(world, 't.elsewhere.test'), null)
+})
+
+interface ShownDomain {
+  tracking: { tls: string }
+  records: { purpose: string }[]
+}
+
 t.test('what goes wrong is said, and tried again', { skip: skipWithoutPebble }, async (t) => {
-  const world = await startWorld(t, false)
+  const world = await startWorld(t, { isResolving: false })
   const server = await world.start()
   const refusals = () =>
     server.log().filter(({ msg, names }) => msg === 'no certificate' && JSON.stringify(names) === `["${HOST}"]`)

@@ -131,6 +131,8 @@ function doubtAll({ ledger }: FuzzedServer, recipient: string): void {
 }
 
 const METHOD_ROUTES = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'])
+/** Zone files, streams, and the html of a mail where the request accepts that. */
+const PLAIN_TYPES = /^text\/(?:plain|event-stream|html)/
 const IDS: [name: string, pattern: RegExp][] = [
   ['message_id', /msg_[0-9a-z]{26}/],
   ['batch_id', /bat_[0-9a-z]{26}/],
@@ -144,7 +146,7 @@ function judgeAnswer(asked: FuzzedRequest, answer: RawAnswer, scene: FuzzedServe
   if (status >= 500 && status !== 503) throw new Error(`answered ${status}: ${text.slice(0, 300)}`)
   if (asked.method === 'HEAD') return
   const type = headers.get('content-type') ?? ''
-  if (/^text\/(?:plain|event-stream)/.test(type) && status === 200) return
+  if (PLAIN_TYPES.test(type) && status === 200) return
   if (!type.startsWith('application/json')) throw new Error(`${status} with the type ${type}: ${text.slice(0, 300)}`)
   const body = JSON.parse(text) as SendAnswer
   const path = asked.target.replace(/^http:\/\/[^/]*/, '')

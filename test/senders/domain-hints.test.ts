@@ -4,15 +4,21 @@
 import t, { type Test } from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import { shownRecords } from '../../src/senders/verification/finding.ts'
+import type { LinkCertificates } from '../../src/senders/verification/check-aliases.ts'
 import type { DomainView, RecordView } from '../../src/senders/domain-view.ts'
+import { until } from '../support/until.ts'
 import type { ZoneFailure, ZoneRecords } from '../support/zone.ts'
-import { HOSTNAME, publish, senderParts, TARGETS, type SenderParts } from './sender-parts.ts'
+import { HOSTNAME, publish, senderParts, TARGETS, type SenderParts, type SenderPartsOptions } from './sender-parts.ts'
 
 type Zone = Record<string, ZoneRecords | ZoneFailure | undefined>
 
 /** All is published; `key` is the DKIM record. */
-async function publishedDomain(t: Test, name = 'acme.com'): Promise<{ parts: SenderParts; key: RecordView }> {
-  const parts = await senderParts(t)
+async function publishedDomain(
+  t: Test,
+  name = 'acme.com',
+  options: SenderPartsOptions = {},
+): Promise<{ parts: SenderParts; key: RecordView }> {
+  const parts = await senderParts(t, options)
   await parts.domains.add({ name })
   await parts.domains.stop()
   await publish(parts, name)
@@ -193,6 +199,40 @@ t.test('DMARC and tracking are explained too', async (t) => {
     [{ 't.mail.acme.com': 'REFUSED' }, { status: 'temporary_failure' }],
   ]
   for (const [zone, expected] of tracking) t.match(recordOf(await check(zone), 'tracking'), expected)
+})
+
+t.test('a name of links without a certificate breaks no link', async (t) => {
+  let lack: Awaited<ReturnType<LinkCertificates['lack']>> = { isOrdered: false, problem: null }
+  const told: ((name: string) => void)[] = []
+  const linkCertificates: LinkCertificates = { lack: async () => lack, onIssued: (tell) => void told.push(tell) }
+  const { parts } = await publishedDomain(t, 'acme.com', { linkCertificates })
+  const tracking = async () => {
+    const view = await checkWith(parts, {})
+    return {
+      ...recordOf(view, 'tracking'),
+      tls: view.tracking.tls,
+      host: await parts.store.findTrackingHost('acme.com'),
+    }
+  }
+  t.match(await tracking(), {
+    status: 'failed',
+    error: 'no certificate for t.acme.com',
+    hint: `let tls.acme order one, or add one to tls.certificates; until then tracked links lead to ${TARGETS.tracking}`,
+    tls: 'pending',
+    host: null,
+  })
+  lack = { isOrdered: true, problem: 'the authority did not answer: refused' }
+  t.match(await tracking(), {
+    status: 'pending',
+    error: 'the certificate for t.acme.com is not there yet: the authority did not answer: refused',
+    host: null,
+  })
+  lack = null
+  // The name of no domain, and one that a domain has: it is checked at once.
+  for (const tell of told) for (const name of ['t.nobody.test', 't.acme.com']) tell(name)
+  await until('links have their own host', () => parts.store.findTrackingHost('acme.com'))
+  t.match(await tracking(), { status: 'verified', error: null, tls: 'active', host: 't.acme.com' })
+  await parts.domains.stop()
 })
 
 t.test('hostile answers are shown in part, and cost little time', async (t) => {

@@ -11,6 +11,7 @@ import { createEgress, type Egress } from '../../src/egress/egress.ts'
 import type { Warmup } from '../../src/egress/moves/warmup.ts'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { createDomains, type Domains } from '../../src/senders/domains.ts'
+import type { LinkCertificates } from '../../src/senders/verification/check-aliases.ts'
 import type { Store } from '../../src/store/store.ts'
 import { ipSettings, poolOf, warmed, withPools } from '../egress/egress-parts.ts'
 import { freshLocation, openTestStore } from '../store/sqlite-support.ts'
@@ -76,6 +77,7 @@ export interface SenderPartsOptions {
   /** Of one question. */
   dnsTimeout?: number
   canBind?: (address: string) => Promise<boolean>
+  linkCertificates?: LinkCertificates
 }
 
 export async function senderParts(t: Test, options: SenderPartsOptions = {}): Promise<SenderParts> {
@@ -95,6 +97,7 @@ export async function senderParts(t: Test, options: SenderPartsOptions = {}): Pr
     realClock: clock,
     resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: dnsTimeout, tries: 1 }),
     hostname: HOSTNAME,
+    linkCertificates: options.linkCertificates ?? null,
     hostAddresses: () => ['127.0.0.1'],
     settings: {
       targets: TARGETS,

@@ -21,6 +21,10 @@ export interface Pebble {
   directory: string
   /** PEM file that vouches for its own door. */
   caFile: string
+  /** The same, PEM. */
+  authority: string
+  /** As somebody who trusts its door. */
+  fetch(address: string): Promise<string>
   /** Whoever trusts it trusts what Pebble issues: PEM, made anew at each start. */
   issuer(): Promise<string>
   start(): Promise<void>
@@ -30,13 +34,15 @@ export interface Pebble {
 export interface PebbleOptions {
   /** Where the names of the test lead to, for http-01. */
   httpPort: number
+  /** For tls-alpn-01. */
+  tlsPort?: number
   /** `127.0.0.1:port` */
   dnsServer: string
 }
 
 export async function startPebble(
   t: { teardown(end: () => unknown): void },
-  { httpPort, dnsServer }: PebbleOptions,
+  { httpPort, tlsPort, dnsServer }: PebbleOptions,
 ): Promise<Pebble> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-pebble-'))
   const authority = createTestAuthority('Door of Pebble')
@@ -50,7 +56,7 @@ export async function startPebble(
     listenAddress: `127.0.0.1:${port}`,
     managementListenAddress: `127.0.0.1:${managementPort}`,
     httpPort,
-    tlsPort: await freePort(),
+    tlsPort: tlsPort ?? (await freePort()),
     ocspResponderURL: '',
     externalAccountBindingRequired: false,
   }
@@ -85,6 +91,8 @@ export async function startPebble(
   return {
     directory,
     caFile: authority.file,
+    authority: authority.certificate,
+    fetch: fetchText,
     issuer: () => fetchText(`https://localhost:${managementPort}/roots/0`),
     start,
     stop,

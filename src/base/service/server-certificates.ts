@@ -22,16 +22,42 @@ export type ServerCertificates = ReturnType<typeof serverCertificates>
 
 /** The first is the default. Throws what node:tls throws of a pair that does not fit. */
 export function serverCertificates(pairs: readonly [KeyPair, ...KeyPair[]], minVersion: SecureVersion) {
-  const certificates = pairs.map(({ cert, key }) => ({
-    parsed: new X509Certificate(cert),
-    context: createSecureContext({ cert, key, minVersion }),
-  }))
+  const certificates = pairs.map((pair) => usable(pair, minVersion))
+  const find = (serverName: string): UsableCertificate | undefined =>
+    certificates.find(({ parsed }) => parsed.checkHost(serverName) !== undefined)
+  // Names are asked for again and again, by whoever connects: only those that are found are remembered.
+  const known = new Map<string, UsableCertificate>()
+  const chosen = (serverName: string): UsableCertificate | undefined => {
+    const found = known.get(serverName) ?? find(serverName)
+    if (found !== undefined && known.size < MOST_KNOWN_NAMES) known.set(serverName, found)
+    return found
+  }
   return {
     default: pairs[0],
     minVersion,
-    contextFor: (serverName: string): SecureContext | undefined =>
-      certificates.find(({ parsed }) => parsed.checkHost(serverName) !== undefined)?.context,
+    contextFor: (serverName: string): SecureContext | undefined => chosen(serverName)?.context,
+    /** Until when clients accept us under this name, Unix milliseconds; 0: they do not. */
+    endFor: (serverName: string): number => chosen(serverName)?.parsed.validToDate.getTime() ?? 0,
   }
+}
+
+interface UsableCertificate {
+  parsed: X509Certificate
+  context: SecureContext
+}
+
+/** A wildcard fits any number of names. */
+const MOST_KNOWN_NAMES = 10_000
+/** With hundreds of certificates one more does not make all of them anew. */
+const usableOf = new WeakMap<KeyPair, { minVersion: SecureVersion; certificate: UsableCertificate }>()
+
+function usable(pair: KeyPair, minVersion: SecureVersion): UsableCertificate {
+  const known = usableOf.get(pair)
+  if (known?.minVersion === minVersion) return known.certificate
+  const { cert, key } = pair
+  const certificate = { parsed: new X509Certificate(cert), context: createSecureContext({ cert, key, minVersion }) }
+  usableOf.set(pair, { minVersion, certificate })
+  return certificate
 }
 
 export function readServerCertificates(files: readonly CertificateFiles[], minVersion: SecureVersion) {

@@ -95,19 +95,31 @@ function certificateChecks({ listen, tls }: ServerSettings, now: number): Findin
     ...listen.http.map((door, index) => door.tls && ['http', index]),
     ...listen.submission.map((door, index) => door.tls !== 'none' && ['submission', index]),
   ]
-  if (tls.certificates.length > 0) return tls.certificates.flatMap((files, index) => pairChecks(files, index, now))
+  const ofFiles = [
+    ...tls.certificates.flatMap((files, index) => pairChecks(files, index, now)),
+    ...authorityChecks(['tls', 'ca_file'], tls.ca_file),
+    ...authorityChecks(['tls', 'acme', 'ca_file'], tls.acme?.ca_file ?? null),
+  ]
   if (tls.acme !== null) {
-    const isReachable = listen.http.some(({ tls: isTls, serve }) => !isTls && serve.includes('acme'))
-    const text = 'no door without TLS serves acme: the authority asks at port 80'
-    return isReachable ? [] : [wrong(['tls', 'acme'], text)]
+    const canProve = listen.http.some(({ tls: isTls, serve }) => isTls || serve.includes('acme'))
+    const text = 'no door can prove a name: neither one without TLS that serves acme (port 80), nor one with TLS (443)'
+    return canProve ? ofFiles : [...ofFiles, wrong(['tls', 'acme'], text)]
   }
+  if (tls.certificates.length > 0) return ofFiles
   const text = 'a TLS listener needs a certificate: name one in tls.certificates'
   const isOpen = listen.inbound.some(({ address }) => !isLoopback(address))
   const plain = 'bounces come in plain text: STARTTLS is not offered without tls.certificates'
   return [
+    ...ofFiles,
     ...needed.filter((door) => door !== false).map((door) => wrong(['listen', ...door, 'tls'], text)),
     ...(isOpen ? [noted(['listen', 'inbound'], plain)] : []),
   ]
+}
+
+/** Of authorities that are trusted beside those of the system. */
+function authorityChecks(at: SourcePath, file: string | null): Finding[] {
+  const found = file === null ? null : read(() => new X509Certificate(readRegularFile(file)))
+  return typeof found === 'string' ? [wrong(at, `no certificate of an authority: ${found}`)] : []
 }
 
 function pairChecks(files: { cert_file: string; key_file: string }, index: number, now: number): Finding[] {

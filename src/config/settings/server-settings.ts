@@ -83,6 +83,7 @@ export const serverSchema = section({
       fallback: z.array(acmeDirectory).default([]),
       email: mailAddress.nullable().default(null),
       ca_file: absolutePath.nullable().default(null),
+      orders_per_hour: integer({ min: 1, max: 100_000 }).default(90),
     })
       .nullable()
       .default(null),

@@ -6,6 +6,7 @@ import { X509Certificate } from 'node:crypto'
 import { connect } from 'node:tls'
 import { DAY, SECOND } from '../../base/clock.ts'
 import { checkOf, type HealthFinding } from './check.ts'
+import type { CertificateRecord } from '../../store/records/certificate-records.ts'
 import { reasonOf } from './greet.ts'
 import { ownDoors, type Door } from './own-doors.ts'
 import type { CheckWorld } from './world.ts'
@@ -23,10 +24,13 @@ export const checkTls = TLS.anywhere(async (world) => {
   const doorWith = (wanted: Door['protocol']): Door | undefined => doors.find(({ protocol }) => protocol === wanted)
   const door = doorWith('https') ?? doorWith('smtps')
   if (door === undefined) return [TLS.skip(null, 'no door begins with TLS: a proxy in front may')]
+  const orders = (await world.server?.certificates()) ?? []
   const isTracking = server.listen.http.some(({ tls, serve }) => tls && serve.includes('tracking'))
   const linked = isTracking ? [server.tracking.host, ...(await trackingNames(world))] : []
-  const names = [...new Set([server.hostname, ...linked])].slice(0, MOST_NAMES)
-  return Promise.all(names.map((name) => certificateFor(name, door, world)))
+  const ordered = orders.flatMap(({ names }) => names)
+  const names = [...new Set([server.hostname, ...linked, ...ordered])].slice(0, MOST_NAMES)
+  const orderOf = (name: string): CertificateRecord | undefined => orders.find((order) => order.names.includes(name))
+  return Promise.all(names.map((name) => findingFor(name, { door, world, order: orderOf(name) })))
 })
 
 /** Of sending domains whose links lead to a name of their own. */
@@ -37,9 +41,27 @@ async function trackingNames({ server, domain }: CheckWorld): Promise<string[]> 
     .map(({ tracking }) => tracking.domain)
 }
 
-type TlsDoor = Pick<Door, 'host' | 'port'>
+interface AskedName {
+  door: Pick<Door, 'host' | 'port'>
+  world: CheckWorld
+  /** undefined: no authority is asked for it. */
+  order: CertificateRecord | undefined
+}
 
-async function certificateFor(name: string, place: TlsDoor, world: CheckWorld): Promise<HealthFinding> {
+async function findingFor(name: string, { door, world, order }: AskedName): Promise<HealthFinding> {
+  if (order !== undefined && order.problem !== null) {
+    const [seen = '', fix] = order.problem.split(' Fix: ')
+    const next = `it is tried again at ${new Date(order.nextTryAt).toISOString()}`
+    const isServer = name === world.configuration.server.hostname
+    // Links lead to the host of the server until a name has its certificate; a renewal has a third of its life.
+    const tell = order.issued === null && isServer ? TLS.fail : TLS.warn
+    return tell(name, `no certificate: ${seen.replace(/\.$/, '')}`, fix === undefined ? next : `${fix}; ${next}`)
+  }
+  if (order?.issued === null) return TLS.warn(name, 'its certificate is ordered', 'wait a minute, then look again')
+  return certificateFor(name, door, world)
+}
+
+async function certificateFor(name: string, place: AskedName['door'], world: CheckWorld): Promise<HealthFinding> {
   const shown = await handshake(name, place)
   if (typeof shown === 'string') return TLS.skip(name, `no handshake at port ${place.port} (${shown}): see listeners`)
   const days = Math.floor((shown.validToDate.getTime() - world.clock.now()) / DAY)
@@ -63,7 +85,7 @@ function renewal(name: string): string {
 }
 
 /** The certificate that is shown for a name, or why there is none. */
-function handshake(servername: string, { host, port }: TlsDoor): Promise<X509Certificate | string> {
+function handshake(servername: string, { host, port }: AskedName['door']): Promise<X509Certificate | string> {
   return new Promise((resolve) => {
     // Whether to trust it is judged here, not by the connection.
     const socket = connect({ host, port, servername, rejectUnauthorized: false })

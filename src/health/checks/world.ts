@@ -10,6 +10,7 @@ import type { GuardedDocument } from '../../network/guarded-request.ts'
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
+import type { CertificateRecord } from '../../store/records/certificate-records.ts'
 import type { ReportSums } from '../../store/records/report-records.ts'
 import type { WebhookEndpointState } from '../../store/records/webhook-records.ts'
 
@@ -53,6 +54,8 @@ export interface ServerFacts {
   /** Domains that send, by name; asked anew where somebody waits for the answer. */
   domains(only: string | null): Promise<DomainView[]>
   ips(): Promise<IpView[]>
+  /** That authorities are asked for. */
+  certificates(): Promise<CertificateRecord[]>
   queue(): Promise<QueueFacts>
   /** What was in nobody's hand, and was freed; counted from the start of the server on. */
   orphans(): Promise<{ messages: number; webhooks: number; upMilliseconds: number }>

@@ -35,8 +35,39 @@ export async function checkReturnPath(
   return found.length === 0 ? missing('CNAME', name, hint) : failed(found, leadsTo(name, found), hint)
 }
 
-/** Passes when the name leads to the tracking host, by an alias or by the same addresses. */
+/** Certificates for names of tracked links: without one every link there is broken. */
+export interface LinkCertificates {
+  /** null: our doors show one for this name. Where one can be ordered, that is done. */
+  lack(name: string): Promise<{ isOrdered: boolean; problem: string | null } | null>
+  /** From now on `told` hears of each name that gets one. */
+  onIssued(told: (name: string) => void): void
+}
+
+export interface TrackingFacts extends RecordFacts {
+  linkCertificates: Pick<LinkCertificates, 'lack'> | null
+}
+
+/** Passes when the name leads to the tracking host, and our doors have a certificate for it. */
 export async function checkTracking(
+  domain: DomainRecord,
+  lookups: Resolver,
+  facts: TrackingFacts,
+): Promise<RecordFinding> {
+  const { found, ...finding } = await checkLinkName(domain, lookups, facts)
+  const name = domain.trackingDomain
+  const lack = finding.status === 'verified' ? await facts.linkCertificates?.lack(name) : undefined
+  if (lack === undefined || lack === null) return { ...finding, found }
+  const until = `until then tracked links lead to ${facts.targets.tracking}`
+  if (!lack.isOrdered) {
+    const hint = `let tls.acme order one, or add one to tls.certificates; ${until}`
+    return failed(found, `no certificate for ${name}`, hint)
+  }
+  const error = `the certificate for ${name} is not there yet${lack.problem === null ? '' : `: ${lack.problem}`}`
+  return { status: 'pending', found, error, hint: until }
+}
+
+/** Passes when the name leads to the tracking host, by an alias or by the same addresses. */
+async function checkLinkName(
   { name: domain, trackingDomain: name }: DomainRecord,
   lookups: Resolver,
   facts: RecordFacts,

@@ -2,8 +2,11 @@
 import type { DnsAnswer } from '../../network/resolver.ts'
 
 export interface RecordFinding {
-  /** missing: nothing is published; failed: it is, with another effect; temporary_failure: no answer came. */
-  status: 'verified' | 'missing' | 'failed' | 'temporary_failure'
+  /**
+   * missing: nothing is published; failed: it is, with another effect; pending: what is published is right, and has no
+   * effect yet; temporary_failure: no answer came.
+   */
+  status: 'verified' | 'missing' | 'failed' | 'pending' | 'temporary_failure'
   found: string[]
   error?: string
   /** A likely cause, and what to do. */

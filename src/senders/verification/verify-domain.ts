@@ -4,7 +4,7 @@
  */
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord, PublicDkimKey, RecordCheck } from '../../store/records/sender-records.ts'
-import { checkReturnPath, checkTracking } from './check-aliases.ts'
+import { checkReturnPath, checkTracking, type TrackingFacts } from './check-aliases.ts'
 import { checkDkim } from './check-dkim.ts'
 import { checkDmarc, checkReportAuthorisation } from './check-dmarc.ts'
 import { checkSpf, type SpfFacts } from './check-spf.ts'
@@ -16,7 +16,7 @@ export async function checkDomain(
   domain: DomainRecord,
   lookups: Resolver,
   /** `earlierKeys`: those that the domain had before it was added anew. */
-  facts: SpfFacts & { earlierKeys: PublicDkimKey[] },
+  facts: SpfFacts & TrackingFacts & { earlierKeys: PublicDkimKey[] },
   now: number,
 ): Promise<RecordCheck[]> {
   const check = (record: CheckedRecord, finding: RecordFinding): RecordCheck => toCheck(record, finding, domain, now)

@@ -31,6 +31,9 @@ export interface CertificateRecord {
   problem: string | null
 }
 
+/** There is one. */
+export type IssuedRecord = CertificateRecord & { issued: NonNullable<CertificateRecord['issued']> }
+
 export interface CertificateVerbs {
   acmeAccount(directory: string): Promise<AcmeAccountRecord | null>
   saveAcmeAccount(account: AcmeAccountRecord): Promise<void>
@@ -38,4 +41,5 @@ export interface CertificateVerbs {
   certificates(): Promise<CertificateRecord[]>
   /** In place of the one with this name. */
   saveCertificate(certificate: CertificateRecord): Promise<void>
+  removeCertificate(name: string): Promise<void>
 }

@@ -39,7 +39,9 @@ export function createCertificateWrites(database: Database) {
       order_sealed_key, failures, next_try_at, problem)
     values (@name, @names, @chain, @sealedKey, @renewAt, @directory, @orderUrl, @orderSealedKey, @failures, @nextTryAt,
       @problem)`)
+  const remove = database.prepare<[string]>('delete from certificates where name = ?')
   return {
+    removeCertificate: (name) => void remove.run(name),
     saveAcmeAccount: (record) => void saveAccount.run(record),
     saveCertificate: ({ issued, order, names, ...record }) =>
       void save.run({
