@@ -133,6 +133,7 @@ async function startHttp(foundation: Foundation, parts: DoorParts & ConsoleParts
   const http = createHttpServers({
     ...foundation,
     settings,
+    thread: parts.mail.thread,
     features: {
       ...parts.mail,
       ...parts,

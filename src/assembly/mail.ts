@@ -3,6 +3,7 @@ import { renderKeys, senderIdOf } from '../content/message-fields.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import { longestStage } from '../delivery/thread-settings.ts'
 import type { AcceptanceOptions } from '../messages/accept/accept-mail.ts'
+import { createBodyThread } from '../http/exchange/body-thread.ts'
 import { createAcceptanceLog } from '../messages/accept/acceptance-log.ts'
 import { createAcceptBatch, createAcceptMessage } from '../messages/accept/accept-message.ts'
 import { createAcceptSubmission } from '../messages/accept/accept-submission.ts'
@@ -11,6 +12,7 @@ import { createIdempotencyKeys } from '../messages/accept/idempotency.ts'
 import { createMessageContent } from '../messages/lookup/message-content.ts'
 import { createMessageLookup } from '../messages/lookup/lookup-message.ts'
 import { createMailRefusal } from '../messages/accept/mail-refusal.ts'
+import { createRequestReader } from '../messages/accept/request-reader.ts'
 import { createPreviewMessage, type PreviewOptions } from '../messages/accept/preview-message.ts'
 import { createEngagement } from '../messages/engagement/record-engagement.ts'
 import { createSendingRate } from '../messages/accept/sending-rate.ts'
@@ -40,9 +42,12 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   const keys = renderKeys(foundation.keyRing)
   const sendingRate = createSendingRate({ clock, settings: settings.api })
   const onEvents = parts.webhookEngine.wake
+  const thread = createBodyThread({ logger })
+  const reader = createRequestReader(thread.work)
   const acceptance: AcceptanceOptions = {
     store,
     clock,
+    reader,
     egress,
     metrics,
     settings,
@@ -70,6 +75,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   })
   stops.push(() => engagement.stop())
   return {
+    thread,
     acceptMessage: createAcceptMessage(acceptance),
     acceptBatch: createAcceptBatch(acceptance),
     acceptSubmission: createAcceptSubmission(acceptance),
@@ -83,7 +89,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
         longestStageMilliseconds: longestStage(configuration),
       }),
       ...createMessageActions(acceptance),
-      content: createMessageContent({ store, clock, renderingOf: renderingOf(foundation, keys) }),
+      content: createMessageContent({ store, clock, reader, renderingOf: renderingOf(foundation, keys) }),
     },
     suppressions: createSuppressions({ store, clock, metrics }),
     statistics: createStatistics({ store, clock }),

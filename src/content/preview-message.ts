@@ -18,7 +18,7 @@ export interface MessagePreview {
   text: string | null
   /** Without the signature, which delivery adds. */
   mimeBytes: number
-  /** The whole mail, as UTF-8. */
+  /** The mail as UTF-8, as far as it is shown. */
   source: string
   /** As they are sent, folds taken out, in their order. */
   headers: { name: string; value: string }[]
@@ -28,20 +28,22 @@ export interface MessagePreview {
   textBesidePixel: number | null
 }
 
+/** Attachments are cut off there. */
+const MOST_SOURCE_BYTES = 256 * 1_024
+
 export async function previewMessage(input: PreviewInput): Promise<MessagePreview> {
   const content = prepareContent(input.content)
   const { bodies, bytes } = await composeUnsigned({ ...input, content })
   const { facts, trackingBaseUrl: baseUrl, settings } = input
   const urls = messageUrls({ messageId: facts.messageId, baseUrl, keys: settings.keys })
   const html = bodies?.html ? textOf(bodies.html) : null
-  const source = bytes.toString('utf8')
-  const header = source.slice(0, source.indexOf('\r\n\r\n') + 2)
+  const header = bytes.subarray(0, bytes.indexOf('\r\n\r\n') + 2).toString('utf8')
   return {
     subject: bodies?.subject ?? input.content.subject,
     html,
     text: bodies?.text ? textOf(bodies.text) : null,
     mimeBytes: bytes.length,
-    source,
+    source: bytes.subarray(0, MOST_SOURCE_BYTES).toString('utf8'),
     headers: splitFields(header).map((field) => ({
       name: field.slice(0, fieldName(field).length),
       value: fieldBody(field),

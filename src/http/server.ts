@@ -12,16 +12,12 @@ import { canonicalIp } from '../base/ip-address.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import { BODY_READER_DEFAULTS, createBodyReader } from './exchange/body-reader.ts'
-import { createBodyThread } from './exchange/body-thread.ts'
 import { isTrusted } from './exchange/client-address.ts'
 import { makeServer, type HttpSettings, type MadeServer, type RequestListener } from './make-server.ts'
 import { openAdminSocket, openListener, type HttpListener } from './open-listener.ts'
 import { createRequestListeners, type RequestListenersOptions } from './request-listeners.ts'
 
-export interface HttpServersOptions extends Omit<
-  RequestListenersOptions,
-  'bodies' | 'thread' | 'onRequest' | 'stopping'
-> {
+export interface HttpServersOptions extends Omit<RequestListenersOptions, 'bodies' | 'onRequest' | 'stopping'> {
   settings: HttpSettings
   /** Sockets that are open already. */
   passed?: PassedSockets | undefined
@@ -37,14 +33,12 @@ export function createHttpServers(options: HttpServersOptions) {
   const { settings, clock, certificates, acmeChallenges } = options
   const limits = createConnectionLimits(settings.http)
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
-  const thread = createBodyThread(options)
   const running = createRunningRequests()
   const made: MadeServer[] = []
   const stopping = new AbortController()
   const requestListeners = createRequestListeners({
     ...options,
     bodies,
-    thread,
     onRequest: running.add,
     stopping: stopping.signal,
   })
@@ -61,7 +55,7 @@ export function createHttpServers(options: HttpServersOptions) {
       server.closeAllConnections()
     }
     bodies.stop()
-    void thread.stop()
+    void options.thread.stop()
   }
 
   return {

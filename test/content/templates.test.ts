@@ -204,13 +204,13 @@ t.test('large and hostile templates cost linear time and little memory', async (
     parseTemplate(piece.repeat(half / piece.length), 'html')
   }
   parseTemplate(`{{${'a'.repeat(half)}`, 'html')
-  const many = content({ html: '{{big}}'.repeat(500_000) })
+  const many = content({ html: '{{big}}'.repeat(10_000) })
   const subject = content({ subject: '{{big}}'.repeat(5_000) })
   t.match(templateProblems(subject, { big: 'x'.repeat(1_000_000) }), ['subject: has more than 998 characters'])
-  t.match(templateProblems(many, { big: 'x'.repeat(1_000_000) }), ['html: has 500000000000 bytes'])
-  const forms = content({ html: Array.from({ length: 100_000 }, (_, index) => `{{big|${index}}}`).join('') })
-  t.match(templateProblems(forms, { big: 'x'.repeat(1_000_000) }), ['html: has 100000000000 bytes'])
-  const html = Array.from({ length: 100_000 }, (_, index) => `{{k${index}|}}`).join('')
+  t.match(templateProblems(many, { big: 'x'.repeat(1_000_000) }), ['html: has 10000000000 bytes'])
+  const forms = content({ html: Array.from({ length: 10_000 }, (_, index) => `{{big|${index}}}`).join('') })
+  t.match(templateProblems(forms, { big: 'x'.repeat(1_000_000) }), ['html: has 10000000000 bytes'])
+  const html = Array.from({ length: 10_000 }, (_, index) => `{{k${index}|}}`).join('')
   const wide = readTemplates(content({ html }))
   const bare = readTemplates(content({ html: html.replaceAll('|', '') }))
   for (let recipient = 0; recipient < 1_000; recipient++) {
@@ -218,6 +218,27 @@ t.test('large and hostile templates cost linear time and little memory', async (
     if (bare.problems({ k5: recipient }).length !== 100) t.fail('as many as an answer can show')
   }
   t.ok(performance.now() - start < 100_000, 'within seconds')
+})
+
+t.test('a field has 10,000 placeholders at most, and few of them begin URLs that differ', async (t) => {
+  const placeholders = (count: number): Content => content({ html: '{{a}}'.repeat(count) })
+  t.strictSame(templateProblems(placeholders(10_000), { a: 'x' }), [])
+  const tooMany = ['html: has more than 10000 placeholders']
+  for (const count of [10_001, 1_000_000]) t.strictSame(templateProblems(placeholders(count), { a: 'x' }), tooMany)
+  // A list of links, all alike, is looked at once.
+  const alike = content({ html: '<a href="{{a}}/{{b|}}">x</a>\n'.repeat(5_000) })
+  t.strictSame(templateProblems(alike, { a: 'https://x.y' }), [])
+  t.match(templateProblems(alike, { a: 'javascript:x' }), [/begins the URL of href in line 1 /])
+  t.equal(templateProblems(alike, { a: 'javascript:x' }).length, 1)
+  const different = (count: number): Content =>
+    content({ html: Array.from({ length: count }, (_, index) => `<a href="{{a${index}|}}">`).join('') })
+  t.strictSame(templateProblems(different(600), {}), [])
+  const tooDifferent = ['html: has too many different URLs that begin with a variable']
+  t.strictSame(templateProblems(different(700), {}), tooDifferent)
+  t.strictSame(templateProblems(content({ html: `<a href="${'{{a}}'.repeat(9_000)}">` }), { a: '' }), tooDifferent)
+  // Quadratic time took minutes here.
+  const long = content({ html: `<a href="{{a}}${'\t'.repeat(600)}" href="{{b}}${' '.repeat(600)}x">`.repeat(4_000) })
+  t.strictSame(templateProblems(long, { a: '', b: '' }), [])
 })
 
 t.test('html becomes the text a person would read', async (t) => {

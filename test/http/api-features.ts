@@ -10,6 +10,7 @@ import type { Configuration } from '../../src/config/load-configuration.ts'
 import type { ServerSettings } from '../../src/config/settings/server-settings.ts'
 import type { HttpFeatures } from '../../src/http/exchange/features.ts'
 import { createClassifier } from '../../src/mail/reply/classify-reply.ts'
+import { createBodyThread, type BodyThread } from '../../src/http/exchange/body-thread.ts'
 import type { AcceptanceOptions } from '../../src/messages/accept/accept-mail.ts'
 import { createAcceptBatch, createAcceptMessage } from '../../src/messages/accept/accept-message.ts'
 import { createAcceptanceLog } from '../../src/messages/accept/acceptance-log.ts'
@@ -18,6 +19,7 @@ import { createIdempotencyKeys } from '../../src/messages/accept/idempotency.ts'
 import { createMessageContent } from '../../src/messages/lookup/message-content.ts'
 import { createMessageLookup } from '../../src/messages/lookup/lookup-message.ts'
 import { createMailRefusal } from '../../src/messages/accept/mail-refusal.ts'
+import { createRequestReader } from '../../src/messages/accept/request-reader.ts'
 import { createPreviewMessage } from '../../src/messages/accept/preview-message.ts'
 import { createSendingRate } from '../../src/messages/accept/sending-rate.ts'
 import { createStatistics } from '../../src/messages/statistics/statistics.ts'
@@ -98,6 +100,7 @@ export interface TestFeatures extends SenderParts, AdministrationWorld {
   features: HttpFeatures
   eventStreams: EventStreams
   metrics: Metrics
+  thread: BodyThread
   api: ServerSettings['api']
 }
 
@@ -122,7 +125,11 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
   const api = { ...API_SETTINGS, ...options.api }
   const metrics = createMetrics()
   const rate = createSendingRate({ clock, settings: api })
-  const acceptance = acceptanceOptions({ store, clock, domains, egress, metrics, rate, logger: options.logger }, api)
+  const thread = createBodyThread({ logger: createLogger({ level: 'silent' }) })
+  t.teardown(() => thread.stop())
+  const reader = createRequestReader(thread.work)
+  const given = { store, clock, reader, domains, egress, metrics, rate, logger: options.logger }
+  const acceptance = acceptanceOptions(given, api)
   const guardedRequest = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: false })
   t.teardown(() => guardedRequest.close())
   const logger = createLogger({ level: 'silent' })
@@ -145,7 +152,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
         longestStageMilliseconds: 0,
       }),
       ...createMessageActions(acceptance),
-      content: createMessageContent({ store, clock, renderingOf: async () => RENDERING }),
+      content: createMessageContent({ store, clock, reader, renderingOf: async () => RENDERING }),
     },
     suppressions: createSuppressions({ store, clock, metrics }),
     statistics: createStatistics({ store, clock }),
@@ -187,7 +194,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     consoleUrl: 'http://127.0.0.1:8025/console/',
     health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
   }
-  return { ...parts, ...world, features, eventStreams, metrics, api }
+  return { ...parts, ...world, features, eventStreams, metrics, thread, api }
 }
 
 function failingStore(real: Store, failure: () => Error | null): Store {
@@ -199,7 +206,10 @@ function failingStore(real: Store, failure: () => Error | null): Store {
   })
 }
 
-type AcceptanceParts = Pick<AcceptanceOptions, 'store' | 'clock' | 'domains' | 'egress' | 'metrics' | 'rate'> &
+type AcceptanceParts = Pick<
+  AcceptanceOptions,
+  'store' | 'clock' | 'reader' | 'domains' | 'egress' | 'metrics' | 'rate'
+> &
   Pick<FeatureOptions, 'logger'>
 
 function acceptanceOptions(parts: AcceptanceParts, api: ServerSettings['api']): AcceptanceOptions {

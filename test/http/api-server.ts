@@ -76,6 +76,7 @@ export async function startApi(t: Test, options: ApiServerOptions = {}): Promise
     clock: real.clock,
     logger,
     metrics: real.metrics,
+    thread: real.thread,
     acmeWebroot: () => options.http?.acme_webroot ?? null,
     testMode: options.testMode ?? false,
     extraHandlers: options.extraHandlers ?? [],

@@ -6,6 +6,7 @@ import type { Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
+import { createRequestReader, LARGE_WORK } from '../../src/messages/accept/request-reader.ts'
 import type { AcceptanceOptions } from '../../src/messages/accept/accept-mail.ts'
 import { createAcceptMessage } from '../../src/messages/accept/accept-message.ts'
 import type {
@@ -128,6 +129,7 @@ export async function acceptanceParts(t: Test, setup: AcceptanceSetup = {}): Pro
     metrics,
     rate,
     clock: senders.clock,
+    reader: createRequestReader(async (verb, argument) => LARGE_WORK[verb](argument as never)),
     domains: senders.domains,
     egress: senders.egress,
     settings: {

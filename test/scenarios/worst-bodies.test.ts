@@ -1,9 +1,12 @@
 /**
  * The worst body of each kind at every route that takes one, and at the door for submission, while a second connection
  * asks for `/v1/health` all the time. Each answer is 200 or a clear refusal, the second connection always gets its
- * answers, and memory stays within bounds. How long those took is printed by `TEST_SCALE=full`, and not judged: it depends on the machine.
+ * answers, memory stays within bounds, and no turn of the main thread takes long, in time of the processor. How long the
+ * answers took is printed by `TEST_SCALE=full`, and not judged: it depends on the machine.
  */
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { createTransport } from 'nodemailer'
@@ -17,6 +20,11 @@ const MEBIBYTE = 1024 * 1024
 const LONG = (isFull ? 30 : 6) * MEBIBYTE
 /** Beyond what the process has after its start; bodies under way alone may take half of it. */
 const MOST_GROWTH = 256 * MEBIBYTE
+/** Mail of 25 MiB and more is in several threads at once, and what they keep ready is no small part of this. */
+const MOST_GROWTH_OF_COSTLY = 1_024 * MEBIBYTE
+/** Milliseconds of the processor; the goal is 50. What is quadratic takes minutes. */
+const LONGEST_TURN = 400
+const WATCH = new URL('../support/watch-threads.ts', import.meta.url)
 /** Served, or refused for what the request is. 403: an administrator's route. 429: too many requests. */
 const GOOD = new Set([200, 201, 400, 403, 404, 409, 413, 415, 422, 429])
 
@@ -65,6 +73,45 @@ function* worstBodies(): Generator<{ method: string; path: string; type: string;
   }
 }
 
+const TEXT_BYTES = 5 * MEBIBYTE
+const filled = (piece: string): string => piece.repeat(TEXT_BYTES / piece.length)
+const numbered = (count: number, piece: (index: number) => string): string =>
+  Array.from({ length: count }, (_, index) => piece(index)).join('')
+const receivers = (fields: object): object[] =>
+  Array.from({ length: 1_000 }, (_, index) => ({ to: `a${index}@dest.test`, ...fields }))
+
+/** Requests that nothing is wrong with but what they cost, and neighbours of theirs that are refused. */
+const COSTLY_REQUESTS: [path: string, kind: string, make: () => object][] = [
+  ['send', 'placeholders', () => ({ html: filled('{{a}}'), variables: { a: 'x' } })],
+  ['send', 'placeholders that differ', () => ({ text: numbered(400_000, (n) => `{{a${n}|}}`), variables: {} })],
+  ['send', 'allowed placeholders', () => ({ html: `${'x'.repeat(500)}{{a}}`.repeat(10_000), variables: { a: 1 } })],
+  ['send', 'a long placeholder', () => ({ html: `{{${'x'.repeat(TEXT_BYTES - 4)}}}`, variables: {} })],
+  ['send', 'URLs of values', () => ({ html: filled('<a href="{{a}}">'), variables: { a: 'x' } })],
+  ['send', 'attachments', () => ({ text: 'x', attachments: [attachment('a'), attachment('b')] })],
+  ['preview', 'allowed placeholders', () => ({ html: '{{a}}'.repeat(10_000), variables: { a: 'x' } })],
+  ['preview', 'links', () => ({ html: filled('<a href="https://a.test/x">y</a>') })],
+  ['preview', 'tags', () => ({ html: filled('<b>y</b>') })],
+  ['preview', 'open tags', () => ({ html: filled('<') })],
+  ['preview', 'attachments', () => ({ text: 'x', attachments: [attachment('a'), attachment('b')] })],
+  [
+    'batch',
+    'URLs of values',
+    () => ({ html: '<a href="{{a}}">'.repeat(10_000), recipients: receivers({ a: 'https://x.test/' }) }),
+  ],
+  [
+    'batch',
+    'URLs that differ',
+    () => ({ html: numbered(660, (n) => `<a href="{{a${n}|}}">`), recipients: receivers({ a: 'x' }) }),
+  ],
+  ['batch', 'missing values', () => ({ text: numbered(9_000, (n) => `{{a${n}}}`), recipients: receivers({}) })],
+  ['batch', 'long values', () => ({ text: '{{a}}', recipients: receivers({ a: 'y'.repeat(30_000) }) })],
+  ['batch', 'large html', () => ({ html: filled('x'), recipients: receivers({}) })],
+]
+
+function attachment(name: string): object {
+  return { name: `${name}.bin`, content: 'QUFB'.repeat(10 * 1024 * 341) }
+}
+
 /** Behind From and To; submitted mail may have 40 MiB. */
 const MAIL_KINDS: Record<string, () => string> = {
   'many fields': () => `${'X-A: b\r\n'.repeat(isFull ? 2 * MEBIBYTE : 200_000)}\r\n.`,
@@ -107,7 +154,11 @@ const ASKING = `
 `
 
 t.test('no body stops the server', async (t) => {
-  const { banner, ask } = await startSandbox(t)
+  const watched = mkdtempSync(join(tmpdir(), 'sternpost-turns-'))
+  t.teardown(() => rmSync(watched, { recursive: true, force: true }))
+  const { banner, ask } = await startSandbox(t, {
+    environment: { NODE_OPTIONS: `--import=${WATCH.href}`, WATCH_FOLDER: watched },
+  })
   // What the sandbox's receiving server does with mail is no part of this.
   await ask('PUT', '/dev/replies', [{ to: '*', stage: 'rcpt', reply: '550 5.1.1 nobody', times: 1_000 }])
   const asking = new Worker(ASKING, { eval: true, workerData: new URL('/v1/health', banner.base_url).href })
@@ -152,14 +203,34 @@ t.test('no body stops the server', async (t) => {
     most = Math.max(most, residentBytes(pid))
     t.comment(`submission, ${kind}: ${answer.slice(0, 60)}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms`)
   }
+  const grown = most - idle
+  const common = { from: 'shop@sandbox.test', subject: 'x' }
+  for (const [path, kind, make] of COSTLY_REQUESTS) {
+    const headers = { Authorization: `Bearer ${banner.key}`, 'Content-Type': 'application/json' }
+    const to = path === 'batch' ? {} : { to: 'ada@dest.test' }
+    const body = JSON.stringify({ ...common, ...to, ...make() })
+    const { status } = await fetch(new URL(`/v1/email/${path}`, banner.base_url), { method: 'POST', headers, body })
+    if (!GOOD.has(status)) t.fail(`${path}, ${kind}: ${status}`)
+    const { waits, failures } = await answers()
+    if (failures > 0) t.fail(`${path}, ${kind}: the second connection lost ${failures} answers`)
+    all.push(...waits)
+    most = Math.max(most, residentBytes(pid))
+    tried += 1
+    t.comment(`${path}, ${kind}: ${status}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms`)
+  }
   const sorted = all.toSorted((left, right) => left - right)
   const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? 0
   t.comment(
     `${tried} bodies; waits for /v1/health: p99 ${p99.toFixed(0)} ms, longest ${(sorted.at(-1) ?? 0).toFixed(0)} ms`,
   )
   t.comment(`memory ${(idle / MEBIBYTE).toFixed(0)} MiB idle, at most ${(most / MEBIBYTE).toFixed(0)} MiB`)
+  const turns = readdirSync(watched).map((name) => readFileSync(join(watched, name), 'utf8'))
+  t.comment(`longest turns (goal 50 ms): ${turns.join(', ')}`)
+  const longest = Number(/^main (\d+)$/m.exec(turns.join('\n'))?.[1])
+  t.ok(longest < LONGEST_TURN, `the longest turn of the main thread took ${longest} ms of the processor`)
   t.ok(tried > 50, 'the routes that take a body were tried')
-  t.ok(most - idle < MOST_GROWTH, 'memory stays within bounds')
+  t.ok(grown < MOST_GROWTH, 'memory stays within bounds')
+  t.ok(most - idle < MOST_GROWTH_OF_COSTLY, 'also when what it reads is accepted, and goes through all threads')
   t.equal((await fetch(new URL('/v1/health', banner.base_url))).status, 200, 'and it still runs')
 })
 

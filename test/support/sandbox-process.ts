@@ -37,16 +37,23 @@ export interface Teardown {
   teardown(clean: () => unknown): void
 }
 
+interface SandboxOptions {
+  folder?: string
+  flags?: string[]
+  /** Of the process, beside our own. */
+  environment?: Record<string, string>
+}
+
 const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const START_DEADLINE = 120_000
 
 export async function startSandbox(
   t: Teardown,
-  { folder = temporaryFolder(t), flags = [] }: { folder?: string; flags?: string[] } = {},
+  { folder = temporaryFolder(t), flags = [], environment = {} }: SandboxOptions = {},
 ): Promise<SandboxProcess> {
   const ports = ['--port', String(await freePort()), '--smtp-port', String(await freePort())]
   const words = [COMMAND, 'sandbox', '--json', '--data', folder, ...ports, ...flags]
-  const child = spawn('sh', words, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn('sh', words, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...environment } })
   const stop = (): Promise<void> => end(child)
   t.teardown(stop)
   const banner = await firstLine(child)

@@ -25,13 +25,16 @@ const MOST_KEY_CHARACTERS = 64
 // Two or three braces around anything without braces; three are tried first.
 const PLACEHOLDER = /\{\{\{([^{}]*)\}\}\}|\{\{([^{}]*)\}\}/g
 
-export function parseTemplate(text: string, kind: TemplateKind): Template {
+/** What is behind `most` placeholders stays text. */
+export function parseTemplate(text: string, kind: TemplateKind, most = Number.POSITIVE_INFINITY): Template {
   const parts: (string | Placeholder)[] = []
   let end = 0
+  let count = 0
   for (const found of text.matchAll(PLACEHOLDER)) {
     const [whole, raw, escaped = ''] = found
     const placeholder = readPlaceholder(raw ?? escaped, raw === undefined && kind === 'html')
     if (placeholder === undefined) continue
+    if (++count > most) break
     if (found.index > end) parts.push(text.slice(end, found.index))
     parts.push(placeholder)
     end = found.index + whole.length
@@ -43,7 +46,9 @@ export function parseTemplate(text: string, kind: TemplateKind): Template {
 function readPlaceholder(inner: string, isEscaped: boolean): Placeholder | undefined {
   const bar = inner.indexOf('|')
   const key = trimSpaces(bar < 0 ? inner : inner.slice(0, bar))
-  const isKey = key !== '' && [...key].length <= MOST_KEY_CHARACTERS && !key.includes('\r') && !key.includes('\n')
+  // In UTF-16 a character has one unit or two.
+  const isShort = key.length <= 2 * MOST_KEY_CHARACTERS && [...key].length <= MOST_KEY_CHARACTERS
+  const isKey = key !== '' && isShort && !key.includes('\r') && !key.includes('\n')
   if (!isKey) return undefined
   return { key, fallback: bar < 0 ? null : trimSpacesAtEnd(inner.slice(bar + 1)), isEscaped }
 }

@@ -13,6 +13,10 @@ import { escapedBytes, isUsableValue } from './substitute-variables.ts'
 /** http/README.md "Limits". */
 const MOST_SUBJECT_CHARACTERS = 998
 export const MOST_BODY_BYTES = 5 * 1024 * 1024
+/** Of one field; each costs a few hundred bytes and a microsecond wherever the content is read. */
+const MOST_PLACEHOLDERS = 10_000
+/** Parts of all URLs that begin with a variable, where these differ: each recipient of a batch costs a look at each. */
+const MOST_URL_PARTS = 2_000
 /** An answer shows 2,000 characters. */
 const MOST_VARIABLE_PROBLEMS = 100
 
@@ -104,9 +108,11 @@ interface Place {
 function fieldsOf({ subject, html, text, hasVariables }: TemplateText): Field[] {
   const read = (name: FieldName, source: string | null): Field[] => {
     if (source === null) return []
-    const template = templateOf(source, name === 'html' ? 'html' : 'text', hasVariables)
-    const problem = name === 'subject' ? subjectProblem(source) : sourceProblem(source)
+    const kind = name === 'html' ? 'html' : 'text'
+    const template = hasVariables ? parseTemplate(source, kind, MOST_PLACEHOLDERS + 1) : [source]
     const openUrls = name === 'html' ? findOpenUrls(template) : []
+    const problem =
+      (name === 'subject' ? subjectProblem(source) : sourceProblem(source)) ?? countProblem(template, openUrls)
     return [{ name, template, problem, openUrls, ...placesOf(name, template) }]
   }
   return [...read('subject', subject), ...read('html', html), ...read('text', text)]
@@ -180,14 +186,14 @@ function variableProblems(
   return found
 }
 
-function urlProblems({ template, openUrls }: Field, given: GivenValues): TemplateProblem[] {
+function urlProblems({ problem, openUrls }: Field, given: GivenValues): TemplateProblem[] {
   const found: TemplateProblem[] = []
+  if (problem !== undefined) return found
   for (const url of openUrls) {
-    const scheme = forbiddenScheme(url, template, ({ key, fallback }) => String(given.get(key) ?? fallback ?? ''))
-    const part = template[url.index]
-    if (scheme === undefined || typeof part !== 'object') continue
+    const scheme = forbiddenScheme(url, ({ key, fallback }) => String(given.get(key) ?? fallback ?? ''))
+    if (scheme === undefined) continue
     const what = `begins the URL of ${url.attribute} in line ${url.line} of the html with the scheme "${scheme}"`
-    found.push({ about: 'variable', name: part.key, text: `${what}, which only the html itself may` })
+    found.push({ about: 'variable', name: url.key, text: `${what}, which only the html itself may` })
     if (found.length === MOST_VARIABLE_PROBLEMS) break
   }
   return found
@@ -223,6 +229,13 @@ function subjectProblem(subject: string): string | undefined {
 /** A UTF-16 unit is at most three bytes: what is short enough is not counted. */
 function sourceProblem(source: string): string | undefined {
   return source.length * 3 <= MOST_BODY_BYTES ? undefined : bodyProblem(Buffer.byteLength(source))
+}
+
+function countProblem(template: Template, openUrls: readonly OpenUrl[]): string | undefined {
+  const count = template.reduce((sum, part) => sum + Number(typeof part !== 'string'), 0)
+  if (count > MOST_PLACEHOLDERS) return `has more than ${MOST_PLACEHOLDERS} placeholders`
+  const parts = openUrls.reduce((sum, { beginning }) => sum + beginning.length, 0)
+  return parts > MOST_URL_PARTS ? 'has too many different URLs that begin with a variable' : undefined
 }
 
 function bodyProblem(bytes: number): string | undefined {

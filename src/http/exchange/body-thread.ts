@@ -1,12 +1,13 @@
 /**
- * Reads large JSON bodies in a thread of their own, one after the other, so that none of them holds up other requests
- * (http/README.md "Limits"). The thread starts with the first such body. When it dies, the requests under way are
- * answered 503 `unavailable`, and the next body starts another one.
+ * Reads large JSON bodies, and what large requests ask for, in a thread of their own, one after the other, so that none
+ * of them holds up other requests (http/README.md "Limits"). The thread starts with the first such body. When it dies,
+ * the requests under way are answered 503 `unavailable`, and the next body starts another one.
  */
 import { Worker } from 'node:worker_threads'
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import { createThreadChannel, type ThreadChannel } from '../../base/threads/thread-channel.ts'
+import type { CallLargeWork } from '../../messages/accept/request-reader.ts'
 import type { JsonDocument, LargeBody } from './read-json.ts'
 
 export type BodyThread = ReturnType<typeof createBodyThread>
@@ -27,14 +28,17 @@ export function createBodyThread({ logger }: { logger: Logger }) {
     return channel
   }
 
+  const channel = (): ThreadChannel => running?.channel ?? start()
+  const work: CallLargeWork = (verb, argument) => channel().call(verb, argument)
+
   return {
+    work,
     /** As `readJson`; `bytes` are gone afterwards. */
     readJson(bytes: Buffer, needsDigest: boolean) {
-      const channel = running?.channel ?? start()
       const isOwn = bytes.byteLength === bytes.buffer.byteLength
       const moved = isOwn ? bytes : Buffer.from(bytes)
       const body: LargeBody = { bytes: moved, needsDigest }
-      return channel.call('json', body, [moved.buffer as ArrayBuffer]) as Promise<JsonDocument>
+      return channel().call('json', body, [moved.buffer as ArrayBuffer]) as Promise<JsonDocument>
     },
     async stop() {
       await running?.worker.terminate()

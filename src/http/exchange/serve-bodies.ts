@@ -1,5 +1,5 @@
 /**
- * Entry of the thread that reads large request bodies. What it throws is the caller's answer.
+ * Entry of the thread that reads large request bodies and does what they ask for. What it throws is the caller's answer.
  *
  * Garbage is collected after each body: a thread that has nothing to do does not collect, and would keep hundreds of
  * megabytes of the last bodies until the next one comes.
@@ -8,6 +8,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { parentPort, type MessagePort } from 'node:worker_threads'
 import { answerThreadChannel } from '../../base/threads/thread-channel.ts'
+import { LARGE_WORK } from '../../messages/accept/request-reader.ts'
 import { canonicalDigest, readJson, type JsonDocument, type LargeBody } from './read-json.ts'
 
 setFlagsFromString('--expose-gc')
@@ -15,16 +16,18 @@ const collectGarbage = runInNewContext('gc') as () => void
 
 function serveBodies(port: MessagePort): void {
   answerThreadChannel(port, (calls) => {
-    for (const { argument, resolve, reject } of calls) {
-      try {
-        resolve(readBody(argument as LargeBody))
-      } catch (thrown) {
-        reject(thrown)
-      }
-      // After the answer, which is posted at the end of this turn.
-      setImmediate(collectGarbage)
+    for (const { verb, argument, resolve, reject } of calls) {
+      answer(verb, argument)
+        .then(resolve, reject)
+        // After the answer, which is posted at the end of this turn.
+        .finally(() => setImmediate(collectGarbage))
     }
   })
+}
+
+async function answer(verb: string, argument: unknown): Promise<unknown> {
+  if (!Object.hasOwn(LARGE_WORK, verb)) return readBody(argument as LargeBody)
+  return LARGE_WORK[verb as keyof typeof LARGE_WORK](argument as never)
 }
 
 function readBody({ bytes, needsDigest }: LargeBody): JsonDocument {

@@ -18,6 +18,7 @@ import type { Store } from '../../store/store.ts'
 import type { AcceptanceLog, AcceptedRequest } from './acceptance-log.ts'
 import type { CheckedRecipient } from './check-shared-fields.ts'
 import { mismatch } from './idempotency.ts'
+import type { RequestReader } from './request-reader.ts'
 import { requireSender, type SenderDomain, type SenderOptions } from './require-sender.ts'
 import type { Acceptance, AcceptedMessages, Caller, Idempotent } from './send-request.ts'
 import type { SendingRate } from './sending-rate.ts'
@@ -25,6 +26,7 @@ import type { SendingRate } from './sending-rate.ts'
 export interface AcceptanceOptions extends SenderOptions {
   store: Store
   clock: Clock
+  reader: RequestReader
   egress: Pick<Egress, 'poolFor' | 'poolNames' | 'project' | 'expect'>
   rate: Pick<SendingRate, 'takeRecipients' | 'giveBackRecipients'>
   settings: AcceptanceSettings

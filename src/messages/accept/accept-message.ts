@@ -6,15 +6,14 @@
 import { newIdentifier } from '../../base/identifier.ts'
 import type { StoredContent } from '../../mail/message.ts'
 import { acceptMail, type AcceptanceOptions } from './accept-mail.ts'
-import { readBatch, type BatchEntry } from './check-batch.ts'
-import { readRequest } from './check-request.ts'
+import type { BatchEntry } from './check-batch.ts'
 import type { CheckedMail, RequestPolicy } from './check-shared-fields.ts'
 import type { SenderDomain } from './require-sender.ts'
 import type { AcceptBatch, AcceptedBatch, AcceptedMessages, AcceptMessage } from './send-request.ts'
 
 export function createAcceptMessage(options: AcceptanceOptions): AcceptMessage {
   return async (request, caller, idempotent) => {
-    const { mail, recipients, addressees } = readRequest(request, policyOf(options))
+    const { mail, recipients, addressees } = await options.reader.request(request, policyOf(options))
     return acceptMail(
       {
         mail: {
@@ -38,7 +37,7 @@ export function createAcceptBatch(options: AcceptanceOptions): AcceptBatch {
   const { clock, settings } = options
 
   return async (request, caller, idempotent) => {
-    const { mail, entries } = readBatch(request, policyOf(options), settings.api.batch_recipients)
+    const { mail, entries } = await options.reader.batch(request, policyOf(options), settings.api.batch_recipients)
     const batchId = newIdentifier('bat', clock.now())
     const recipients = entries.flatMap((entry) => (entry.ok ? [entry.recipient] : []))
     return acceptMail(

@@ -7,11 +7,21 @@ import { ServiceError } from '../../base/errors.ts'
 import type { ReadTemplates, TemplateProblem } from '../../content/template/template-problems.ts'
 import { MOST_ADDRESS_INPUT_CHARACTERS, parseAddress } from '../../mail/address.ts'
 import { refuseLargeAttachments } from './check-request.ts'
-import { checkSharedFields, type CheckedRecipient, type RequestPolicy } from './check-shared-fields.ts'
+import {
+  checkSharedFields,
+  type CheckedMail,
+  type CheckedRecipient,
+  type RequestPolicy,
+} from './check-shared-fields.ts'
 import { createFieldProblems, shown } from './field-problems.ts'
 import type { BatchRequest, RefusedRecipient } from './send-request.ts'
 
 export type BatchEntry = { ok: true; recipient: CheckedRecipient } | { ok: false; refused: RefusedRecipient }
+
+export interface CheckedBatch {
+  mail: CheckedMail
+  entries: BatchEntry[]
+}
 
 interface Refusal {
   code: RefusedRecipient['code']
@@ -29,7 +39,7 @@ const RECIPIENT_PATH = /^recipients\[(\d+)\](\.to(?=:))?/
  * Steps 9 to 11: ServiceError with all that the first failing step found. The entries are in the order of the request,
  * and at least one of them is no refusal.
  */
-export function readBatch(request: BatchRequest, policy: RequestPolicy, mostRecipients: number) {
+export function readBatch(request: BatchRequest, policy: RequestPolicy, mostRecipients: number): CheckedBatch {
   const { ofRecipients, ofFields } = splitWrongTypes(request.wrongTypes)
   const problems = createFieldProblems(ofFields)
   const { mail, templates } = checkSharedFields(

@@ -16,7 +16,7 @@ import {
 import { checkText, createFieldProblems, type FieldProblems } from './field-problems.ts'
 import type { SendRequest } from './send-request.ts'
 
-interface CheckedRequest {
+export interface CheckedRequest {
   mail: CheckedMail
   /** In the order to, cc, bcc. */
   recipients: CheckedRecipient[]

@@ -4,16 +4,16 @@
  */
 import type { PreviewJson } from '../../api/email.ts'
 import { newIdentifier } from '../../base/identifier.ts'
-import { previewMessage, type MessagePreview, type PreviewInput } from '../../content/preview-message.ts'
+import type { MessagePreview, PreviewInput } from '../../content/preview-message.ts'
 import { policyOf, storedContent } from './accept-message.ts'
 import type { AcceptanceOptions } from './accept-mail.ts'
-import { readRequest } from './check-request.ts'
 import { requireSender, type SenderOptions } from './require-sender.ts'
 import type { Caller, SendRequest } from './send-request.ts'
 
 export type PreviewMessage = (request: SendRequest, caller: Caller) => Promise<PreviewJson>
 
-export interface PreviewOptions extends SenderOptions, Pick<AcceptanceOptions, 'settings' | 'clock' | 'egress'> {
+export interface PreviewOptions
+  extends SenderOptions, Pick<AcceptanceOptions, 'settings' | 'clock' | 'egress' | 'reader'> {
   /** What delivery renders mail of a sending domain with. */
   renderingOf(domain: string): Promise<Omit<PreviewInput, 'content' | 'facts'>>
 }
@@ -27,18 +27,18 @@ const LONE_IMAGE_POINTS = [1.8, 1.8, 2.1, 2, 2.1, 2.8, 2.8, 2.2]
 const USUAL_MESSAGE_BYTES = 10 * 1_024 * 1_024
 
 export function createPreviewMessage(options: PreviewOptions): PreviewMessage {
-  const { clock } = options
+  const { clock, reader } = options
 
   return async (request, caller) => {
     const {
       mail,
       recipients: [first],
       addressees,
-    } = readRequest(request, policyOf(options))
+    } = await reader.request(request, policyOf(options))
     const sender = await requireSender(mail.domain, caller, options)
     const now = clock.now()
     const { stream, sendAt } = mail.options
-    const preview = await previewMessage({
+    const preview = await reader.preview({
       ...(await options.renderingOf(sender.name)),
       content: storedContent(mail, addressees, sender),
       facts: {

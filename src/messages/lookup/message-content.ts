@@ -4,34 +4,33 @@
  * the content was removed.
  */
 import type { ContentJson } from '../../api/message.ts'
-import { previewMessage, type PreviewInput } from '../../content/preview-message.ts'
+import type { PreviewInput } from '../../content/preview-message.ts'
 import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { Reach } from '../../mail/reach.ts'
 import type { Store } from '../../store/store.ts'
+import type { RequestReader } from '../accept/request-reader.ts'
 import { requireMessage } from './visible-messages.ts'
 
 interface MessageContentOptions {
   store: Pick<Store, 'lookupMessage' | 'messageContent'>
   clock: Clock
+  reader: Pick<RequestReader, 'preview'>
   /** What delivery renders mail of a sending domain with. */
   renderingOf(domain: string): Promise<Omit<PreviewInput, 'content' | 'facts'>>
 }
 
-/** Attachments are cut off there. */
-const MOST_SOURCE_CHARACTERS = 256 * 1_024
-
 export type MessageContent = ReturnType<typeof createMessageContent>
 
-export function createMessageContent({ store, clock, renderingOf }: MessageContentOptions) {
+export function createMessageContent({ store, clock, reader, renderingOf }: MessageContentOptions) {
   return async (id: string, reach: Reach): Promise<ContentJson> => {
     await requireMessage(store, id, reach, clock.now())
     const found = await store.messageContent(id)
     if (found === null) throw new ServiceError('not_found', `the content of ${id} was removed`)
     const content = { ...found.content, tracking: { opens: false, clicks: false } }
     const rendering = await renderingOf(found.facts.domain)
-    const preview = await previewMessage({ ...rendering, content, facts: found.facts })
+    const preview = await reader.preview({ ...rendering, content, facts: found.facts })
     const { subject, html, text, mimeBytes, headers, source } = preview
-    return { subject, html, text, mime_bytes: mimeBytes, headers, source: source.slice(0, MOST_SOURCE_CHARACTERS) }
+    return { subject, html, text, mime_bytes: mimeBytes, headers, source }
   }
 }
