@@ -11,7 +11,7 @@ import { newIdentifier } from '../base/identifier.ts'
 import { readServerCertificates, type ServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { answerAcmeHandshakes, type AcmeChallenges } from './acme-handshake.ts'
-import { JSON_CONTENT_TYPE } from './exchange/answer-request.ts'
+import { JSON_CONTENT_TYPE } from './exchange/answer.ts'
 import { errorAnswer } from './exchange/error-responses.ts'
 
 export interface HttpSettings extends Pick<ServerSettings, 'console' | 'http' | 'operator' | 'public_url' | 'tls'> {

@@ -28,6 +28,7 @@ import { createRequestHandler } from './exchange/handle-request.ts'
 import { createAnswerOnce } from './exchange/idempotency.ts'
 import type { BodyThread } from './exchange/body-thread.ts'
 import type { Route } from './exchange/route.ts'
+import { createPipelineLimit } from './exchange/pipelined.ts'
 import { createRouteTable } from './exchange/route-table.ts'
 import { createSessionAuthentication } from './exchange/session.ts'
 import type { HttpSettings, RequestListener } from './make-server.ts'
@@ -62,6 +63,7 @@ export function createRequestListeners(options: RequestListenersOptions) {
   const { features, settings, clock, bodies, thread, onRequest, stopping, extraHandlers = [] } = options
   const logger = options.logger.child({ part: 'http' })
   const closer = createUnreadCloser()
+  const pipeline = createPipelineLimit()
   const answer = createAnswerMiddleware({ ...options, logger, closer, isStopping: () => stopping.aborted })
   const bodyLimit = { bytes: settings.http.max_body_other, code: 'payload_too_large' } as const
   const answerOnce = createAnswerOnce(features.idempotency, logger)
@@ -75,16 +77,8 @@ export function createRequestListeners(options: RequestListenersOptions) {
   const withSession = createSessionAuthentication({ ...common, otherwise: withKey })
 
   const listenerFor = (table: Route[], authenticate: Authenticate, handlers: Middleware[]): RequestListener => {
-    const routes = createRouteTable(table)
-    const handleRequest = createRequestHandler({
-      routes,
-      authenticate,
-      features,
-      answerOnce,
-      bodies,
-      thread,
-      bodyLimit,
-    })
+    const shared = { features, answerOnce, bodies, thread, bodyLimit }
+    const handleRequest = createRequestHandler({ ...shared, routes: createRouteTable(table), authenticate })
     const app = new Koa<RequestState>()
     for (const layer of [answer, ...handlers]) app.use(layer)
     app.use(async (ctx) => {
@@ -98,7 +92,7 @@ export function createRequestListeners(options: RequestListenersOptions) {
     const handle = app.callback()
     return (request, response) => {
       // What was pipelined behind a request whose body nobody read.
-      if (closer.isClosing(request.socket)) return
+      if (closer.isClosing(request.socket) || !pipeline.admit(request, response)) return
       onRequest(response)
       void handle(request, response)
     }

@@ -112,6 +112,8 @@ t.test('readers change nothing; people and keys are for owners', async (t) => {
     (['owner', 'operator', 'reader'] as const).map((role) => logIn(server, role, role)),
   )
   const hold = { method: 'POST', body: { action: 'hold', dry_run: true } }
+  const backup = await visit(server, '/v1/admin/backups', owner ?? '', { method: 'POST', body: { to: '/etc/evil' } })
+  t.match(backup, { status: 403, text: /only the admin socket/ }, 'nor does anybody in the console name a folder')
   for (const [cookie = '', statuses] of [
     [owner, [200, 200, 200, 200]],
     [operator, [200, 200, 403, 403]],

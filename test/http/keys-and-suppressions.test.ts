@@ -98,6 +98,29 @@ t.test('a key changes neither itself nor what it may not grant, and does not see
   t.equal((await revoke(port, id, 'limited')).status, 200)
 })
 
+t.test('a key that expires makes none that outlives it, and nobody who opens the console', async (t) => {
+  const { port, clock, features } = await startApi(t)
+  const seconds = Math.floor(clock.now() / 1_000) + 3_600
+  const admin = { name: 'x', mode: 'live' as const, scopes: ['admin'], domains: [], allowedIps: [], expiresAt: null }
+  const { key: short } = await features.apiKeys.create({ ...admin, expiresAt: seconds * 1_000 })
+  const { key: here } = await features.apiKeys.create({ ...admin, allowedIps: ['127.0.0.1'] })
+  const asked = (key: string, path: string, fields: object, method = 'POST') =>
+    ask(port, { method, path, key: null, headers: { Authorization: `Bearer ${key}` }, body: JSON.stringify(fields) })
+  for (const expires_at of [undefined, seconds + 1]) {
+    const refused = await asked(short, '/v1/keys', { ...KEY, expires_at })
+    t.match(refused, { status: 403, text: /expires_at: later than that of this key/ })
+  }
+  const made = await asked(short, '/v1/keys', { ...KEY, expires_at: seconds })
+  t.equal(made.status, 201)
+  const path = `/v1/keys/${String(made.json.data?.['id'])}`
+  t.equal((await asked(short, path, { expires_at: seconds + 1 }, 'PATCH')).status, 403)
+  t.equal((await asked(short, path, { name: 'y' }, 'PATCH')).status, 200)
+  for (const key of [short, here]) {
+    const { status, text } = await asked(key, '/v1/admin/people', { name: 'eve', role: 'owner' })
+    t.match({ status, text }, { status: 403, text: /lets nobody into the console/ })
+  }
+})
+
 t.test('the last live admin key stays, but for the administrator', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-keys-'))
   t.teardown(() => rmSync(folder, { recursive: true }))

@@ -215,6 +215,21 @@ t.test('connections above the limit of an address or of all are closed', async (
   for (const { socket } of held) socket.destroy()
 })
 
+t.test('a connection that sends too many requests without waiting is cut, others are served', async (t) => {
+  const { port } = await startApi(t)
+  const request = 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n'
+  const few = await rawConnection(port)
+  few.write(request.repeat(99) + request.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'))
+  await until('the end', few.isClosed)
+  t.equal(few.text().match(/HTTP\/1.1 200/g)?.length, 100, 'as many as may wait')
+  const many = await rawConnection(port)
+  many.write(request.repeat(20_000))
+  await until('the end', many.isClosed)
+  const answered = many.text().match(/HTTP\/1.1 200/g)?.length ?? 0
+  t.ok(answered < 20_000, `${answered} of 20,000 were answered`)
+  t.equal((await get(port, '/health')).status, 200)
+})
+
 t.test('a slow head and a slow body are answered with 408', async (t) => {
   const { port } = await startApi(t, { http: { timeouts: { headers: 100, request: 200 } } })
   const start = 'POST /v1/email/send HTTP/1.1\r\nHost: x\r\n'

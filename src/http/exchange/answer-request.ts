@@ -15,7 +15,7 @@ import { isBodyComing, type UnreadCloser } from './close-unread.ts'
 import { errorAnswer } from './error-responses.ts'
 import type { HttpFeatures } from './features.ts'
 import { ANONYMOUS, type Principal } from './principal.ts'
-import type { Answer } from './answer.ts'
+import { JSON_CONTENT_TYPE, type Answer } from './answer.ts'
 
 interface AnswerOptions {
   clock: Clock
@@ -40,7 +40,6 @@ export interface RequestState {
 
 export type RequestContext = ParameterizedContext<RequestState>
 
-export const JSON_CONTENT_TYPE = 'application/json; charset=utf-8'
 const TEXT_CONTENT_TYPE = 'text/plain; charset=utf-8'
 const MILLISECONDS_PER_SECOND = 1_000
 /** The routes whose refusals are refused messages. */

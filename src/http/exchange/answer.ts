@@ -2,12 +2,14 @@
 import { z } from 'zod'
 import { dataSchema, listSchema } from '../../api/envelope.ts'
 
+export const JSON_CONTENT_TYPE = 'application/json; charset=utf-8'
+
 export interface Answer {
   status: number
   /** Sent as JSON; a text is sent as it is. */
   body: object | string
   /** Of a text; left out: plain. */
-  contentType?: 'text/csv; charset=utf-8' | 'text/html; charset=utf-8'
+  contentType?: 'text/csv; charset=utf-8' | 'text/html; charset=utf-8' | typeof JSON_CONTENT_TYPE
   /** In place of the body: sent piece by piece, as it comes, until the client is gone or the server stops. */
   stream?: (ended: AbortSignal) => AsyncIterable<string>
 }

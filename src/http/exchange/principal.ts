@@ -3,7 +3,7 @@ import { EVERYTHING, type Reach } from '../../mail/reach.ts'
 import type { ApiKeyRecord } from '../../senders/api-key.ts'
 import type { Person } from './logins.ts'
 
-export interface Principal extends Pick<ApiKeyRecord, 'mode' | 'scopes' | 'domains' | 'allowedIps'> {
+export interface Principal extends Pick<ApiKeyRecord, 'mode' | 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'> {
   /** null: no key; a person, or the administrator. */
   apiKeyId: string | null
   /** null: not in the console, or there with an API key. */
@@ -27,6 +27,7 @@ const ADMINISTRATION = {
   domains: [],
   reach: EVERYTHING,
   allowedIps: [],
+  expiresAt: null,
 }
 
 /** Asks the public routes. */
@@ -38,6 +39,7 @@ export const ANONYMOUS: Principal = {
   domains: [],
   reach: { isTest: false, domains: [] },
   allowedIps: [],
+  expiresAt: null,
   label: 'anonymous',
 }
 
@@ -59,9 +61,14 @@ export function principalOfPerson(person: Person, testMode: boolean): Principal 
 }
 
 export function principalOfKey(record: ApiKeyRecord, testMode: boolean): Principal {
-  const { id: apiKeyId, mode, scopes, domains, allowedIps, name, last4 } = record
+  const { id: apiKeyId, mode, scopes, domains, allowedIps, expiresAt, name, last4 } = record
   const reach = { isTest: testMode ? null : mode === 'test', domains }
-  return { apiKeyId, person: null, mode, scopes, domains, reach, allowedIps, label: `${name} …${last4}` }
+  return { apiKeyId, person: null, mode, scopes, domains, reach, allowedIps, expiresAt, label: `${name} …${last4}` }
+}
+
+/** Whoever could open the admin socket: neither a key nor somebody in the console. */
+export function isOnAdminSocket({ apiKeyId, person }: Principal): boolean {
+  return apiKeyId === null && person === null
 }
 
 /** As the audit of an IP names who asked. */

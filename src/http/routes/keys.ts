@@ -41,6 +41,7 @@ function collectionRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[]
           expiresAt: expiresAt === null ? null : expiresAt * SECOND,
         }
         refuseWidening(given, request.principal)
+        refuseOutliving(given.expiresAt, request.principal)
         const { key, record } = await apiKeys.create(given)
         note('key created', request, { key_id: record.id })
         return success({ ...keyView(record), key }, CREATED)
@@ -83,6 +84,7 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
         if (id === principal.apiKeyId) throw new ServiceError('forbidden', 'a key cannot change itself')
         const change = withoutNulls({ ...fields, expiresAt: expiresAt === null ? null : expiresAt * SECOND })
         refuseWidening({ mode, domains, allowedIps, ...change }, principal)
+        if (change.expiresAt !== undefined) refuseOutliving(change.expiresAt, principal)
         const record = await apiKeys.change(id, change)
         note('key changed', request, { key_id: record.id })
         return success(keyView(record))
@@ -124,6 +126,12 @@ type Grants = Pick<ApiKeyRecord, 'mode' | 'domains' | 'allowedIps'>
 function refuseWidening(asked: Grants, maker: Principal): void {
   const problems = wideningProblems(asked, maker)
   if (problems.length > 0) throw new ServiceError('forbidden', problems.join('; '))
+}
+
+/** What a key makes ends with it at the latest. */
+function refuseOutliving(expiresAt: number | null, maker: Principal): void {
+  if (maker.expiresAt === null || (expiresAt !== null && expiresAt <= maker.expiresAt)) return
+  throw new ServiceError('forbidden', 'expires_at: later than that of this key')
 }
 
 function isWithinGrants(asked: Grants, maker: Principal): boolean {

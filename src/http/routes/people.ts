@@ -8,7 +8,7 @@ import { ServiceError } from '../../base/errors.ts'
 import { servedConsole, type HttpFeatures } from '../exchange/features.ts'
 import type { ListedSession, Person } from '../exchange/logins.ts'
 import { CREATED, okData, okList, success, successList } from '../exchange/answer.ts'
-import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
+import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post, patch, remove } = routesOf('admin')
 
@@ -26,6 +26,7 @@ function personRoutes({ logins, consoleUrl }: PeopleFeatures, note: Note): Route
       ok: okData(wire.loginLinkSchema, CREATED),
       errors: ['conflict'],
       async handler(request, { name, role }) {
+        requireBoundless(request)
         const root = servedConsole(consoleUrl)
         const { secret, person, expiresAt } = await logins.makeLink({ name, role: role ?? 'owner' })
         note('login link made', request, { person: person.name, role: person.role })
@@ -44,6 +45,7 @@ function personRoutes({ logins, consoleUrl }: PeopleFeatures, note: Note): Route
       ok: okData(wire.personSchema),
       errors: ['conflict'],
       async handler(request, { role }) {
+        requireBoundless(request)
         const person = await logins.changeRole(param(request, 'person_id'), role)
         note('role changed', request, { person: person.name, role })
         return success(personJson(person))
@@ -60,6 +62,12 @@ function personRoutes({ logins, consoleUrl }: PeopleFeatures, note: Note): Route
       },
     }),
   ]
+}
+
+/** People log in from anywhere and for good: a key that may not makes none. */
+function requireBoundless({ principal }: ApiRequest): void {
+  if (principal.allowedIps.length === 0 && principal.expiresAt === null) return
+  throw new ServiceError('forbidden', 'a key that expires, or is for some addresses, lets nobody into the console')
 }
 
 function sessionRoutes({ logins }: PeopleFeatures, note: Note): Route[] {

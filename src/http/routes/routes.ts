@@ -8,7 +8,7 @@ import type { Logger } from '../../base/logger.ts'
 import { packageVersion } from '../../base/package-version.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { reachesServer } from '../exchange/principal.ts'
-import { OK, successList, type Answer } from '../exchange/answer.ts'
+import { JSON_CONTENT_TYPE, OK, successList, type Answer } from '../exchange/answer.ts'
 import { createNote, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 import { openApiDocument } from '../openapi/document.ts'
 import { domainRoutes } from './domains.ts'
@@ -37,7 +37,7 @@ interface RoutesOptions {
 
 export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: RoutesOptions): Route[] {
   const note = createNote(logger, features.logins)
-  const contract = [
+  const contract: Route[] = [
     ...emailRoutes({ features, mostMailBytes, mostRecipients }),
     ...messageRoutes(features, note),
     ...domainRoutes(features, note).map(ofLiveSide),
@@ -49,16 +49,17 @@ export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: R
     ...healthRoutes(features),
     openApiRoute(() => document),
   ]
-  const document = openApiDocument(contract, packageVersion())
+  // Anybody may ask for it, and writing it takes milliseconds.
+  const document = JSON.stringify(openApiDocument(contract, packageVersion()))
   return [...contract, ...administrationRoutes(features, note)]
 }
 
 /** GET /openapi.json: public, the document of all routes of the contract, itself included. */
-function openApiRoute(document: () => object): Route {
+function openApiRoute(document: () => string): Route {
   return get('/openapi.json', {
     summary: 'This document.',
     ok: { status: OK, schema: z.looseObject({ openapi: z.string(), info: z.looseObject({}) }) },
-    handler: async () => ({ status: OK, body: document() }),
+    handler: async () => ({ status: OK, body: document(), contentType: JSON_CONTENT_TYPE }),
   })
 }
 

@@ -7,6 +7,7 @@ import * as wire from '../../api/server.ts'
 import { MINUTE, SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { Administration, BackupsReport, ReloadResult, StorageReport } from '../exchange/operator-features.ts'
+import { isOnAdminSocket } from '../exchange/principal.ts'
 import { ACCEPTED, okData, success } from '../exchange/answer.ts'
 import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
 
@@ -73,7 +74,7 @@ function storageRoutes(administration: Administration, note: Note): Route[] {
       ok: okData(wire.startedBackupSchema, ACCEPTED),
       errors: ['conflict', 'forbidden'],
       async handler(request, { to }) {
-        if (to !== null && request.principal.apiKeyId !== null) {
+        if (to !== null && !isOnAdminSocket(request.principal)) {
           throw new ServiceError('forbidden', 'to: only the admin socket may name a folder')
         }
         administration.startBackup(to)
