@@ -27,6 +27,8 @@ interface OpenStreamRequest {
   lastEventId: string | null
   /** Events within it. */
   reach: Reach
+  /** null: a person, or the administrator. */
+  apiKeyId: string | null
   /** Asked again and again: false ends the stream. */
   isAllowed(): Promise<boolean>
 }
@@ -45,6 +47,8 @@ export interface EventStreams {
 
 /** Pages of the console, and whoever follows from a terminal. */
 const MOST_STREAMS = 50
+/** So that no key takes all of them from the others. */
+const MOST_STREAMS_OF_KEY = 20
 const RESUMED_AT_MOST = HOUR
 const HEARTBEAT_MILLISECONDS = 5 * SECOND
 const HEARTBEAT = ':\n\n'
@@ -60,6 +64,7 @@ interface Follower {
   /** A part of the body; empty: whatever it is. */
   part: string
   reach: Reach
+  apiKeyId: string | null
   toldAgain: ReplayedEvent[]
   /** Something happened since it last looked. */
   hasNews: boolean
@@ -91,16 +96,16 @@ export function createEventStreams(options: EventStreamsOptions): EventStreams {
         wakeFollower(follower)
       }
     },
-    async open({ events, messageId, lastEventId, reach, isAllowed }) {
+    async open({ events, messageId, lastEventId, reach, apiKeyId, isAllowed }) {
       refuse(eventProblems(events))
       if (messageId !== null && identifierToBytes('msg', messageId) === undefined)
         refuse(['message_id: is no message id'])
       const position = await store.eventPosition(lastEventId, clock.now() - RESUMED_AT_MOST)
       if (position === undefined) refuse(['Last-Event-ID: not the id of an event'])
-      if (followers.size === MOST_STREAMS) throw new ServiceError('rate_limited', `${MOST_STREAMS} streams are open`)
+      refuseTooMany(followers, apiKeyId)
       const kinds = events ?? GIVEN_EVENT_KINDS
       const part = messageId === null ? '' : JSON.stringify(messageId)
-      const follower: Follower = { kinds, part, reach, toldAgain: [], hasNews: false, onNews: () => {} }
+      const follower: Follower = { kinds, part, reach, apiKeyId, toldAgain: [], hasNews: false, onNews: () => {} }
       followers.add(follower)
       return (ended) => {
         const leave = (): void => {
@@ -121,6 +126,15 @@ export function createEventStreams(options: EventStreamsOptions): EventStreams {
       }
     },
   }
+}
+
+function refuseTooMany(followers: ReadonlySet<Follower>, apiKeyId: string | null): void {
+  if (followers.size >= MOST_STREAMS) throw new ServiceError('rate_limited', `${MOST_STREAMS} streams are open`)
+  if (apiKeyId === null) return
+  let ofKey = 0
+  for (const follower of followers) ofKey += Number(follower.apiKeyId === apiKeyId)
+  if (ofKey < MOST_STREAMS_OF_KEY) return
+  throw new ServiceError('rate_limited', `${MOST_STREAMS_OF_KEY} streams of this key are open`)
 }
 
 interface Following {

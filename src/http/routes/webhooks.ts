@@ -198,6 +198,7 @@ function streamRoute({ eventStreams, apiKeys }: HttpFeatures): Route {
         messageId,
         lastEventId: typeof lastEventId === 'string' && lastEventId !== '' ? lastEventId : null,
         reach: principal.reach,
+        apiKeyId: principal.apiKeyId,
         isAllowed: async () =>
           (await (principal.isAlive?.() ?? true)) &&
           (principal.apiKeyId === null || apiKeys.isValid(principal.apiKeyId, principal.reach.domains)),
