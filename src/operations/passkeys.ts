@@ -18,14 +18,16 @@ interface PasskeysOptions {
 }
 
 const CHALLENGE_MILLISECONDS = 5 * MINUTE
-const MOST_CHALLENGES = 1_000
+/** Anybody may ask for one to log in with: it would take thousands a second to push out those that are in use. */
+const MOST_CHALLENGES = 10_000
 const MOST_PASSKEYS = 20
 const MOST_LABEL_CHARACTERS = 100
 
 const library = () => import('@simplewebauthn/server')
 
 export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): Passkeys {
-  const challenges = createChallenges(realClock)
+  /** Of strangers, and of people who are logged in. */
+  const challenges = { login: createChallenges(realClock), registration: createChallenges(realClock) }
   return {
     of: (person) => store.passkeysOf(person.id),
     async newOptions(person, site) {
@@ -39,7 +41,7 @@ export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): 
         authenticatorSelection: { residentKey: 'required', userVerification: 'required' },
         excludeCredentials: (await store.passkeysOf(person.id)).map(({ id }) => ({ id })),
       })
-      challenges.note(options.challenge, `${site.host} ${person.id}`)
+      challenges.registration.note(options.challenge, `${site.host} ${person.id}`)
       return options
     },
     async add(person, site, response, label) {
@@ -50,7 +52,7 @@ export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): 
       const { registrationInfo } = await checked(() =>
         verifyRegistrationResponse({
           response: response as RegistrationResponseJSON,
-          expectedChallenge: (challenge) => challenges.take(challenge, `${site.host} ${person.id}`),
+          expectedChallenge: (challenge) => challenges.registration.take(challenge, `${site.host} ${person.id}`),
           expectedOrigin: site.origin,
           expectedRPID: site.host,
         }),
@@ -64,7 +66,7 @@ export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): 
     async loginOptions(site) {
       const { generateAuthenticationOptions } = await library()
       const options = await generateAuthenticationOptions({ rpID: site.host, userVerification: 'required' })
-      challenges.note(options.challenge, site.host)
+      challenges.login.note(options.challenge, site.host)
       return options
     },
     async open(site, response, visitor) {
@@ -87,7 +89,7 @@ export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): 
     const { verified, authenticationInfo } = await checked(() =>
       verifyAuthenticationResponse({
         response,
-        expectedChallenge: (challenge) => challenges.take(challenge, site.host),
+        expectedChallenge: (challenge) => challenges.login.take(challenge, site.host),
         expectedOrigin: site.origin,
         expectedRPID: site.host,
         credential: { id, counter, publicKey: new Uint8Array(passkey.publicKey) },
@@ -115,7 +117,8 @@ function createChallenges(clock: Clock) {
   return {
     note(challenge: string, purpose: string): void {
       waiting.set(challenge, { purpose, until: clock.now() + CHALLENGE_MILLISECONDS })
-      for (const oldest of [...waiting.keys()].slice(0, -MOST_CHALLENGES)) waiting.delete(oldest)
+      const [oldest] = waiting.keys()
+      if (waiting.size > MOST_CHALLENGES && oldest !== undefined) waiting.delete(oldest)
     },
     /** Each once. */
     take(challenge: string, purpose: string): boolean {
