@@ -91,6 +91,10 @@ t.test('lists and the stream hold what is within reach, and nothing else', async
     t.same(await valuesOf('/email', 'message_id'), reached.flatMap(({ messages }) => messages).toSorted(), name)
     t.same(await valuesOf('/webhooks', 'id'), reached.map(({ endpoint }) => endpoint).toSorted(), name)
     t.same(await valuesOf('/suppressions', 'email'), reached.map(({ email }) => email).toSorted(), name)
+    const accepted = (await valuesOf('/stats', 'accepted')).reduce((sum, count) => sum + Number(count), 0)
+    t.equal(accepted, reached.flatMap(({ messages }) => messages).length, `${name}: statistics`)
+    const reachedDomains = [...new Set(relations.map((relation) => DOMAINS[relation]))]
+    t.same(await valuesOf('/stats?group_by=domain', 'key'), reachedDomains.toSorted(), `${name}: statistics by domain`)
 
     const ended = new AbortController()
     const stream = await fetch(`${server.baseUrl}/v1/webhooks/stream?events=*`, { headers, signal: ended.signal })
