@@ -241,6 +241,30 @@ t.test('a chunked body without end is refused at the limit, and no more of it is
   t.equal(sends.length, 0)
 })
 
+t.test('pieces of any size are put together; a body of a great many small ones is refused', async (t) => {
+  const { port, seen } = await startApi(t)
+  const html = Array.from({ length: 40_000 }, (_, index) => `${index} `).join('')
+  const body = JSON.stringify({ ...VALID_SEND, html })
+  const sizes = [1, 2, 5_000, 1, 70_000, 300, 4_095, 4_096]
+  const head = `${SEND_HEAD}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n`
+  const whole = await rawConnection(port)
+  whole.write(head)
+  for (let at = 0, count = 0; at < body.length; count++) {
+    const piece = body.slice(at, at + (sizes[count % sizes.length] ?? 1))
+    whole.write(`${piece.length.toString(16)}\r\n${piece}\r\n`)
+    at += piece.length
+  }
+  whole.write('0\r\n\r\n')
+  await until('the answer', whole.isClosed)
+  t.match(whole.text(), /^HTTP\/1.1 200 /)
+  t.equal(seen.sends.at(-1)?.request.html, html)
+  const fine = await rawConnection(port)
+  fine.write(`${head}${'1\r\n \r\n'.repeat(10_000)}`)
+  fine.write('1\r\n \r\n')
+  await until('the refusal', () => fine.text().includes('}}'))
+  t.match(fine.text(), /^HTTP\/1.1 400 [^]*pieces of a few bytes/)
+})
+
 t.test('a refused request is answered before its body, and the connection ends', async (t) => {
   const {
     port,
