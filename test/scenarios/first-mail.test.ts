@@ -5,7 +5,7 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
-import { builtPackage, EARLIER_VERSION, HERE } from '../support/built.ts'
+import { builtPackage, earlierPackage, HERE } from '../support/built.ts'
 import { skipWithoutPebble } from '../support/pebble.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { ROOT } from '../support/source-files.ts'
@@ -23,7 +23,7 @@ t.setTimeout(1_200_000)
 
 const skip = missingPrograms(PROGRAMS) || skipWithoutPebble
 t.test('from a bare Debian to the first mail', { skip }, (t) => {
-  const packages = ['--package', builtPackage(HERE), '--earlier', builtPackage(HERE, EARLIER_VERSION)]
+  const packages = ['--package', builtPackage(HERE), '--earlier', earlierPackage(HERE)]
   const words = ['--story', 'first-mail', ...packages]
   const { status, stdout, stderr } = spawnSync(join(ROOT, 'test/scenarios/package/boot'), words, { encoding: 'utf8' })
   if (status === IMPOSSIBLE) t.pass('a machine is booted', { skip: `no machine can be booted here: ${stderr.trim()}` })

@@ -32,16 +32,30 @@ const CACHE = join(ROOT, 'node_modules/.cache/sternpost-built')
 const BUILD_ONCE =
   'if [ ! -e "$0" ]; then rm -rf "$0.new"; mkdir "$0.new"; "$@" --output "$0.new"; mv "$0.new" "$0"; fi'
 
-/** Path of the .deb; with `version`, as if the tree had that one. */
-export function builtPackage(architecture: Architecture, version?: string): string {
-  const words = ['--fast', '--arch', architecture, ...(version === undefined ? [] : ['--version', version])]
-  return built(`package-${architecture}-${version ?? ''}`, '.deb', ['scripts/build-deb', ...words])
+/** Words: the package, the version, `--output`, the folder. */
+const REPACK = `dpkg-deb --raw-extract "$1" "$4/tree"
+sed -i "s/^Version: .*/Version: $2/" "$4/tree/DEBIAN/control"
+sed -i "s/^  \\"version\\": .*/  \\"version\\": \\"$2\\",/" "$4/tree/usr/lib/sternpost/package.json"
+rm "$4/tree/DEBIAN/md5sums"
+dpkg-deb --root-owner-group -Zgzip -z1 --build "$4/tree" "$4/sternpost_$2.deb"
+rm -r "$4/tree"`
+
+/** Path of the .deb. */
+export function builtPackage(architecture: Architecture): string {
+  const command = ['scripts/build-deb', '--fast', '--arch', architecture]
+  return built(`package-${architecture}`, '.deb', command)
+}
+
+/** The same with an earlier version, without a second build. */
+export function earlierPackage(architecture: Architecture): string {
+  const command = ['sh', '-ec', REPACK, 'repack', builtPackage(architecture), EARLIER_VERSION]
+  return built(`earlier-${architecture}`, '.deb', command)
 }
 
 /** Path of the OCI archive. */
-export function builtImage(architecture: Architecture, version?: string): string {
-  const words = ['--fast', '--arch', architecture, '--package', builtPackage(architecture, version)]
-  return built(`image-${architecture}-${version ?? ''}`, '.oci.tar', ['scripts/build-image', ...words])
+export function builtImage(architecture: Architecture): string {
+  const command = ['scripts/build-image', '--fast', '--arch', architecture, '--package', builtPackage(architecture)]
+  return built(`image-${architecture}`, '.oci.tar', command)
 }
 
 function built(name: string, ending: string, command: readonly string[]): string {

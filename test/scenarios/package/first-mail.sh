@@ -53,10 +53,12 @@ first_mail() {
   say "two commands to the first mail"
   local begun=$EPOCHREALTIME key
   show sh -c 'apt-get update && apt-get install --yes sternpost'
-  equal "the installation ends with" "$status" 0
+  [ "$status" = 0 ] || give_up "the installation"
+  ok "the installation"
   ask_for_certificate
   show sternpost setup --yes --hostname $host --domain $domain --operator-email ops@$domain --ip $address $certificate_flags
-  equal "setup ends with" "$status" 0
+  [ "$status" = 0 ] || give_up "setup"
+  ok "setup"
   key=$(printf %s "$shown" | grep -o 'sk_[0-9A-Za-z_]*' | head -1)
   authorization="Authorization: Bearer $key"
   case $shown in
