@@ -71,15 +71,16 @@ first_mail() {
   check "and delivered" wait_for 60 "delivery" is_delivered
 }
 
-# Where setup has no flags for it yet, a file says it.
+# A setup without flags for it reads it from a file.
 ask_for_certificate() {
+  local directory
+  directory=$(cat "$work/world/directory")
+  case $(inside sternpost setup --help) in
+    *--acme-ca-file*) certificate_flags="--acme $directory --acme-ca-file /srv/authority.pem --wait 2m"; return ;;
+  esac
   certificate_flags=
-  mkdir -p "$machine/etc/sternpost/sternpost.d"
-  cat > "$machine/etc/sternpost/sternpost.d/10-certificates.yaml" << YAML
-tls:
-  certificates: []
-  acme: { directory: "$(cat "$work/world/directory")", ca_file: /srv/authority.pem, email: ops@$domain }
-YAML
+  echo "tls: { certificates: [], acme: { directory: '$directory', ca_file: /srv/authority.pem, email: ops@$domain } }" \
+    > "$machine/etc/sternpost/sternpost.d/10-certificates.yaml"
 }
 
 accepts() {
