@@ -16,6 +16,7 @@ import type { ServerStarters } from './commands/command-line.ts'
 import type { SandboxCommandOptions } from './commands/server/sandbox.ts'
 import { loadConfiguration, type Configuration } from './config/load-configuration.ts'
 import { bannerLine, bannerText } from './sandbox/banner.ts'
+import { loopbackBinding } from './sandbox/loopback-binding.ts'
 import { CAPTURE_ADDRESS } from './capture/capture-server.ts'
 import {
   CAPTURE_PORT,
@@ -105,7 +106,8 @@ function startSandbox(
     const capturePort = await sandbox.start()
     stops.push(() => sandbox.stop())
     const overrides = sandboxOverrides({ port, submissionPort, capturePort, inboundPort, dataFolder })
-    const loadAgain = (): Configuration => loadConfiguration({ folder, shippedFolder, overrides })
+    const boundHere = await loopbackBinding()
+    const loadAgain = (): Configuration => boundHere(loadConfiguration({ folder, shippedFolder, overrides }))
     const configuration = loadAgain()
     isLoaded(configuration)
     const appliance = await startAppliance({

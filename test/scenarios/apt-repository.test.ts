@@ -3,30 +3,21 @@
  * upgrade, and refuses what somebody changed or signed with another key. apt has folders of its own here.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { missingPrograms } from '../support/programs.ts'
+import { temporaryFolder } from '../support/sandbox-process.ts'
+import { signingKeys } from '../support/signing-keys.ts'
 
 const BUILD = fileURLToPath(new URL('../../scripts/build-repository', import.meta.url))
 const PROGRAMS = { gpg: ['gpg'], 'apt-ftparchive': ['apt-utils'], 'dpkg-deb': ['dpkg'], 'apt-get': ['apt'] }
 
 t.test('a signed repository', { skip: missingPrograms(PROGRAMS) }, async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'sternpost-apt-'))
-  t.teardown(() => {
-    spawnSync('gpgconf', ['--homedir', join(folder, 'keys'), '--kill', 'all'])
-    rmSync(folder, { recursive: true, force: true })
-  })
+  const folder = temporaryFolder(t)
   const repository = join(folder, 'repository')
-  const keys = join(folder, 'keys')
-  mkdirSync(keys, { mode: 0o700 })
-  const environment = { ...process.env, GNUPGHOME: keys }
-  for (const name of ['ours', 'theirs']) {
-    const words = ['--batch', '--passphrase', '', '--quick-generate-key', `${name}@sternpost.test`, 'ed25519', 'sign']
-    execFileSync('gpg', words, { env: environment, stdio: 'ignore' })
-  }
+  const environment = signingKeys(t, join(folder, 'keys'), ['ours@sternpost.test', 'theirs@sternpost.test'])
   const publish = (key: string, version: string): void => {
     const packages = ['amd64', 'arm64'].flatMap((arch) => ['--package', smallPackage(folder, version, arch)])
     execFileSync(BUILD, [repository, '--key', `${key}@sternpost.test`, ...packages], { env: environment })

@@ -1,24 +1,24 @@
 /**
  * The container image of this tree, run by podman as its README says: the sandbox; a server that delivers from two IPs
  * by low ports without root, and loses nothing when it is killed; clear endings for what is missing. At the full size
- * also: two builds are equal, and an upgrade.
+ * also, packed as for a release: two builds are equal, and the server that is killed was the first image there ever was.
  */
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import t from 'tap'
-import { openContainers, whyNoContainers, type Container } from '../support/containers.ts'
+import t, { type Test } from 'tap'
+import { BUILD_ENVIRONMENT, builtImage, EARLIER_VERSION, HERE } from '../support/built.ts'
+import { dataFolder, IMAGE_USER, openContainers, whyNoContainers, type Container } from '../support/containers.ts'
 import { startNotingSink } from '../support/noting-sink.ts'
+import { startSandboxContainer, untilRunning } from '../support/sandbox-container.ts'
 import { freePort, MASTER_KEY } from '../support/serve-process.ts'
+import { ROOT } from '../support/source-files.ts'
 import { prepareSender, SENDING_DOMAIN, startApplianceZone, TWO_IPS } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
 
-const BUILD = fileURLToPath(new URL('../../scripts/build-image', import.meta.url))
-/** Whom the program runs as. */
-const USER = 2525
+const BUILD = join(ROOT, 'scripts/build-image')
 const MOST_BYTES = 110_000_000
 const MAILS = 40
 /** Ports that take a right. */
@@ -30,29 +30,23 @@ t.setTimeout(1_200_000)
 t.test('the image', { skip: whyNoContainers() }, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-image-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-  const built = build(folder, 'built')
+  const built = isFull ? build(folder, 'built') : builtImage(HERE)
   const { size } = statSync(built)
   t.ok(size <= MOST_BYTES, 'it is small')
   t.comment(`${(size / 1e6).toFixed(0)} MB`)
   if (isFull) t.equal(digestOf(built), digestOf(build(folder, 'again')), 'two builds are equal')
   const containers = await openContainers(t)
   const image = await containers.load(built)
-  const earlier = isFull ? await containers.load(build(folder, 'earlier', ['--version', '0.0.9'])) : image
-  const start = containers.start
+  const earlier = isFull ? await containers.load(buildEarlier(t, folder)) : image
+  const { start } = containers
 
   await t.test('the sandbox takes a mail and shows it', async (t) => {
-    const [port, smtpPort] = [String(await freePort()), String(await freePort())]
-    const words = ['sandbox', '--json', '--port', port, '--smtp-port', smtpPort]
-    const sandbox = start(image, { words, volumes: { '/data': dataFolder(folder, 'sandbox') } })
-    const line = await untilRunning(sandbox, () => /^\{.*"curl".*\}$/m.exec(sandbox.output())?.[0])
-    const { base_url: base, key } = JSON.parse(line)
-    const baseUrl = new URL(base).origin
-    const mail = { from: 'shop@sandbox.test', to: 'ada@dest.test', subject: 'From a container', text: 'Hello' }
-    t.equal(await post(`${baseUrl}/v1/email/send`, key, mail), 200)
-    const inbox = async (): Promise<string> => (await fetch(`${baseUrl}/dev/inbox`)).text()
-    t.ok(await until('the mail is in the inbox', async () => (await inbox()).includes('From a container')))
-    await sandbox.kill('TERM')
-    t.equal(sandbox.exitCode(), 0, 'SIGTERM ends it in order')
+    const volumes = { '/data': dataFolder(folder, 'sandbox') }
+    const { container, ask, deliver } = await startSandboxContainer(containers, image, { words: [], volumes })
+    await deliver('From a container')
+    t.match(await ask('/dev/inbox'), { data: [{ subject: 'From a container' }] })
+    await container.kill('TERM')
+    t.equal(container.exitCode(), 0, 'SIGTERM ends it in order')
   })
 
   await t.test('a server delivers from both IPs, also what was accepted before a kill', async (t) => {
@@ -115,32 +109,34 @@ t.test('the image', { skip: whyNoContainers() }, async (t) => {
   })
 })
 
-function build(folder: string, name: string, words: readonly string[] = []): string {
-  mkdirSync(join(folder, name))
-  const env = { ...process.env, SOURCE_DATE_EPOCH: '1700000000' }
-  return execFileSync(BUILD, [...(isFull ? [] : ['--fast']), '--output', join(folder, name), ...words], {
-    encoding: 'utf8',
-    env,
-  }).trim()
+function build(folder: string, name: string, words: readonly string[] = [], program = BUILD): string {
+  const output = join(folder, name)
+  mkdirSync(output)
+  const options = { encoding: 'utf8', env: BUILD_ENVIRONMENT } as const
+  return execFileSync(program, ['--output', output, ...words], options).trim()
+}
+
+/** Of the commit that brought the image, where the history is there: so its database is migrated by ours. */
+function buildEarlier(t: Test, folder: string): string {
+  const words = ['--version', EARLIER_VERSION]
+  const git = (...asked: string[]) => spawnSync('git', ['-C', ROOT, ...asked], { maxBuffer: 100_000_000 })
+  const commit = git('log', '--diff-filter=A', '--format=%H', '--', 'scripts/build-image').stdout.toString().trim()
+  if (commit === '') return build(folder, 'earlier', words)
+  t.comment(`the earlier image is of ${commit}`)
+  const tree = join(folder, 'tree')
+  mkdirSync(tree)
+  execFileSync('tar', ['-x', '-C', tree], { input: git('archive', commit).stdout })
+  return build(folder, 'earlier', words, join(tree, 'scripts/build-image'))
 }
 
 function digestOf(file: string): string {
   return createHash('sha256').update(readFileSync(file)).digest('hex')
 }
 
-/** Of the program's user. */
-function dataFolder(folder: string, name: string): string {
-  const path = join(folder, name)
-  mkdirSync(path)
-  chownSync(path, USER, USER)
-  chmodSync(folder, 0o755)
-  return path
-}
-
 function masterKey(folder: string): string {
   const file = join(folder, 'master.key')
   writeFileSync(file, MASTER_KEY, { mode: 0o600 })
-  chownSync(file, USER, USER)
+  chownSync(file, IMAGE_USER, IMAGE_USER)
   return file
 }
 
@@ -166,18 +162,6 @@ function configure(data: string, port: number, world: { deliveryPort: number; dn
   }
 }
 
-function untilRunning<Seen>(container: Container, look: () => Seen | Promise<Seen>) {
-  return until('the container answers', () => {
-    if (container.exitCode() !== null) throw new Error(`it ended with ${container.exitCode()}: ${container.output()}`)
-    return look()
-  })
-}
-
 async function isHealthy(baseUrl: string): Promise<boolean> {
   return (await fetch(`${baseUrl}/health`).catch(() => null))?.ok === true
-}
-
-async function post(url: string, key: string, body: object): Promise<number> {
-  const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }
-  return (await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) })).status
 }

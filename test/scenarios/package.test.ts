@@ -7,25 +7,13 @@ import { createHash } from 'node:crypto'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { serverSchema } from '../../src/config/settings/server-settings.ts'
+import { BUILD_ENVIRONMENT, PACKAGE_SOURCES } from '../support/built.ts'
+import { ROOT } from '../support/source-files.ts'
 
-const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url))
-const SERVICE = join(REPOSITORY, 'systemd/sternpost.service')
-const SOCKET = join(REPOSITORY, 'systemd/sternpost.socket')
-/** What the package is built of. */
-const SOURCES = [
-  'src',
-  'config',
-  'systemd',
-  'scripts',
-  'package.json',
-  'package-lock.json',
-  '.npmrc',
-  'README.md',
-  'LICENSE',
-]
+const SERVICE = join(ROOT, 'systemd/sternpost.service')
+const SOCKET = join(ROOT, 'systemd/sternpost.socket')
 /** Tenths: 1.5 is the limit. */
 const MOST_EXPOSURE = 15
 
@@ -70,12 +58,11 @@ async function buildsAreEqual(t: Test): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-package-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   // Files that somebody changes between the builds would make a difference.
-  for (const name of SOURCES) cpSync(join(REPOSITORY, name), join(folder, 'source', name), { recursive: true })
+  for (const name of PACKAGE_SOURCES) cpSync(join(ROOT, name), join(folder, 'source', name), { recursive: true })
   const build = (name: string): Buffer => {
     mkdirSync(join(folder, name))
     const words = [join(folder, 'source/scripts/build-deb'), '--fast', '--output', join(folder, name)]
-    const env = { ...process.env, SOURCE_DATE_EPOCH: '1700000000' }
-    return readFileSync(execFileSync('sh', words, { encoding: 'utf8', env }).trim())
+    return readFileSync(execFileSync('sh', words, { encoding: 'utf8', env: BUILD_ENVIRONMENT }).trim())
   }
   const [first, second] = [build('first'), build('second')]
   const digest = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')

@@ -2,9 +2,9 @@
  * Containers by podman, on the network of the host, in a storage of their own. Each command runs in a mount namespace
  * where control groups have the layout that podman knows; limits are those of this process, which may not raise them.
  */
-import { execFile, spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { execFile, execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -14,6 +14,7 @@ const run = promisify(execFile)
 const PROGRAMS = { podman: ['podman'], crun: ['crun'], setcap: ['libcap2-bin'], unshare: ['util-linux'] }
 const GROUPS = '/sys/fs/cgroup'
 const MOST_OUTPUT = 8_000_000
+const MOST_LAYER = 500_000_000
 
 /** What of the run is the same for all. */
 const FLAGS = [
@@ -32,6 +33,25 @@ for file in /bin/true $(ldd /bin/true | grep -o '/[^ ]*'); do install -D "$file"
 cp /bin/true "$folder/copy"; setcap cap_net_bind_service=ep "$folder/copy"
 exec podman --root "$folder/root" --runroot "$folder/run" run "$@" --rootfs "$folder/tree" /bin/true`
 
+/** Whom the program in our image runs as. */
+export const IMAGE_USER = 2525
+
+/** A new folder of that user, for `/data`. */
+export function dataFolder(folder: string, name: string): string {
+  const path = join(folder, name)
+  mkdirSync(path)
+  chownSync(path, IMAGE_USER, IMAGE_USER)
+  chmodSync(folder, 0o755)
+  return path
+}
+
+/** The files of an OCI archive with one layer. */
+export function unpackImage(archive: string, folder: string): void {
+  const show = (file: string) => execFileSync('tar', ['-xOf', archive, `./${file}`], { maxBuffer: MOST_LAYER })
+  const [{ Layers: layers }] = JSON.parse(show('manifest.json').toString())
+  execFileSync('tar', ['-xz', '-C', folder], { input: show(layers[0]) })
+}
+
 /** What is missing, or why this machine cannot; false: it can. */
 export function whyNoContainers(): string | false {
   const missing = missingPrograms(PROGRAMS)
@@ -43,6 +63,8 @@ export function whyNoContainers(): string | false {
 }
 
 export interface ContainerOptions {
+  /** A program in it that takes the place of the usual one. */
+  program?: string
   /** Behind the name of the image. */
   words: readonly string[]
   /** Paths of the host by path inside; `:ro` behind the latter lets nobody write. */
@@ -81,11 +103,12 @@ export async function openContainers(t: { teardown(end: () => unknown): void }) 
       return (await command('load', '--quiet', '--input', file)).trim().replace('Loaded image: ', '')
     },
     start(image: string, options: ContainerOptions): Container {
-      const { words, volumes = {}, environment = {}, capabilities = ['NET_BIND_SERVICE'] } = options
+      const { program, words, volumes = {}, environment = {}, capabilities = ['NET_BIND_SERVICE'] } = options
       const name = `sternpost-${process.pid}-${++made}`
       const flags = [
         ...FLAGS,
         `--name=${name}`,
+        ...(program === undefined ? [] : [`--entrypoint=${program}`]),
         ...capabilities.flatMap((each) => ['--cap-add', each]),
         ...Object.entries(volumes).flatMap(([inside, outside]) => ['--volume', `${outside}:${inside}`]),
         ...Object.entries(environment).flatMap(([key, value]) => ['--env', `${key}=${value}`]),

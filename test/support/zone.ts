@@ -57,11 +57,11 @@ const MOST_UDP_BYTES = 512
 const MOST_ALIASES = 8
 const HEADER_BYTES = 12
 
-export async function startZone(zone: Zone): Promise<ZoneServer> {
+export async function startZone(zone: Zone, wantedPort = 0): Promise<ZoneServer> {
   const names = new Map(Object.entries(zone))
   const queries: string[] = []
   const sockets = new Set<Socket>()
-  const { udp, tcp, port } = await listen()
+  const { udp, tcp, port } = await listen(wantedPort)
 
   udp.on('message', (query, peer) => {
     const answer = answerQuery(names, query, (question) => queries.push(question))
@@ -92,10 +92,10 @@ export async function startZone(zone: Zone): Promise<ZoneServer> {
   }
 }
 
-/** One port for both protocols: TCP picks it, UDP must get the same; another one is tried when it is taken. */
-async function listen(): Promise<{ udp: DatagramSocket; tcp: Server; port: number }> {
+/** One port for both protocols. Unless one is wanted, TCP picks it, and another one is tried when UDP cannot have it. */
+async function listen(wantedPort: number): Promise<{ udp: DatagramSocket; tcp: Server; port: number }> {
   for (;;) {
-    const tcp = createServer().listen(0, '127.0.0.1')
+    const tcp = createServer().listen(wantedPort, '127.0.0.1')
     await once(tcp, 'listening')
     const bound = tcp.address()
     const port = typeof bound === 'object' && bound !== null ? bound.port : 0
@@ -107,6 +107,7 @@ async function listen(): Promise<{ udp: DatagramSocket; tcp: Server; port: numbe
     if (isBound) return { udp, tcp, port }
     udp.close()
     tcp.close()
+    if (wantedPort !== 0) throw new Error(`port ${wantedPort} is taken`)
   }
 }
 

@@ -1,6 +1,8 @@
 # A booted Debian root: making it, starting it, running commands in it, ending it. Sourced by `boot`.
 passed=0 failed=0
 machine= leader= group=
+# Of a server on the internet; nobody else is in this network.
+address=20.30.40.50
 
 say() { printf '\n=== %s\n' "$1"; }
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
@@ -14,12 +16,15 @@ contains() { case $2 in *"$3"*) ok "$1" ;; *) bad "$1: no \"$3\" in: $2" ;; esac
 prepare_root() {
   # Another list of packages is another root.
   base=$cache/root-$release-$(printf %s "$packages" | md5sum | cut -c1-8)
-  if [ ! -e "$base.complete" ]; then
+  if [ ! -e "$base" ]; then
     say "making a Debian root, once ($base)"
-    rm -rf "$base"
-    debootstrap --variant=minbase --include="$packages" "$release" "$base" > "$base.log" 2>&1 ||
-      { tail -5 "$base.log" >&2; impossible "debootstrap failed, see $base.log"; }
-    touch "$base.complete"
+    rm -rf "$base.new"
+    mmdebstrap --quiet --variant=apt --include="$packages" "$release" "$base.new" > "$base.log" 2>&1 ||
+      { tail -5 "$base.log" >&2; impossible "mmdebstrap failed, see $base.log"; }
+    # No mirror can be reached from inside.
+    rm -f "$base.new/etc/apt/sources.list"
+    echo '127.0.0.1 localhost' > "$base.new/etc/hosts"
+    mv "$base.new" "$base"
   fi
   machine=$(mktemp -d "$cache/machine-XXXXXX")
   cp -a --reflink=auto "$base/." "$machine/"
@@ -39,7 +44,7 @@ prepare_packages() {
     [ -e "$work/source/scripts/build-deb" ] ||
       { echo "boot: commit $from_commit has no scripts/build-deb" >&2; exit 64; }
     earlier=$("$work/source/scripts/build-deb" --fast --version 0.0.9 --output "$work/earlier") || exit 1
-  else
+  elif [ -z "$earlier" ]; then
     say "building the earlier package of this same tree, with the version 0.0.9 (no --from-commit was given)"
     earlier=$("$repository/scripts/build-deb" --fast --version 0.0.9 --output "$work/earlier") || exit 1
   fi
@@ -73,8 +78,7 @@ start_machine() {
   wait_for 60 "the first process" find_leader ||
     impossible "systemd-nspawn did not start: $(tail -3 "$work/console.log")"
   wait_for 120 "the system" system_is_up || impossible "the system did not come up: $(inside systemctl --failed)"
-  # Addresses of a server on the internet; nobody else is in this network.
-  inside ip address add 20.30.40.50/32 dev lo
+  inside ip address add $address/32 dev lo
   echo "booted: Debian $(inside cat /etc/debian_version), $(inside systemctl --version | head -1)," \
     "$(inside systemctl is-system-running)"
 }
@@ -119,6 +123,7 @@ wait_for() {
 
 end_machine() {
   trap '' HUP INT TERM
+  [ -z "${helper:-}" ] || { kill -TERM "$helper"; wait "$helper" 2> /dev/null; }
   if [ -n "${nspawn:-}" ]; then
     # An orderly shutdown of the machine, then none.
     kill -TERM "$nspawn" 2> /dev/null

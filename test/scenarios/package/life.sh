@@ -38,7 +38,7 @@ log_has() { journal | grep -F "$1" > /dev/null; }
 
 set_up() {
   show sternpost setup --yes --hostname mail.sternpost-example.com --domain sternpost-example.com \
-    --operator-email ops@sternpost-example.com --ip 20.30.40.50
+    --operator-email ops@sternpost-example.com --ip $address
 }
 
 newcomer() {
