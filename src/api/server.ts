@@ -68,7 +68,13 @@ export const storageSchema = z.object({
   budget_bytes: count().nullable(),
 })
 
-const backupSchema = z.object({ path: z.string(), bytes: count(), made_at: time(), schema: count() })
+const backupSchema = z.object({
+  path: z.string(),
+  bytes: count(),
+  made_at: time(),
+  schema: count(),
+  sealed_acme_keys: count().nullable(),
+})
 
 export const backupsSchema = z.object({
   running: z.object({ stage: z.string(), done_bytes: count(), total_bytes: count() }).nullable(),

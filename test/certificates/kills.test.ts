@@ -50,8 +50,8 @@ t.test('no order is lost, and none is placed twice', { skip: skipWithoutPebble }
     isFull ? MOMENTS.flatMap((moment) => STEPS.map(([step]) => `${moment} ${step}`)) : CHOSEN
   left = new Set(kills())
   server = await world.start()
-  up.resolve()
   const api = apiClient(server.baseUrl, await server.createKey('admin'))
+  up.resolve()
 
   /** Starts the server anew after each kill, until a client sees another certificate. */
   async function getThrough(name: string, before: string | null): Promise<string> {

@@ -162,6 +162,7 @@ type Backup = BackupsJson['backups'][number]
 const BACKUP_COLUMNS = [
   { head: 'Made', cell: ({ made_at: at }: Backup) => html`<${Time} at=${at} />` },
   { head: 'Size', cell: ({ bytes }: Backup) => size(bytes), isNumber: true },
+  { head: 'Sealed keys', cell: ({ sealed_acme_keys: keys }: Backup) => (keys === null ? '' : `${keys} of ACME`) },
   { head: 'File', cell: ({ path }: Backup) => path },
 ]
 

@@ -138,6 +138,8 @@ interface BackupFacts {
   /** Unix milliseconds. */
   madeAt: number
   schema: number
+  /** Private keys of ACME in it, sealed; null: it does not say. */
+  sealedAcmeKeys: number | null
 }
 
 export interface BackupsReport {

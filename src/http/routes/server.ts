@@ -165,8 +165,9 @@ function lastBackup(last: NonNullable<BackupsReport['last']>): wire.BackupsJson[
   return { problem: null, backup: backupAnswer(last.backup), ms: last.milliseconds, messages: last.messages }
 }
 
-function backupAnswer({ path, bytes, madeAt, schema }: BackupsReport['backups'][number]): wire.BackupJson {
-  return { path, bytes, made_at: toUnixSeconds(madeAt), schema }
+function backupAnswer({ madeAt, ...facts }: BackupsReport['backups'][number]): wire.BackupJson {
+  const { path, bytes, schema, sealed_acme_keys: keys } = snakeFields(facts)
+  return { path, bytes, made_at: toUnixSeconds(madeAt), schema, sealed_acme_keys: keys }
 }
 
 function certificateAnswer(state: CertificateState): wire.CertificateJson {
