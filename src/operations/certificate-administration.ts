@@ -1,7 +1,7 @@
 /**
  * The certificates of our doors as administrators see them: those of files and those that are ordered, until when they
  * hold, what is wrong, and a renewal by hand. No key leaves here, only the hash of a public one. ServiceError
- * `not_found` for a name without a certificate of ours, `conflict` for one that cannot be ordered now.
+ * `not_found` for a name that none is ordered for, `conflict` where none can be ordered now.
  */
 import { createHash, X509Certificate } from 'node:crypto'
 import { errorText, ServiceError } from '../base/errors.ts'
@@ -10,6 +10,8 @@ import { readRegularFile } from '../base/regular-file.ts'
 import type { CertificateAdministration, CertificateState } from '../http/exchange/operator-features.ts'
 import { partsOfProblem, type CertificateRecord } from '../store/records/certificate-records.ts'
 import type { DoorCertificates } from './certificates.ts'
+
+const NOT_ORDERED = 'certificates come from files alone; to have them ordered: tls.acme in sternpost.yaml'
 
 interface AdministrationParts {
   doorCertificates: Pick<DoorCertificates, 'files'>
@@ -34,10 +36,9 @@ export function createCertificateAdministration(parts: AdministrationParts): Cer
   return {
     certificates: all,
     async renewCertificate(name, withNewKey) {
-      const found = (await all()).find((each) => each.name === name && each.source === 'acme')
-      if (issuing === null || found === undefined) {
-        throw new ServiceError('not_found', `no certificate for ${name} is ordered here: tls.acme in sternpost.yaml`)
-      }
+      if (issuing === null) throw new ServiceError('conflict', NOT_ORDERED)
+      const isKnown = (await issuing.list()).some((each) => each.name === name)
+      if (!isKnown) throw new ServiceError('not_found', `no certificate for ${name} is ordered here`)
       if (!(await issuing.renew(name, withNewKey))) throw new ServiceError('conflict', `${name} is being ordered now`)
       issuing.run().catch((thrown: unknown) => logger.error({ err: thrown }, 'certificates could not be ordered'))
     },

@@ -113,7 +113,7 @@ export interface CertificateState {
 export interface CertificateAdministration {
   /** Of files first, as our doors choose. */
   certificates(): Promise<CertificateState[]>
-  /** Begins it; ServiceError `not_found` for what is not ordered here, `conflict` while it is being ordered. */
+  /** Begins it; ServiceError `not_found` for a name that none is ordered for, `conflict` where none can be ordered now. */
   renewCertificate(name: string, withNewKey: boolean): Promise<void>
 }
 
