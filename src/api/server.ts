@@ -68,7 +68,13 @@ export const storageSchema = z.object({
   budget_bytes: count().nullable(),
 })
 
-const backupSchema = z.object({ path: z.string(), bytes: count(), made_at: time(), schema: count() })
+const backupSchema = z.object({
+  path: z.string(),
+  bytes: count(),
+  made_at: time(),
+  schema: count(),
+  sealed_acme_keys: count().nullable(),
+})
 
 export const backupsSchema = z.object({
   running: z.object({ stage: z.string(), done_bytes: count(), total_bytes: count() }).nullable(),
@@ -84,6 +90,27 @@ export const backupsSchema = z.object({
 })
 
 export const startedBackupSchema = z.object({ started: z.boolean() })
+
+const certificateSchema = z.object({
+  name: z.string(),
+  names: z.array(z.string()),
+  source: z.enum(['acme', 'file']),
+  file: textOrNull(),
+  authority: textOrNull(),
+  ends_at: time().nullable(),
+  renews_at: time().nullable(),
+  problem: textOrNull(),
+  fix: textOrNull(),
+  next_try_at: time().nullable(),
+  keeps_key: z.boolean(),
+  tlsa: textOrNull(),
+})
+
+export const certificatesSchema = z.object({ certificates: z.array(certificateSchema) })
+
+export const renewCertificateSchema = z.object({ new_key: z.boolean().nullish() })
+
+export const renewingCertificateSchema = z.object({ name: z.string(), renewing: z.boolean() })
 
 export const recipientDataSchema = z.object({
   messages: z.array(z.looseObject({ message_id: z.string() })),
@@ -105,5 +132,7 @@ export type ReloadResultJson = z.infer<typeof reloadResultSchema>
 export type StorageJson = z.infer<typeof storageSchema>
 export type BackupJson = z.infer<typeof backupSchema>
 export type BackupsJson = z.infer<typeof backupsSchema>
+export type CertificateJson = z.infer<typeof certificateSchema>
+export type CertificatesJson = z.infer<typeof certificatesSchema>
 export type RecipientDataJson = z.infer<typeof recipientDataSchema>
 export type ErasedRecipientJson = z.infer<typeof erasedRecipientSchema>

@@ -5,6 +5,8 @@ import { createCertificates, type Certificates } from '../certificates/certifica
 import type { ChallengeType } from '../certificates/place-order.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { createStatistics } from '../messages/statistics/statistics.ts'
+import type { CertificateAdministration } from '../http/exchange/operator-features.ts'
+import { createCertificateAdministration } from '../operations/certificate-administration.ts'
 import { createCertificateWatch, createDoorCertificates, type DoorCertificates } from '../operations/certificates.ts'
 import type { LinkCertificates } from '../senders/verification/check-aliases.ts'
 import { domainOfLinks } from '../senders/domain-of-links.ts'
@@ -17,6 +19,7 @@ export interface StartedCertificates {
   acmeChallenges: Certificates['challenges'] | null
   /** null: no door of ours serves links with TLS. */
   linkCertificates: LinkCertificates | null
+  certificateAdministration: CertificateAdministration
   certificates: { check(): void; issue(): Promise<void> }
 }
 
@@ -51,6 +54,13 @@ export async function startCertificates(foundation: Foundation): Promise<Started
     firstCertificates: await doorCertificates.open(),
     acmeChallenges: issuing?.challenges ?? null,
     linkCertificates: servesLinks(settings) ? linkCertificates : null,
+    certificateAdministration: createCertificateAdministration({
+      doorCertificates,
+      issuing,
+      directory: settings.tls.acme?.directory ?? null,
+      keepsKey: settings.tls.acme?.keep_key ?? false,
+      logger,
+    }),
     certificates: { check: watch.check, issue: async () => issuing?.run() },
   }
 }

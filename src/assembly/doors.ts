@@ -5,6 +5,7 @@
 import type { AcmeChallenges } from '../http/acme-handshake.ts'
 import { consoleAddress } from '../http/console/console-address.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
+import type { CertificateAdministration } from '../http/exchange/operator-features.ts'
 import type { HttpFeatures } from '../http/exchange/features.ts'
 import { createMetricsRoute, startMetricsServer } from '../http/metrics-server.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
@@ -37,6 +38,7 @@ interface DoorParts extends MailParts {
   doorCertificates: DoorCertificates
   firstCertificates: ServerCertificates | null
   acmeChallenges: AcmeChallenges | null
+  certificateAdministration: CertificateAdministration
   logLevel: LogLevelKeeper
   health: HealthKeeper
   status: ServiceStatus

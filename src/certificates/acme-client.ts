@@ -1,6 +1,6 @@
 /**
  * The library that speaks ACME, loaded when there is an authority to speak to: that takes most of a second. Its requests
- * trust the authorities of the system and those of `tls.acme.ca_file`.
+ * trust the authorities of the system and those of `tls.acme.ca_file`, and have bounds (network/trusted-request.ts).
  *
  * What the authority refuses is thrown as AcmeRefusal, with the type of the problem (RFC 8555 §6.7) and when it may be
  * asked again; what else fails, such as the network, as it is. A bad nonce the library answers itself.
@@ -11,7 +11,8 @@ import { createTrustedRequest } from '../network/trusted-request.ts'
 export type AcmeLibrary = typeof import('acme-client')
 export type AcmeClient = InstanceType<AcmeLibrary['Client']>
 
-const FIRST_ERROR_STATUS = 400
+/** From here on an answer is none to go on with: a redirect is not followed. */
+const FIRST_REFUSING_STATUS = 300
 const BAD_NONCE = 'badNonce'
 
 export class AcmeRefusal extends Error {
@@ -35,17 +36,17 @@ export interface Acme {
   ask: AcmeRequest
 }
 
-/** Rejects with the system's error when the file cannot be read. */
-export async function loadAcme(caFile: string | null): Promise<Acme> {
+/** `directories`: URLs of the authorities. Rejects with the system's error when the file cannot be read. */
+export async function loadAcme(directories: readonly string[], caFile: string | null): Promise<Acme> {
   const { default: library } = (await import('acme-client')) as unknown as { default: AcmeLibrary }
-  const request = createTrustedRequest(caFile)
+  const request = createTrustedRequest(directories, caFile)
   library.axios.defaults.adapter = async (config) => {
     const { status, headers, body } = await request(config.url ?? '', {
       method: (config.method ?? 'get').toUpperCase(),
       headers: config.headers.toJSON() as Record<string, string>,
       body: (config.data as string | undefined) ?? null,
     })
-    if (status >= FIRST_ERROR_STATUS) refuseUnlessNonce(body, status, headers['retry-after'])
+    if (status >= FIRST_REFUSING_STATUS) refuseUnlessNonce(body, status, headers['retry-after'])
     return { data: body, status, statusText: '', headers, config } as never
   }
   return {

@@ -47,17 +47,23 @@ export type Certificates = ReturnType<typeof createCertificates>
 const BURST_SHARE = 1 / 4
 
 export function createCertificates(options: CertificatesOptions) {
-  const { store, keyRing, clock, logger, settings, own, onIssued } = options
-  const pairs = new Map<string, KeyPair>()
+  const { store, keyRing, clock, settings, onIssued } = options
   const challenges: OpenChallenges = { tokens: new Map(), handshakes: new Map() }
   const ending = new AbortController()
   const { signal: ended } = ending
   let loading: Promise<Acme> | undefined
   let running: Promise<void> | undefined
-  const load = (): Promise<Acme> => (loading ??= loadAcme(settings.ca_file))
+  let orderedName: string | null = null
+  const load = (): Promise<Acme> =>
+    (loading ??= loadAcme([settings.directory, ...settings.fallback], settings.ca_file).catch((thrown: unknown) => {
+      loading = undefined
+      throw thrown
+    }))
+  const held = createHeldPairs(options, load)
   const order = createOrdering({
     ...options,
-    parts: async () => ({ store, keyRing, challenges, ended, email: settings.email, ...(await load()) }),
+    ended,
+    parts: async () => ({ store, keyRing, challenges, clock, ended, email: settings.email, ...(await load()) }),
   })
   const renewals = createRenewalTimes(clock, async () => (await load()).ask)
   const pace = createRateLimit({
@@ -67,18 +73,9 @@ export function createCertificates(options: CertificatesOptions) {
     burst: Math.ceil(settings.orders_per_hour * BURST_SHARE),
   })
 
-  function use({ name, issued }: CertificateRecord): void {
-    if (issued === null) return
-    try {
-      pairs.set(name, { cert: issued.chain, key: keyRing.open(issued.sealedKey, certificateSealedAs(name)) })
-    } catch (thrown) {
-      logger.warn({ name, error: errorText(thrown) }, 'the key of a certificate does not open: another is ordered')
-    }
-  }
-
   async function isDue(record: CertificateRecord): Promise<boolean> {
     if (record.nextTryAt > clock.now()) return false
-    if (!isIssued(record) || !pairs.has(record.name) || !isFor(record.issued.chain, record.names)) return true
+    if (!isIssued(record) || !held.has(record.name) || !isFor(record.issued.chain, record.names)) return true
     if (record.issued.renewAt <= clock.now()) return true
     const renewAt = await renewals.suggested(record, settings.directory)
     if (renewAt === null) return false
@@ -92,9 +89,10 @@ export function createCertificates(options: CertificatesOptions) {
       if (ended.aborted) return
       if (!(await isDue(record))) continue
       if (pace.take('') > 0) return
-      const issued = await order(record)
+      orderedName = record.name
+      const issued = await order(record).finally(() => (orderedName = null))
       if (issued === null) continue
-      use(issued)
+      held.use(issued)
       await onIssued(record.name)
     }
   }
@@ -102,26 +100,76 @@ export function createCertificates(options: CertificatesOptions) {
   return {
     /** Of the store: for the doors that are about to open. */
     async open(): Promise<void> {
-      for (const record of await store.certificates()) use(record)
+      for (const record of await store.certificates()) held.use(record)
     },
-    /** What was issued, for the doors; until the first one comes, one that nobody trusts. */
-    async pairs(): Promise<readonly KeyPair[]> {
-      const first = own.flatMap(([name = '']) => pairs.get(name) ?? [])
-      const all = new Set([...first, ...pairs.values()])
-      return first.length > 0 ? [...all] : [await standIn((await load()).library, own[0]?.[0] ?? ''), ...all]
-    },
+    pairs: held.all,
     /** The next run orders one for this name of tracked links. Why there is none yet; null: nothing went wrong. */
     async want(name: string): Promise<string | null> {
       const record = (await store.certificates()).find((each) => each.name === name)
       if (record === undefined) await store.saveCertificate(newRecord([name]))
       return record?.problem ?? null
     },
+    /** All that are wanted, those of the server first. */
+    list: () => wantedRecords(options),
+    /**
+     * The next run renews it, also before its time and before another try was due. False: there is no such name, or its
+     * order is under way. `withNewKey`: also where `keep_key` would have the same.
+     */
+    renew: async (name: string, withNewKey: boolean): Promise<boolean> =>
+      orderedName !== name && makeDue(options, { name, withNewKey }, load),
     /** What our doors answer to an authority. */
     challenges,
     /** Orders what is missing, or has to be renewed. Whoever comes while it runs waits for the same run. */
     run: (): Promise<void> => (running ??= orderAll().finally(() => (running = undefined))),
     stop: (): void => ending.abort(),
   }
+}
+
+/** What was issued, with its key, by name. */
+function createHeldPairs({ keyRing, logger, own }: CertificatesOptions, load: () => Promise<Acme>) {
+  const pairs = new Map<string, KeyPair>()
+  return {
+    use({ name, issued }: CertificateRecord): void {
+      if (issued === null) return
+      try {
+        pairs.set(name, { cert: issued.chain, key: keyRing.open(issued.sealedKey, certificateSealedAs(name)) })
+      } catch (thrown) {
+        logger.warn({ name, error: errorText(thrown) }, 'the key of a certificate does not open: another is ordered')
+      }
+    },
+    has: (name: string): boolean => pairs.has(name),
+    /** For the doors; until the first one comes, one that nobody trusts. */
+    async all(): Promise<readonly KeyPair[]> {
+      const first = own.flatMap(([name = '']) => pairs.get(name) ?? [])
+      const all = new Set([...first, ...pairs.values()])
+      return first.length > 0 ? [...all] : [await standIn((await load()).library, own[0]?.[0] ?? ''), ...all]
+    },
+  }
+}
+
+interface AskedRenewal {
+  name: string
+  withNewKey: boolean
+}
+
+/** False: there is no such name. */
+async function makeDue(
+  options: CertificatesOptions,
+  { name, withNewKey }: AskedRenewal,
+  load: () => Promise<Acme>,
+): Promise<boolean> {
+  const { store, keyRing, settings } = options
+  const record = (await wantedRecords(options)).find((each) => each.name === name)
+  if (record === undefined) return false
+  let { order } = record
+  if (withNewKey) {
+    const key = await (await load()).library.crypto.createPrivateEcdsaKey('P-256')
+    const sealedKey = keyRing.seal(key.toString(), certificateSealedAs(name))
+    order = { directory: settings.directory, url: null, sealedKey }
+  }
+  const issued = record.issued === null ? null : { ...record.issued, renewAt: 0 }
+  await store.saveCertificate({ ...record, issued, order, nextTryAt: 0 })
+  return true
 }
 
 /** Our own first, then those of links: the fewest failures first, of these the one with the most mail. */

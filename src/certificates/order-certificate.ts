@@ -19,6 +19,8 @@ interface OrderingOptions {
   settings: NonNullable<ServerSettings['tls']['acme']>
   /** What our doors can prove a name by, at least one; after a failure it is the turn of the next. */
   proofs: readonly ChallengeType[]
+  /** Then nothing is noted any more. */
+  ended: AbortSignal
   parts(): Promise<OrderParts>
 }
 
@@ -26,44 +28,73 @@ interface OrderingOptions {
 const TRIES_EACH = 3
 /** Before the second, third, ... try. The last one repeats. */
 const WAITS = [MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, DAY]
+/** The longest limit of an authority we know of. Who says more is not believed. */
+const LONGEST_RETRY_AFTER = 7 * DAY
 
-export function createOrdering({ store, clock, logger, settings, proofs, parts }: OrderingOptions) {
-  const directories = [settings.directory, ...settings.fallback]
+export function createOrdering({ store, clock, logger, settings, proofs, ended, parts }: OrderingOptions) {
+  const turns = createTurns([settings.directory, ...settings.fallback], clock)
   return async (record: CertificateRecord): Promise<IssuedRecord | null> => {
-    const { names, failures, issued: before } = record
-    const directory = directories[Math.floor(failures / TRIES_EACH) % directories.length] ?? settings.directory
+    const { name, names, failures, issued: before } = record
+    const directory = turns.next(record)
     const proof = proofs[failures % proofs.length] ?? 'http-01'
     let current = record
     const save = (change: Partial<CertificateRecord>): Promise<void> => {
       current = { ...current, ...change }
       return store.saveCertificate(current)
     }
-    const { ended, ...others } = await parts()
     try {
-      const { chain, key, parsed } = await placeOrder(
-        { ...others, ended },
-        {
-          directory,
-          names,
-          proof,
-          replaces: before === null ? null : certificateIdOf(before.chain),
-          order: record.order?.directory === directory ? record.order : null,
-          saveOrder: (placed) => save({ order: placed }),
-        },
-      )
-      const sealedKey = others.keyRing.seal(key, certificateSealedAs(record.name))
+      const others = await parts()
+      const { chain, key, parsed } = await placeOrder(others, {
+        directory,
+        names,
+        proof,
+        replaces: before === null ? null : certificateIdOf(before.chain),
+        order: record.order?.directory === directory ? record.order : null,
+        sealedKey: settings.keep_key ? (before?.sealedKey ?? null) : null,
+        saveOrder: (placed) => save({ order: placed }),
+      })
+      const sealedKey = others.keyRing.seal(key, certificateSealedAs(name))
       const issued = { chain, sealedKey, renewAt: plannedRenewal(parsed) }
       await save({ issued, order: null, failures: 0, nextTryAt: 0, problem: null })
       logger.info({ names, directory, ends_at: parsed.validToDate.toISOString() }, 'certificate issued')
       return { ...current, issued }
     } catch (thrown) {
       if (ended.aborted) return null
-      const problem = sentenceOf(thrown, record.name, proof)
-      const wait = Math.max(WAITS[Math.min(failures, WAITS.length - 1)] ?? DAY, retryAfterOf(thrown))
-      await save({ failures: failures + 1, nextTryAt: clock.now() + wait, problem })
+      const problem = sentenceOf(thrown, name, proof)
+      const usual = WAITS[Math.min(failures, WAITS.length - 1)] ?? DAY
+      const wait = Math.max(usual, turns.refused({ name, failures: failures + 1 }, directory, retryAfterOf(thrown)))
+      // An order that no try comes to an end with would stand in the way for ever.
+      const isGivenUp = (failures + 1) % TRIES_EACH === 0
+      const left = isGivenUp ? { order: null } : {}
+      await save({ ...left, failures: failures + 1, nextTryAt: clock.now() + wait, problem })
       logger.warn({ names, directory, problem, next_try_in_seconds: wait / SECOND }, 'no certificate')
       return null
     }
+  }
+}
+
+type Tried = Pick<CertificateRecord, 'name' | 'failures'>
+
+/** Which authority is asked for a name: the next one after some failures, and none before it allows it. */
+function createTurns(directories: readonly [string, ...string[]], clock: Pick<Clock, 'now'>) {
+  const closedUntil = new Map<string, number>()
+  const waitAt = (directory: string, name: string): number =>
+    Math.max(0, (closedUntil.get(`${directory} ${name}`) ?? 0) - clock.now())
+  /** Its turn first, then those behind it. */
+  const inTurn = ({ failures }: Tried): string[] => {
+    const turn = Math.floor(failures / TRIES_EACH) % directories.length
+    return [...directories.slice(turn), ...directories.slice(0, turn)]
+  }
+  return {
+    next(tried: Tried): string {
+      const ofTurn = inTurn(tried)
+      return ofTurn.find((directory) => waitAt(directory, tried.name) === 0) ?? ofTurn[0] ?? directories[0]
+    },
+    /** Milliseconds until one of them may be asked. */
+    refused(tried: Tried, directory: string, retryAfter: number): number {
+      closedUntil.set(`${directory} ${tried.name}`, clock.now() + Math.min(LONGEST_RETRY_AFTER, retryAfter))
+      return Math.min(...directories.map((each) => waitAt(each, tried.name)))
+    },
   }
 }
 
@@ -76,13 +107,24 @@ const FIXES: Readonly<Record<string, (name: string, port: number) => string>> = 
   dns: (name) => `Fix: add an A or AAAA record for ${name} that leads here`,
   connection: (name, port) => `Fix: ${name} must lead to this server, and its port ${port} be open to everybody`,
   unauthorized: (name, port) => `Fix: ${name} must lead to this server, and its port ${port} here`,
+  badPublicKey: (name) => `Fix: sternpost certificate renew ${name} --new-key`,
   rejectedIdentifier: () => 'Fix: use another name, or another authority',
 }
 
+/** Of what an authority says; it is stored, logged and shown. */
+const MOST_CHARACTERS = 500
+
 function sentenceOf(thrown: unknown, name: string, proof: ChallengeType): string {
-  if (!(thrown instanceof AcmeRefusal)) return `the authority did not answer: ${errorText(thrown)}`
-  const fix = FIXES[thrown.type]?.(thrown instanceof NameRefusal ? thrown.domain : name, PORTS[proof])
-  const detail = thrown.message.replace(/[.\s]+$/, '')
+  const detail = errorText(thrown)
+    .slice(0, MOST_CHARACTERS)
+    .replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
+    .replace(/[.\s]+$/, '')
+  if (thrown instanceof TypeError || thrown instanceof SyntaxError) {
+    return `the authority's answer cannot be read: ${detail}`
+  }
+  if (!(thrown instanceof AcmeRefusal)) return `the authority did not answer: ${detail}`
+  const fixOf = Object.hasOwn(FIXES, thrown.type) ? FIXES[thrown.type] : undefined
+  const fix = fixOf?.(thrown instanceof NameRefusal ? thrown.domain : name, PORTS[proof])
   return fix === undefined ? detail : `${detail}. ${fix}`
 }
 

@@ -1,12 +1,15 @@
 /**
  * One certificate from one authority: account, order, challenges, key, chain (RFC 8555 §7). Each step that the authority
  * keeps is saved before the next begins, so that whoever is killed goes on with the same order: none is lost, and none
- * is placed twice. Throws what the authority or the network says; the order that was saved is then tried again, unless
- * it is at its end.
+ * is placed twice where the authority lists the orders of an account or hands out an open one again. Throws what the
+ * authority or the network says; the order that was saved is then tried again, unless it is at its end. What an authority
+ * answers is believed in nothing: a chain that our doors could not use is refused.
  */
-import { X509Certificate } from 'node:crypto'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { SECOND } from '../base/clock.ts'
+import { createSecureContext } from 'node:tls'
+import { HOUR, SECOND, type Clock } from '../base/clock.ts'
+import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { KeyPair } from '../base/service/server-certificates.ts'
 import type { AcmeAccountRecord, AcmeOrder } from '../store/records/certificate-records.ts'
@@ -30,6 +33,7 @@ export interface OrderParts {
   library: AcmeLibrary
   email: string | null
   challenges: OpenChallenges
+  clock: Pick<Clock, 'now'>
   /** Then the order is left as it is. */
   ended: AbortSignal
 }
@@ -42,6 +46,8 @@ interface OrderRequest {
   replaces: string | null
   /** null: none is under way. */
   order: AcmeOrder | null
+  /** For the certificate, sealed; null: a new one. */
+  sealedKey: Uint8Array | null
   /** Saved before it resolves; null: the order is at its end. */
   saveOrder(order: AcmeOrder | null): Promise<void>
 }
@@ -67,8 +73,7 @@ export const certificateSealedAs = (name: string): string => `certificate:${name
 export async function placeOrder(parts: OrderParts, request: OrderRequest): Promise<IssuedCertificate> {
   try {
     const client = await openAccount(parts, request.directory)
-    const order = request.order ?? (await beginOrder(client, parts, request))
-    return await followOrder(client, parts, request, order)
+    return await followOrder(client, parts, request, await openOrder(client, parts, request))
   } catch (thrown) {
     if (!(thrown instanceof AcmeRefusal)) throw thrown
     // What the authority has closed, or does not know, is not asked for again.
@@ -78,20 +83,32 @@ export async function placeOrder(parts: OrderParts, request: OrderRequest): Prom
   }
 }
 
+/** Of a chain: no authority says so, we do. */
+const UNUSABLE = 'unusable'
+
 /** Types of problems after which an order leads nowhere. */
-const ENDED = new Set(['orderInvalid', 'malformed', 'unauthorized', 'orderNotReady', 'accountDoesNotExist'])
+const ENDED = new Set([
+  'orderInvalid',
+  'malformed',
+  'unauthorized',
+  'orderNotReady',
+  'accountDoesNotExist',
+  'badCSR',
+  'badPublicKey',
+  UNUSABLE,
+])
 
 async function followOrder(
   client: AcmeClient,
   parts: OrderParts,
   { names, proof }: Pick<OrderRequest, 'names' | 'proof'>,
-  { url, sealedKey }: AcmeOrder,
+  { url, sealedKey }: PlacedOrder,
 ): Promise<IssuedCertificate> {
-  const { library, keyRing, ended } = parts
+  const { library, keyRing, ended, clock } = parts
   const key = keyRing.open(sealedKey, certificateSealedAs(names[0] ?? ''))
   let order = await client.getOrder({ url } as never)
   if (order.status === 'pending') {
-    await proveNames(client, parts, order, proof)
+    await proveNames(client, parts, order, { names, proof })
     order = await settled(client, url, ['pending'], ended)
   }
   if (order.status === 'ready') {
@@ -100,22 +117,114 @@ async function followOrder(
   }
   if (order.status !== 'valid') order = await settled(client, url, ['ready', 'processing'], ended)
   const chain = await client.getCertificate(order)
-  return { chain, key, parsed: new X509Certificate(chain) }
+  return { chain, key, parsed: usableChain(chain, key, names, clock.now()) }
 }
 
-async function beginOrder(
-  client: AcmeClient,
-  { library, keyRing }: OrderParts,
-  { directory, names, replaces, saveOrder }: OrderRequest,
-): Promise<AcmeOrder> {
-  const key = await library.crypto.createPrivateEcdsaKey('P-256')
-  const identifiers = names.map((value) => ({ type: 'dns', value }))
-  const { url } = await client.createOrder({ identifiers, ...(replaces === null ? {} : { replaces }) })
-  const sealedKey = keyRing.seal(key.toString(), certificateSealedAs(names[0] ?? ''))
-  const order: AcmeOrder = { directory, url, sealedKey }
-  await saveOrder(order)
-  return order
+/** The first of the chain. Throws AcmeRefusal when it is none for our doors. */
+function usableChain(chain: string, key: string, names: readonly string[], now: number): X509Certificate {
+  const problem = (text: string): AcmeRefusal => new AcmeRefusal(UNUSABLE, `the certificate ${text}`, null)
+  let parsed: X509Certificate
+  try {
+    parsed = new X509Certificate(chain)
+    createSecureContext({ cert: chain, key })
+  } catch (thrown) {
+    throw problem(`cannot be used: ${errorText(thrown)}`)
+  }
+  if (!parsed.checkPrivateKey(createPrivateKey(key))) throw problem('is not for our key')
+  const missing = names.find((name) => parsed.checkHost(name) === undefined)
+  if (missing !== undefined) throw problem(`is not for ${missing}`)
+  const [from, to] = [parsed.validFrom, parsed.validTo]
+  if (parsed.validToDate.getTime() <= now) throw problem(`has ended on ${to}, by the clock of this server`)
+  if (parsed.validFromDate.getTime() > now + MOST_CLOCK_ERROR) {
+    throw problem(`begins on ${from}, by the clock of this server in the future`)
+  }
+  return parsed
 }
+
+const MOST_CLOCK_ERROR = HOUR
+
+type PlacedOrder = AcmeOrder & { url: string }
+
+/** What is about to be placed is noted before: an order whose answer never came is looked for. */
+async function openOrder(client: AcmeClient, parts: OrderParts, request: OrderRequest): Promise<PlacedOrder> {
+  const { library, keyRing } = parts
+  const { directory, names, saveOrder, order } = request
+  if (order !== null && order.url !== null) return { ...order, url: order.url }
+  let { sealedKey } = order ?? request
+  if (sealedKey === null) {
+    const key = await library.crypto.createPrivateEcdsaKey('P-256')
+    sealedKey = keyRing.seal(key.toString(), certificateSealedAs(names[0] ?? ''))
+  }
+  const found = order === null ? null : await findOrder(client, names)
+  if (order === null) await saveOrder({ directory, url: null, sealedKey })
+  const placed = { directory, url: found ?? (await createOrder(client, request)), sealedKey }
+  await saveOrder(placed)
+  return placed
+}
+
+async function createOrder(client: AcmeClient, { names, replaces }: OrderRequest): Promise<string> {
+  const identifiers = names.map((value) => ({ type: 'dns', value }))
+  if (replaces === null) return (await client.createOrder({ identifiers })).url
+  try {
+    return (await client.createOrder({ identifiers, replaces } as never)).url
+  } catch (thrown) {
+    // RFC 9773 §5: another order took the place of that certificate before.
+    if (!(thrown instanceof AcmeRefusal) || thrown.type !== 'alreadyReplaced') throw thrown
+    return (await client.createOrder({ identifiers })).url
+  }
+}
+
+/** Of the orders of an account, so many pages and orders are looked at. */
+const MOST_PAGES = 10
+const MOST_ORDERS = 50
+const OPEN_STATES = ['pending', 'ready']
+
+/** URL of an open order for these names (RFC 8555 §7.1.2.1); null: there is none, or the authority lists none. */
+async function findOrder(client: AcmeClient, names: readonly string[]): Promise<string | null> {
+  try {
+    return await lookForOrder(client, names)
+  } catch (thrown) {
+    // An authority need not list them.
+    if (thrown instanceof AcmeRefusal && thrown.type !== 'accountDoesNotExist') return null
+    throw thrown
+  }
+}
+
+async function lookForOrder(client: AcmeClient, names: readonly string[]): Promise<string | null> {
+  const requests = requestsOf(client)
+  const { orders } = (await requests.apiRequest(client.getAccountUrl(), null, [200])).data
+  if (typeof orders !== 'string') return null
+  const wanted = names.toSorted().join()
+  const urls: string[] = []
+  let next: string | undefined = orders
+  for (let page = 0; next !== undefined && page < MOST_PAGES; page++) {
+    const { data, headers } = await requests.apiRequest(next, null, [200])
+    urls.push(...(Array.isArray(data.orders) ? data.orders.map(String) : []))
+    next = /<([^>]+)>\s*;\s*rel="?next/.exec(String(headers['link']))?.[1]
+  }
+  for (const url of urls.toReversed().slice(0, MOST_ORDERS)) {
+    const { status, identifiers } = await client.getOrder({ url } as never)
+    const isSame =
+      identifiers
+        .map(({ value }) => value)
+        .toSorted()
+        .join() === wanted
+    if (isSame && OPEN_STATES.includes(status)) return url
+  }
+  return null
+}
+
+/** The library has no verb for the orders of an account, and its verb for a new one also changes one that is there. */
+interface SignedRequests {
+  createAccount(account: { termsOfServiceAgreed: true; contact: string[] }): Promise<unknown>
+  apiRequest(
+    url: string,
+    payload: null,
+    statuses: number[],
+  ): Promise<{ data: { orders?: unknown }; headers: Record<string, unknown> }>
+}
+
+const requestsOf = (client: AcmeClient): SignedRequests => (client as unknown as { api: SignedRequests }).api
 
 /** The same key is the same account: an account that was made and not noted is found again. */
 async function openAccount({ store, keyRing, library, email }: OrderParts, directory: string): Promise<AcmeClient> {
@@ -133,7 +242,7 @@ async function openAccount({ store, keyRing, library, email }: OrderParts, direc
   })
   if (account.url === null) {
     const contact = email === null ? [] : [`mailto:${email}`]
-    await client.createAccount({ termsOfServiceAgreed: true, contact })
+    await requestsOf(client).createAccount({ termsOfServiceAgreed: true, contact })
     await store.saveAcmeAccount({ ...account, url: client.getAccountUrl() })
   }
   return client
@@ -150,10 +259,17 @@ type Order = Awaited<ReturnType<AcmeClient['getOrder']>>
 type Challenge = Parameters<AcmeClient['completeChallenge']>[0]
 
 /** A challenge that was answered before a kill is asked about again. */
-async function proveNames(client: AcmeClient, parts: OrderParts, order: Order, proof: ChallengeType): Promise<void> {
+async function proveNames(
+  client: AcmeClient,
+  parts: OrderParts,
+  order: Order,
+  { names, proof }: Pick<OrderRequest, 'names' | 'proof'>,
+): Promise<void> {
+  if (order.authorizations.length > names.length) throw new Error('the authority asks for more names than we did')
   for (const authorization of await client.getAuthorizations(order)) {
     if (authorization.status === 'valid') continue
     const { value: name } = authorization.identifier
+    if (!names.includes(name)) throw new Error('the authority asks for another name than we did')
     const challenge = authorization.challenges.find(({ type }) => type === proof)
     if (challenge === undefined) {
       throw new AcmeRefusal('unsupported', `the authority offers no ${proof} for ${name}`, null)

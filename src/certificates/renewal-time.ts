@@ -2,23 +2,32 @@
  * When a certificate is renewed: at a random minute behind two thirds of its life, or in the window that its authority
  * suggests (ACME Renewal Information, RFC 9773). Asking never rejects: without an answer the time stays as it is.
  */
-import { randomInt, X509Certificate } from 'node:crypto'
-import { HOUR, SECOND, type Clock } from '../base/clock.ts'
+import { X509Certificate } from 'node:crypto'
+import { HOUR, type Clock } from '../base/clock.ts'
 import type { AcmeRequest } from './acme-client.ts'
 import type { IssuedRecord } from '../store/records/certificate-records.ts'
 
 /** Share of its life after which a certificate is renewed. */
 const RENEWED_AFTER = 2 / 3
-/** So that not all servers of the world ask at the full hour. */
-const SPREAD_SECONDS = 3_600
+/** So that not all servers of the world ask at the full hour; a short life has less of it. */
+const MOST_SPREAD = HOUR
+const SPREAD_SHARE = 1 / 12
+/** No suggestion leads beyond this share of a life, nor to more than one renewal in so long. */
+const LATEST_SHARE = 0.9
+const LEAST_BETWEEN = 6 * HOUR
 /** Between two questions about one certificate, unless the authority says otherwise (RFC 9773 §4.3.2). */
 const ASKED_EVERY = 6 * HOUR
 const LEAST_PAUSE = HOUR
 const MOST_PAUSE = 24 * HOUR
 
 export function plannedRenewal(parsed: X509Certificate): number {
+  const { from, life } = lifeOf(parsed)
+  return Math.floor(from + life * RENEWED_AFTER + Math.random() * Math.min(MOST_SPREAD, life * SPREAD_SHARE))
+}
+
+function lifeOf(parsed: X509Certificate): { from: number; life: number } {
   const [from, to] = [parsed.validFromDate.getTime(), parsed.validToDate.getTime()]
-  return Math.floor(from + (to - from) * RENEWED_AFTER) + randomInt(SPREAD_SECONDS) * SECOND
+  return { from, life: to - from }
 }
 
 /** `from` and `to` in Unix milliseconds. */
@@ -45,7 +54,10 @@ export function createRenewalTimes(clock: Clock, load: () => Promise<AcmeRequest
         nextQuestions.set(name, now + pause)
         const window = windowIn(body)
         if (window === null || (issued.renewAt >= window.from && issued.renewAt <= window.to)) return null
-        return window.from + Math.floor(Math.random() * (window.to - window.from))
+        if (window.to <= now) nextQuestions.set(name, now + Math.max(pause, LEAST_BETWEEN))
+        const suggested = window.from + Math.floor(Math.random() * (window.to - window.from))
+        const { from, life } = lifeOf(new X509Certificate(issued.chain))
+        return Math.floor(Math.max(from + LEAST_BETWEEN, Math.min(from + life * LATEST_SHARE, suggested)))
       } catch {
         return null
       }

@@ -10,6 +10,7 @@ import { ConfigurationError, errorCode, errorText, EXIT, ProcessExit } from '../
 import { printProblem } from '../base/logger.ts'
 import { explainMistakes } from '../config/source/explain-mistake.ts'
 import { addBackupCommands } from './server/backup.ts'
+import { addCertificateCommands } from './server/certificate.ts'
 import { addBounceCommands } from './mail/bounce.ts'
 import { addCheckCommand } from './server/check.ts'
 import { addCompletionCommand } from './completion.ts'
@@ -69,6 +70,7 @@ const VERBS: readonly ((program: Command) => void)[] = [
   addListenCommand,
   addBounceCommands,
   addRecipientCommands,
+  addCertificateCommands,
   addBackupCommands,
   addRestoreCommand,
   addMigrateCommands,

@@ -1,6 +1,7 @@
 /**
  * Texts that an operator hands on (health/README.md "Checks"): what to enter where complaints of readers are to be had,
- * and what to write to a hosting provider whose port 25 is closed. Pure.
+ * what to write to a hosting provider whose port 25 is closed, and what to publish so that mail comes to us by TLS alone.
+ * Pure.
  */
 interface FeedbackFacts {
   complaintAddress: string
@@ -69,4 +70,54 @@ export function port25Ticket({ hostname, ips, operator, seen }: TicketFacts): st
     'Thank you.',
     '',
   ].join('\n')
+}
+
+interface InboundTlsFacts {
+  hostname: string
+  /** Where mail comes in at, such as the target of return paths. */
+  domains: readonly string[]
+  /** Of the certificate for the host name; null: it is not known. */
+  certificate: { tlsa: string | null; keepsKey: boolean; isOfAuthority: boolean } | null
+}
+
+/** MTA-STS (RFC 8461) and TLSA (RFC 7672), for bounces and reports on their way here. */
+export function inboundTls({ hostname, domains, certificate }: InboundTlsFacts): string {
+  return [
+    `So that bounces and reports come to ${hostname} by TLS alone (optional):`,
+    '',
+    `  MTA-STS, for ${domains.join(', ')} and each return path of a sending domain. Serve this at`,
+    '  https://mta-sts.<domain>/.well-known/mta-sts.txt, with a certificate for that name:',
+    '',
+    'version: STSv1',
+    'mode: testing',
+    `mx: ${hostname}`,
+    'max_age: 604800',
+    '',
+    ...domains.map((domain) => `_mta-sts.${domain}. IN TXT "v=STSv1; id=1"`),
+    '',
+    '  Change mode to enforce, and the id, when TLS reports say that nothing fails.',
+    '',
+    ...tlsaLines(hostname, certificate),
+    '',
+  ].join('\n')
+}
+
+function tlsaLines(hostname: string, certificate: InboundTlsFacts['certificate']): string[] {
+  if (certificate === null || certificate.tlsa === null) return ['  TLSA: there is no certificate to name yet.']
+  if (!certificate.keepsKey) {
+    return [
+      '  TLSA: none can be published as it is, since each renewal has another key. Where the zone is signed by DNSSEC:',
+      '  set tls.acme.keep_key: true, restart, then look here again.',
+    ]
+  }
+  const change = certificate.isOfAuthority
+    ? `The key stays until: sternpost certificate renew ${hostname} --new-key. Publish the new record beside it then.`
+    : 'It is the key of the file: whoever changes that publishes the new record two days before, beside this one.'
+  return [
+    '  TLSA, where the zone is signed by DNSSEC:',
+    '',
+    `_25._tcp.${hostname}. IN TLSA ${certificate.tlsa}`,
+    '',
+    `  ${change}`,
+  ]
 }

@@ -146,7 +146,7 @@ function addressRule(options: GuardedRequestOptions): (address: string) => boole
 }
 
 /** Literals never reach `lookup`, so they are judged first; the peer is judged last, whatever happened between. */
-function guardedConnector(
+export function guardedConnector(
   isAllowed: (address: string) => boolean,
   lookup: AddressLookup,
   caFile: string | null,
@@ -190,7 +190,7 @@ function guardedLookup(isAllowed: (address: string) => boolean, lookup: AddressL
   }
 }
 
-async function lookupBySystem(hostname: string): Promise<string[]> {
+export async function lookupBySystem(hostname: string): Promise<string[]> {
   const found = await systemLookup(hostname, { all: true })
   return found.map(({ address }) => address)
 }

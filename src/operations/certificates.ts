@@ -108,6 +108,7 @@ export function createDoorCertificates(
     watch.use(files, fromAuthority)
   }
   return {
+    files: (): CertificateFiles => files,
     /** Those of the start, for doors that are about to open; null: there is none. Throws ProcessExit as reading does. */
     async open(): Promise<ServerCertificates | null> {
       fromAuthority = await issued()

@@ -13,7 +13,12 @@ import type { Egress } from '../egress/egress.ts'
 import { sendDays } from '../egress/moves/warmup-forecast.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
-import type { Administration, DataAdministration, DomainRoute } from '../http/exchange/operator-features.ts'
+import type {
+  Administration,
+  CertificateAdministration,
+  DataAdministration,
+  DomainRoute,
+} from '../http/exchange/operator-features.ts'
 import type { Store } from '../store/store.ts'
 import type { LogLevelKeeper } from './log-level.ts'
 import { reloadResult, type Reload } from './reload.ts'
@@ -35,6 +40,7 @@ interface AdministrationParts extends SuspensionParts {
   logLevel: Pick<LogLevelKeeper, 'raise'>
   /** Backups, storage, what is stored about somebody. */
   data: DataAdministration
+  certificateAdministration: CertificateAdministration
   onEvents: () => void
 }
 
@@ -45,6 +51,7 @@ export function createAdministration(parts: AdministrationParts): Administration
   const { live, store, clock, warmup } = parts
   return {
     ...parts.data,
+    ...parts.certificateAdministration,
     ...createSuspensions(parts),
     reload: (isDryRun) => reloadResult(parts, isDryRun),
     queueGroups: (by, filter) => store.queueGroups(by, filter, clock.now()),

@@ -35,9 +35,35 @@ export function listArchives(folder: string): StoredBackup[] {
       if (schema === undefined) return []
       const madeAt = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`)
       const path = join(folder, name)
-      return [{ path, bytes: statSync(path).size, madeAt, schema: Number(schema) }]
+      const sealedAcmeKeys = glanceAtManifest(path)?.sealed_acme_keys ?? null
+      return [{ path, bytes: statSync(path).size, madeAt, schema: Number(schema), sealedAcmeKeys }]
     })
     .sort((left, right) => right.madeAt - left.madeAt)
+}
+
+/** Of a tar header (ustar): 512 bytes, with the name, and the size in octal digits. */
+const HEADER_BYTES = 512
+const SIZE_AT = 124
+const SIZE_DIGITS = 11
+
+/** Without the program tar, which a list of many would wait for. null: it is not where we put it. */
+function glanceAtManifest(archive: string): Partial<BackupManifest> | null {
+  const file = openSync(archive, 'r')
+  try {
+    const header = Buffer.alloc(HEADER_BYTES)
+    readSync(file, header)
+    const size = Number.parseInt(header.toString('latin1', SIZE_AT, SIZE_AT + SIZE_DIGITS), 8)
+    if (!header.toString('latin1').startsWith(`${MANIFEST}\0`) || !(size <= MOST_MANIFEST_BYTES)) return null
+    const content = Buffer.alloc(size)
+    readSync(file, content)
+    const manifest: unknown = JSON.parse(content.toString('utf8'))
+    return isManifest(manifest) ? manifest : null
+  } catch {
+    // Whether a backup is whole is for `verify` to say.
+    return null
+  } finally {
+    closeSync(file)
+  }
 }
 
 /** Packs these files of a folder, in this order. */

@@ -4,112 +4,51 @@
  */
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
-import { once } from 'node:events'
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
-import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
-import { createLogger } from '../../src/base/logger.ts'
-import { createCertificates, type Certificates } from '../../src/certificates/certificates.ts'
+import { loadAcme } from '../../src/certificates/acme-client.ts'
 import { certificateIdOf } from '../../src/certificates/renewal-time.ts'
-import type { CertificateRecord } from '../../src/store/records/certificate-records.ts'
-import type { Store } from '../../src/store/store.ts'
-import { testStore } from '../senders/sender-parts.ts'
-import { manualClock, type ManualClock } from '../support/manual-clock.ts'
-import { skipWithoutPebble, startPebble, type Pebble } from '../support/pebble.ts'
-import { freePort } from '../support/serve-process.ts'
-import { createTestAuthority } from '../support/test-authority.ts'
-import { startZone } from '../support/zone.ts'
+import type { DoorRule } from '../support/authority-door.ts'
+import { skipWithoutPebble } from '../support/pebble.ts'
+import { HOST, startScene, type Scene } from './certificate-scene.ts'
 
+const skipping = { skip: skipWithoutPebble }
 const isFull = process.env['TEST_SCALE'] === 'full'
-const HOST = 'mail.sternpost.test'
 const LINK_NAMES = isFull ? 300 : 12
 
 t.setTimeout(600_000)
 
-interface Scene {
-  pebble: Pebble
-  store: Store
-  clock: ManualClock
-  certificates: Certificates
-  issued: string[]
-  record(name?: string): Promise<CertificateRecord | undefined>
-  serial(name?: string): Promise<string>
-}
-
-interface SceneOptions {
-  /** Mails of each name of links that is used. */
-  links?: Map<string, number>
-  ordersPerHour?: number
-  /** Stands before the authority. */
-  directoryOf?: (t: Test, pebble: Pebble) => Promise<{ directory: string; caFile: string }>
-}
-
-async function startScene(t: Test, options: SceneOptions = {}): Promise<Scene> {
-  const { links = new Map<string, number>(), ordersPerHour = 100_000 } = options
-  const httpPort = await freePort()
-  const here = { A: ['127.0.0.1'] }
-  const zone = await startZone(Object.fromEntries([HOST, ...links.keys()].map((name) => [name, here])))
-  t.teardown(() => zone.close())
-  const pebble = await startPebble(t, { httpPort, dnsServer: zone.server })
-  const { directory, caFile } = (await options.directoryOf?.(t, pebble)) ?? pebble
-  const store = await testStore(t)
-  const clock = manualClock(Date.now())
-  const issued: string[] = []
-  const certificates = createCertificates({
-    store,
-    keyRing: createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 7)),
-    clock,
-    logger: createLogger({ level: 'silent' }),
-    settings: { directory, fallback: [], email: null, ca_file: caFile, orders_per_hour: ordersPerHour },
-    proofs: ['http-01'],
-    own: [[HOST]],
-    links: { isUsed: async (name) => links.has(name), mails: async () => links },
-    onIssued: async (name) => void issued.push(name),
-  })
-  t.teardown(() => certificates.stop())
-  const door = createServer((request, response) => {
-    response.end(certificates.challenges.tokens.get(request.url?.split('/').at(-1) ?? ''))
-  }).listen(httpPort, '127.0.0.1')
-  t.teardown(() => door.close())
-  await once(door, 'listening')
-  const record = async (name = HOST): Promise<CertificateRecord | undefined> =>
-    (await store.certificates()).find((each) => each.name === name)
-  const serial = async (name?: string): Promise<string> =>
-    new X509Certificate((await record(name))?.issued?.chain ?? '').serialNumber
-  return { pebble, store, clock, certificates, issued, record, serial }
-}
-
-t.test(
-  'an authority that is down for days is asked less and less, then gives one',
-  { skip: skipWithoutPebble },
-  async (t) => {
-    const { pebble, clock, certificates, record } = await startScene(t)
-    await pebble.stop()
-    const waits: number[] = []
-    const from = clock.now()
-    while (clock.now() - from < 3 * DAY) {
-      await certificates.run()
-      const { nextTryAt = 0, problem = '' } = (await record()) ?? {}
-      t.match(problem, /^the authority did not answer: /)
-      waits.push(nextTryAt - clock.now())
-      await certificates.run()
-      t.equal((await record())?.nextTryAt, nextTryAt, 'it is not asked before')
-      await clock.advance(nextTryAt - clock.now())
-    }
-    t.same(waits.slice(0, 7), [MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, DAY, DAY])
-    await pebble.start()
+t.test('an authority that is down for days is asked less and less, then gives one', skipping, async (t) => {
+  const { pebble, clock, certificates, record, serial } = await startScene(t)
+  await certificates.run()
+  const first = await serial()
+  clock.set((await record())?.issued?.renewAt ?? 0)
+  await pebble.stop()
+  const waits: number[] = []
+  const from = clock.now()
+  while (clock.now() - from < 3 * DAY) {
     await certificates.run()
-    t.match(await record(), { problem: null, failures: 0, order: null })
-  },
-)
+    const { nextTryAt = 0, problem = '' } = (await record()) ?? {}
+    t.match(problem, /^the authority did not answer: /)
+    waits.push(nextTryAt - clock.now())
+    await certificates.run()
+    t.equal((await record())?.nextTryAt, nextTryAt, 'it is not asked before')
+    t.equal(await serial(), first)
+    t.equal((await certificates.pairs()).length, 1, 'the one before is served all the time')
+    await clock.advance(nextTryAt - clock.now())
+  }
+  t.same(waits.slice(0, 7), [MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, DAY, DAY])
+  await pebble.start()
+  // A Pebble that was started anew has forgotten the account.
+  await certificates.run()
+  t.match(await record(), { problem: /account/i })
+  await clock.advance(DAY)
+  await certificates.run()
+  t.match(await record(), { problem: null, failures: 0, order: null })
+  t.not(await serial(), first)
+})
 
-t.test('it is renewed behind two thirds of its life', { skip: skipWithoutPebble }, async (t) => {
+t.test('it is renewed behind two thirds of its life', skipping, async (t) => {
   const { clock, certificates, record, serial } = await startScene(t)
   await certificates.run()
   const first = await serial()
@@ -124,55 +63,105 @@ t.test('it is renewed behind two thirds of its life', { skip: skipWithoutPebble 
   t.not(await serial(), first)
 })
 
-t.test('it is renewed when the authority says so (RFC 9773)', { skip: skipWithoutPebble }, async (t) => {
+t.test('it is renewed when the authority says so (RFC 9773)', skipping, async (t) => {
   const asked: string[] = []
-  const directoryOf = (t: Test, pebble: Pebble) => suggestRenewal(t, pebble, asked)
-  const { clock, certificates, record, serial } = await startScene(t, { directoryOf })
+  let revoked: string | null = null
+  const { clock, certificates, record, serial, ...scene } = await startScene(t, {
+    rule: (pebble) =>
+      renewalInformation(asked, async (identifier) => identifier === revoked && pebble.isRevoked(first)),
+  })
   await certificates.run()
   const first = await serial()
-  const identifier = certificateIdOf((await record())?.issued?.chain ?? '')
+  const { chain = '' } = (await record())?.issued ?? {}
+  const identifier = certificateIdOf(chain)
+  await clock.advance(HOUR)
   await certificates.run()
-  t.same(asked, [identifier], 'asked once')
-  t.not(await serial(), first, 'its window lay in the past')
-  const second = await serial()
+  t.same(asked, [identifier], 'asked about')
+  t.equal(await serial(), first, 'its planned time is in its window')
+
+  await revoke(scene, chain)
+  t.ok(await scene.pebble.isRevoked(first))
+  revoked = identifier
   await clock.advance(HOUR)
   await certificates.run()
   t.equal(asked.length, 1, 'Retry-After is kept')
+  await clock.advance(5 * HOUR)
+  await certificates.run()
+  t.not(await serial(), first, 'one that is revoked is renewed')
+  const second = await serial()
   await clock.advance(6 * HOUR)
   await certificates.run()
-  t.equal(asked.length, 2, 'the next one is another certificate')
-  t.equal(await serial(), second, 'whose planned time is in its window')
+  t.equal(new Set(asked).size, 2, 'the next one is another certificate')
+  t.equal(await serial(), second)
 })
 
-/** Pebble has no renewal information: a door before it adds some, which says "now" of the first certificate alone. */
-async function suggestRenewal(t: Test, pebble: Pebble, asked: string[]) {
-  const authority = createTestAuthority('Door before Pebble')
-  t.teardown(() => authority.close())
-  const { chain, key } = authority.issue(['localhost'])
-  const fetched = await pebble.fetch(pebble.directory)
-  const door = createTlsServer({ cert: chain, key }, (request, response) => {
-    const { port } = door.address() as AddressInfo
-    if (request.url === '/dir') {
-      response.end(JSON.stringify({ ...JSON.parse(fetched), renewalInfo: `https://localhost:${port}/renewal` }))
-      return
+t.test('an authority that always says "now" is asked no more than every 6 h', skipping, async (t) => {
+  const rule = () => renewalInformation([], async () => true, '60')
+  const { clock, certificates, issued } = await startScene(t, { rule })
+  const from = clock.now()
+  while (clock.now() - from < DAY) {
+    await certificates.run()
+    await clock.advance(HOUR / 2)
+  }
+  // The first one, and one for every six hours.
+  t.ok(issued.length >= 3 && issued.length <= 5, `${issued.length} in a day`)
+})
+
+/** Pebble has no renewal information: a door adds some, which says "now" of what is revoked. */
+function renewalInformation(
+  asked: string[],
+  isDue: (identifier: string) => Promise<boolean>,
+  retryAfter = '21600',
+): DoorRule {
+  return async ({ path }, pass) => {
+    if (path === '/dir') {
+      const answer = await pass()
+      const directory = JSON.parse(answer.body) as { newOrder: string }
+      const renewalInfo = new URL('/renewal', directory.newOrder).href
+      return { ...answer, body: JSON.stringify({ ...directory, renewalInfo }) }
     }
-    const identifier = request.url?.split('/').at(-1) ?? ''
-    if (!asked.includes(identifier)) asked.push(identifier)
-    const [start, end] = asked[0] === identifier ? [-2 * DAY, -DAY] : [0, 3_650 * DAY]
+    const identifier = /^\/renewal\/(.+)$/.exec(path)?.[1]
+    if (identifier === undefined) return pass()
+    asked.push(identifier)
+    const [start, end] = (await isDue(identifier)) ? [-2 * DAY, -DAY] : [0, 3_650 * DAY]
     const day = (offset: number): string => new Date(Date.now() + offset).toISOString()
-    response.setHeader('Retry-After', '21600')
-    response.end(JSON.stringify({ suggestedWindow: { start: day(start), end: day(end) } }))
-  }).listen(0, 'localhost')
-  t.teardown(() => door.close())
-  await once(door, 'listening')
-  const folder = mkdtempSync(join(tmpdir(), 'sternpost-door-'))
-  const caFile = join(folder, 'ca.pem')
-  // Both doors: the directory is here, everything else there.
-  writeFileSync(caFile, `${authority.certificate}\n${pebble.authority}`)
-  return { directory: `https://localhost:${(door.address() as AddressInfo).port}/dir`, caFile }
+    const body = JSON.stringify({ suggestedWindow: { start: day(start), end: day(end) } })
+    return { status: 200, headers: { 'Retry-After': retryAfter }, body }
+  }
 }
 
-t.test('what a certificate is called is what openssl reads in it', { skip: skipWithoutPebble }, async (t) => {
+async function revoke({ directory, caFile, store, keyRing }: RevokingScene, chain: string): Promise<void> {
+  const { library } = await loadAcme([directory], caFile)
+  const { sealedKey } = (await store.acmeAccount(directory)) ?? { sealedKey: Buffer.of() }
+  const accountKey = keyRing.open(sealedKey, `acme-account:${directory}`)
+  const client = new library.Client({ directoryUrl: directory, accountKey })
+  await client.createAccount({ onlyReturnExisting: true })
+  await client.revokeCertificate(chain)
+}
+
+type RevokingScene = Pick<Scene, 'directory' | 'caFile' | 'store' | 'keyRing'>
+
+t.test('a renewal by hand comes at once, with a new key or the one before', skipping, async (t) => {
+  const { certificates, record, serial } = await startScene(t, { keepsKey: true })
+  const keyOf = async (): Promise<string> => {
+    const parsed = new X509Certificate((await record())?.issued?.chain ?? '')
+    return parsed.publicKey.export({ type: 'spki', format: 'der' }).toString('hex')
+  }
+  await certificates.run()
+  const [first, key] = [await serial(), await keyOf()]
+  t.equal(await certificates.renew('t.nobody.test', false), false)
+  t.equal(await certificates.renew(HOST, false), true)
+  await certificates.run()
+  const second = await serial()
+  t.not(second, first)
+  t.equal(await keyOf(), key, 'kept')
+  t.equal(await certificates.renew(HOST, true), true)
+  await certificates.run()
+  t.not(await serial(), second)
+  t.not(await keyOf(), key)
+})
+
+t.test('what a certificate is called is what openssl reads in it', skipping, async (t) => {
   const { certificates, record } = await startScene(t)
   await certificates.run()
   const chain = (await record())?.issued?.chain ?? ''
@@ -187,7 +176,7 @@ t.test('what a certificate is called is what openssl reads in it', { skip: skipW
   t.equal(certificateIdOf(chain), wanted)
 })
 
-t.test('names of links: the most wanted first, at a pace, all in the end', { skip: skipWithoutPebble }, async (t) => {
+t.test('names of links: the most wanted first, at a pace, all in the end', skipping, async (t) => {
   const links = new Map(Array.from({ length: LINK_NAMES }, (_, index) => [`t.d${index}.test`, index]))
   const { clock, certificates, issued, store } = await startScene(t, { links, ordersPerHour: LINK_NAMES })
   for (const name of links.keys()) t.equal(await certificates.want(name), null)

@@ -12,6 +12,7 @@ import t, { type Test } from 'tap'
 import { startAppliance } from '../../src/appliance.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { loadConfiguration } from '../../src/config/load-configuration.ts'
+import { skipWithoutPebble, startPebble } from '../support/pebble.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { freePort } from '../support/serve-process.ts'
 import { startZone } from '../support/zone.ts'
@@ -33,6 +34,8 @@ const GIVEN = [
   '127.0.0.12',
   '--yes',
 ]
+
+const skipping = { skip: skipWithoutPebble }
 
 interface Place {
   /** Of the configuration. */
@@ -105,7 +108,10 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
   t.equal(modeOf(log), '600')
   t.match(readFileSync(join(folder, 'dns-records.zone'), 'utf8'), /^mail\.acme\.test\. 3600 IN A 127\.0\.0\.11$/m)
   const asked = zone.queries.filter((query) => query.includes('acme.test'))
-  t.same(asked, [], 'records that are about to be created are not asked for')
+  t.ok(
+    asked.every((query) => query.endsWith(' mail.acme.test')),
+    'records that are about to be created are not asked for, but for the name that a certificate would be for',
+  )
 
   const load = (): ReturnType<typeof loadConfiguration> =>
     loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER, credentialsFolder: folder })
@@ -178,6 +184,77 @@ t.test('a failure on the way takes back what was made', async (t) => {
   t.same(readdirSync(folder), ['sternpost.d'])
 })
 
+t.test('certificates by themselves are usual where the host name leads to this machine', async (t) => {
+  const [usual, declined] = [await place(t), await place(t)]
+  for (const { zone } of [usual, declined]) zone.set('mail.acme.test', { A: ['127.0.0.11'] })
+  t.equal((await usual.setup(GIVEN)).code, 0)
+  t.match(
+    readFileSync(join(usual.folder, 'sternpost.yaml'), 'utf8'),
+    /tls:[\s\S]+acme:\n {4}directory: "letsencrypt"\n {4}email: "ada@acme\.test"\n$/,
+  )
+  t.notOk(existsSync(join(usual.folder, 'tls')), 'nothing of its own in their place')
+  t.equal((await declined.setup([...GIVEN, '--no-acme'])).code, 0)
+  t.ok(existsSync(join(declined.folder, 'tls', 'fullchain.pem')))
+  t.notMatch(readFileSync(join(declined.folder, 'sternpost.yaml'), 'utf8'), /acme:/)
+})
+
+t.test('it ends with certificate, console, records as they are found, and the first mail', skipping, async (t) => {
+  const [httpPort, tlsPort] = [await freePort(), await freePort()]
+  const root = mkdtempSync(join(tmpdir(), 'sternpost-socket-'))
+  t.teardown(async () => rmSync(root, { recursive: true, force: true }))
+  const listen = {
+    http: [
+      { address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'acme'] },
+      { address: '127.0.0.1', port: tlsPort, tls: true, serve: ['api', 'console'] },
+    ],
+    submission: [],
+    inbound: [],
+    metrics: null,
+    admin_socket: join(root, 'admin.sock'),
+  }
+  const { folder, log, zone, setup } = await place(t, { listen })
+  zone.set('mail.acme.test', { A: ['127.0.0.1'] })
+  const pebble = await startPebble(t, { httpPort, dnsServer: zone.server })
+  const wanted = await setup([...GIVEN, '--warmed', '--acme', pebble.directory, '--acme-ca-file', pebble.caFile])
+  t.equal(wanted.code, 0, wanted.stderr)
+  const appliance = await startAppliance({
+    configuration: loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER, credentialsFolder: folder }),
+    logger: createLogger({ level: 'silent' }),
+    onFatal: (reason) => {
+      throw reason
+    },
+  })
+  t.teardown(() => appliance.stop())
+  const first = await setup(['--domain', 'acme.test', '--json'])
+  const made = JSON.parse(first.stdout)
+  t.match(made, {
+    certificate: { name: 'mail.acme.test', problem: null, authority: /Pebble/ },
+    console: /^https:\/\/mail\.acme\.test\S*\/console\/login\//,
+    domain_status: null,
+    curl: /^curl https:\/\/mail\.acme\.test\S*\/v1\/email\/send -H "Authorization: Bearer \$KEY"/,
+  })
+  const published: Record<string, Record<string, string | string[]>> = {}
+  for (const { type, name, value } of made.records) {
+    published[name] = { ...published[name], [type]: type === 'CNAME' ? value : [value] }
+  }
+  for (const [name, records] of Object.entries(published)) {
+    if (name !== 'mail.acme.test') zone.set(name, records)
+  }
+  const second = await setup(['--domain', 'acme.test', '--wait', '60s', '--no-console'])
+  t.equal(second.code, 0, second.stderr)
+  t.match(second.stdout, /there {5}certificate for mail\.acme\.test by .*Pebble.*; renewed by itself/)
+  t.match(second.stdout, / {2}✔ .+ {2}dkim {2}\S+_domainkey\.acme\.test\n/)
+  t.match(second.stdout, /\nacme\.test is verified\n[\s\S]+The first mail:\n/)
+  const sent = /-d '(\{.+\})'/.exec(second.stdout)?.[1] ?? ''
+  const answer = await fetch(`http://127.0.0.1:${httpPort}/v1/email/send`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${made.key}`, 'Content-Type': 'application/json' },
+    body: sent,
+  })
+  t.equal(answer.status, 200, await answer.text())
+  t.notMatch(readFileSync(log, 'utf8'), made.console, 'who reads the log cannot log in')
+})
+
 /** Setup on a terminal; each answer follows its question. */
 async function onTerminal({ folder, log }: Place, answers: [question: string, answer: string][]) {
   const words = `${process.execPath} ${MAIN} setup --config ${folder} --log ${log} --warmed`
@@ -207,6 +284,7 @@ t.test('on a terminal it asks', { skip: missingPrograms({ script: ['bsdutils'] }
       ['gets alerts', 'nobody\n'],
       ['"nobody"', 'ada@acme.test\n'],
       ['Addresses that mail leaves from', '127.0.0.11\n'],
+      ['(mail.acme.test does not lead to this machine yet) [y/N]', 'yes\n'],
       ['[Y/n]', 'y\n'],
     ]),
     onTerminal(interrupted, [
@@ -217,7 +295,7 @@ t.test('on a terminal it asks', { skip: missingPrograms({ script: ['bsdutils'] }
   t.equal(ended.code, 0, ended.shown)
   t.same(ended.left, [], 'every question was asked')
   t.match(readFileSync(join(asked.folder, 'pools.yaml'), 'utf8'), /address: "127\.0\.0\.11"[\s\S]+warmed: true/)
-  t.match(readFileSync(join(asked.folder, 'sternpost.yaml'), 'utf8'), /hostname: "mail\.acme\.test"/)
+  t.match(readFileSync(join(asked.folder, 'sternpost.yaml'), 'utf8'), /hostname: "mail\.acme\.test"[\s\S]+letsencrypt/)
   t.match(gone, { code: 130, shown: /nothing was changed/ })
   t.same(readdirSync(interrupted.folder), ['sternpost.d'])
 })

@@ -31,8 +31,11 @@ const ANSWERS = {
   hostname: 'mail.acme.test',
   operatorEmail: 'ada@acme.test',
   domain: null,
+  authority: null,
   ips: [{ address: '127.0.0.11', source: null }],
 }
+
+const ENDING = { withConsole: true, waitMilliseconds: 0 }
 
 async function configurationFolder(t: Test): Promise<string> {
   const root = mkdtempSync(join(tmpdir(), 'sternpost-setup-'))
@@ -135,7 +138,7 @@ function listNotes(): SetupNotes & { lines: string[] } {
 t.test('a server that does not start takes back the files and the units', async (t) => {
   const folder = await configurationFolder(t)
   const [systemd, notes] = [fakeSystemd([], async () => false), listNotes()]
-  const work = { folder, files: stage(folder), notes, hostname: null, domain: null, systemd }
+  const work = { folder, files: stage(folder), notes, hostname: null, domain: null, systemd, ending: ENDING }
   await t.rejects(carryOut(work), { exitCode: 1, message: /did not start: Job failed\nsternpost: port 25 is taken/ })
   t.same(readdirSync(folder), ['sternpost.d'], 'nothing is left behind')
   t.match(notes.lines.join('\n'), /took back sternpost\.yaml, pools\.yaml, master\.key/)
@@ -147,7 +150,7 @@ t.test('a server that was on before stays on, though it does not answer', async 
   stage(folder).commit()
   const before = readdirSync(folder)
   const running = fakeSystemd(['is-active', 'is-enabled'], async () => true)
-  const work = { folder, notes: listNotes(), hostname: null, domain: null }
+  const work = { folder, notes: listNotes(), hostname: null, domain: null, ending: ENDING }
   await t.rejects(carryOut({ ...work, files: stage(folder), systemd: running }), { message: /it does not answer/ })
   t.notMatch(running.asked.join('\n'), /stop|disable/)
   const crashed = fakeSystemd(['is-enabled'], async () => false)
@@ -171,7 +174,8 @@ t.test('a server that starts gets its first domain and key', async (t) => {
     return true
   })
   const notes = listNotes()
-  const work = { folder, files: stage(folder), notes, hostname: 'mail.acme.test', domain: 'acme.test', systemd }
+  const [hostname, domain] = ['mail.acme.test', 'acme.test']
+  const work = { folder, files: stage(folder), notes, hostname, domain, systemd, ending: ENDING }
   const result = await carryOut(work)
   t.match(result, {
     server: 'started',
@@ -180,6 +184,10 @@ t.test('a server that starts gets its first domain and key', async (t) => {
     next: /sternpost domain check acme\.test --wait 10m/,
   })
   t.ok(notes.lines.includes(result.key ?? ''))
+  t.match(
+    notes.lines.join('\n'),
+    /The first mail, once acme\.test is verified[\s\S]+sternpost ip warmup start 127\.0\.0\.11\n[\s\S]+curl --insecure https:\/\/mail\.acme\.test\/v1/,
+  )
   t.match(systemd.asked, ['systemctl is-active', 'systemctl is-enabled', 'systemctl reset-failed'])
   t.ok(lstatSync(join(folder, 'master.key')).isFile())
 })

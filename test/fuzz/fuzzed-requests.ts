@@ -51,6 +51,7 @@ const OTHER_BODIES: Record<string, unknown> = {
   'POST /admin/log-level': { level: 'info', for_seconds: 1 },
   'POST /admin/reload': { dry_run: true },
   'POST /admin/backups': {},
+  'POST /admin/certificates/:name/renew': { new_key: true },
 }
 /** Most of the mail; what costs the server seconds comes once in a while. */
 const WEIGHTS: Record<string, number> = {

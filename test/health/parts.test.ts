@@ -19,6 +19,7 @@ import { checkOf, type HealthFinding } from '../../src/health/checks/check.ts'
 import { greet } from '../../src/health/checks/greet.ts'
 import { createHealthKeeper } from '../../src/health/health-keeper.ts'
 import { alertText } from '../../src/health/operator-alert.ts'
+import { inboundTls } from '../../src/health/operator-texts.ts'
 import { holderIn } from '../../src/health/checks/own-doors.ts'
 import type { CheckWorld } from '../../src/health/checks/world.ts'
 
@@ -250,4 +251,17 @@ t.test('who asks at once shares one run, and a clock that was set back does not 
   t.equal(runs, 2)
   await keeper.runDue()
   t.equal(runs, 2)
+})
+
+t.test('a TLSA record is printed only for a key that stays', async (t) => {
+  const textOf = (certificate: Parameters<typeof inboundTls>[0]['certificate']): string =>
+    inboundTls({ hostname: 'mail.acme.test', domains: ['mail.acme.test', 'rp.mail.acme.test'], certificate })
+  const record = '_25._tcp.mail.acme.test. IN TLSA 3 1 1 abcd'
+  const known = { tlsa: '3 1 1 abcd', keepsKey: true, isOfAuthority: true }
+  t.match(textOf(known), `${record}\n\n  The key stays until: sternpost certificate renew mail.acme.test --new-key`)
+  t.match(textOf({ ...known, isOfAuthority: false }), `${record}\n\n  It is the key of the file`)
+  for (const certificate of [{ ...known, keepsKey: false }, { ...known, tlsa: null }, null]) {
+    t.notMatch(textOf(certificate), 'IN TLSA')
+  }
+  t.match(textOf(null), '_mta-sts.rp.mail.acme.test. IN TXT "v=STSv1; id=1"')
 })

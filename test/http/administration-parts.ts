@@ -3,8 +3,10 @@
  * Only the dispatcher is left out, what it is told is written down; and the checks, which find nothing.
  */
 import { createAdministration } from '../../src/operations/operator-actions.ts'
+import { createCertificateAdministration } from '../../src/operations/certificate-administration.ts'
 import { createDataAdministration } from '../../src/operations/stored-data.ts'
 import { createReload } from '../../src/operations/reload.ts'
+import type { CertificateFiles } from '../../src/base/service/server-certificates.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
@@ -32,11 +34,12 @@ export interface AdministrationSetup {
   /** The configuration of the files; left out: what is in force. */
   load: (() => Configuration) | undefined
   backupFolders: readonly string[]
+  certificateFiles: CertificateFiles[]
 }
 
 export function administrationWorld(
   { live, store, clock, egress, warmup, zone, wakes }: SenderParts,
-  { metrics, load, backupFolders }: AdministrationSetup,
+  { metrics, load, backupFolders, certificateFiles }: AdministrationSetup,
 ): AdministrationWorld {
   const logger = createLogger({ level: 'silent' })
   const nothing = (): void => {}
@@ -88,6 +91,13 @@ export function administrationWorld(
       run: async () => ({ findings: [], ranAt: clock.now(), okAt: {} }),
     },
     onEvents: () => void (wakes.count += 1),
+    certificateAdministration: createCertificateAdministration({
+      doorCertificates: { files: () => certificateFiles },
+      issuing: null,
+      directory: null,
+      keepsKey: false,
+      logger,
+    }),
     data: createDataAdministration({
       store,
       clock,

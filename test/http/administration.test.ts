@@ -2,7 +2,8 @@
  * The routes of administrators: who may use them, and what they do to the real store, shaping, files and DNS. Every
  * answer is held against its schema by the client.
  */
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { createHash, X509Certificate } from 'node:crypto'
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -14,6 +15,7 @@ import { LANE, pathTo, refused } from '../egress/shaping-world.ts'
 import { ipSettings, poolOf, warmed, withPools } from '../egress/egress-parts.ts'
 import { acceptOne } from '../store/store-samples.ts'
 import { describedRoutes } from '../support/response-check.ts'
+import { createTestAuthority } from '../support/test-authority.ts'
 import { ask, get, post, shareStore, startApi, type ApiServer, type Got } from './api-server.ts'
 
 const COLD = '127.0.0.14'
@@ -430,4 +432,40 @@ t.test('a reload is a dry run, is applied whole, or changes nothing', async (t) 
   }
   t.match((await reload()).json, { success: false })
   t.equal((await reload({ dry_run: 'yes' })).status, 422)
+})
+
+t.test('certificates of files are shown with what a client sees of them, and nothing of their keys', async (t) => {
+  const authority = createTestAuthority('Own authority')
+  t.teardown(() => authority.close())
+  const { certificate, chain, key } = authority.issue(['mail.example.com', 't.example.com'])
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const [cert_file, key_file] = [join(folder, 'chain.pem'), join(folder, 'key.pem')]
+  writeFileSync(cert_file, chain)
+  writeFileSync(key_file, key)
+  const gone = { cert_file: join(folder, 'gone.pem'), key_file }
+  const { port } = await startApi(t, { certificateFiles: [{ cert_file, key_file }, gone] })
+  const { text, json } = await get(port, '/v1/admin/certificates', 'admin')
+  const parsed = new X509Certificate(certificate)
+  const publicKey = parsed.publicKey.export({ type: 'spki', format: 'der' })
+  t.match(json.data, {
+    certificates: [
+      {
+        name: 'mail.example.com',
+        names: ['mail.example.com', 't.example.com'],
+        source: 'file',
+        file: cert_file,
+        authority: 'Own authority',
+        ends_at: parsed.validToDate.getTime() / SECOND,
+        renews_at: null,
+        problem: null,
+        tlsa: `3 1 1 ${createHash('sha256').update(publicKey).digest('hex')}`,
+      },
+      { name: gone.cert_file, names: [], ends_at: null, problem: /ENOENT/, fix: /sternpost reload/ },
+    ],
+  })
+  t.notMatch(text, 'PRIVATE KEY')
+  t.notOk(text.includes(key.split('\n')[1] ?? key))
+  const renewed = await ask(port, { path: '/v1/admin/certificates/mail.example.com/renew', body: '{}', key: 'admin' })
+  t.match([renewed.status, renewed.json.error?.details], [409, /tls\.acme in sternpost\.yaml/])
 })

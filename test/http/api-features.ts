@@ -4,6 +4,7 @@
  */
 import { createHash, createSecretKey } from 'node:crypto'
 import type { Test } from 'tap'
+import type { CertificateFiles } from '../../src/base/service/server-certificates.ts'
 import { createLogger, type Logger } from '../../src/base/logger.ts'
 import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
@@ -86,6 +87,8 @@ export interface FeatureOptions {
   load?: () => Configuration
   /** Where backups may go. */
   backupFolders?: readonly string[]
+  /** Of the doors. */
+  certificateFiles?: CertificateFiles[]
   /** A store of its own, where the others of the file share one. */
   ownStore?: boolean
   /** Which addresses this machine has; left out: all. */
@@ -133,7 +136,8 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
   const guardedRequest = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: false })
   t.teardown(() => guardedRequest.close())
   const logger = createLogger({ level: 'silent' })
-  const world = administrationWorld(parts, { metrics, load: options.load, backupFolders: options.backupFolders ?? [] })
+  const { load, backupFolders = [], certificateFiles = [] } = options
+  const world = administrationWorld(parts, { metrics, load, backupFolders, certificateFiles })
   const eventStreams = createEventStreams({ store, clock, heartbeatMilliseconds: 200 })
   const apiKeys = createApiKeys({ store, clock, mostKeys: api.counts_max.keys, logger })
   const logins = createLogins({ store, apiKeys, idle: 43_200_000, realClock: clock, logger })

@@ -113,6 +113,8 @@ export const TABLE: Record<string, Row> = {
   'GET /admin/storage': { scope: 'admin', about: 'server' },
   'GET /admin/backups': { scope: 'admin', about: 'server' },
   'POST /admin/backups': { scope: 'admin', about: 'server', body: {} },
+  'GET /admin/certificates': { scope: 'admin', about: 'server' },
+  'POST /admin/certificates/:name/renew': { scope: 'admin', about: 'server', body: {} },
   'GET /admin/recipients/:address': { scope: 'admin', about: 'server' },
   'POST /admin/recipients/:address/erase': { scope: 'admin', about: 'server', body: {} },
   'GET /admin/checks': { scope: 'admin', about: 'server' },

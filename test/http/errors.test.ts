@@ -43,6 +43,8 @@ const FROM_MEMORY = [
   'POST /admin/checks',
   'GET /admin/backups',
   'POST /admin/backups',
+  'GET /admin/certificates',
+  'POST /admin/certificates/:name/renew',
   'GET /admin/server',
   'POST /admin/log-level',
 ]

@@ -135,6 +135,7 @@ async function ask({ baseUrl }: RunningAppliance, { route, row, thing, headers }
     whd: thing.delivery,
     email: thing.email,
     address: 'nobody@example.com',
+    name: 'mail.example.com',
     domain: thing.domain,
     ip: '127.0.0.11',
     person_id: thing.person,

@@ -75,6 +75,30 @@ t.test("the newest few are kept; what is written elsewhere is nobody's to remove
   t.notOk(readFileSync(elsewhere.path).includes('c2VjcmV0'))
 })
 
+t.test('one that holds sealed keys of ACME is marked, in its manifest and in the listing', async (t) => {
+  const { store, backups, clock, dir, folder } = await scene(t)
+  await backups.write(null)
+  const sealedKey = Buffer.from('sealed')
+  await store.saveAcmeAccount({ directory: 'https://ca.test/dir', sealedKey, url: null })
+  const order = { directory: 'https://ca.test/dir', url: null, sealedKey }
+  const issued = { chain: 'chain', sealedKey, renewAt: 1 }
+  const state = { failures: 0, nextTryAt: 0, problem: null }
+  await store.saveCertificate({ name: 'a.test', names: ['a.test'], issued, order, ...state })
+  await clock.advance(HOUR)
+  const { path, manifest } = await backups.write(null)
+  t.equal(manifest.sealed_acme_keys, 3)
+  // Written by a version before, and by somebody else.
+  for (const [hour, content] of ['', JSON.stringify({ format: 1 })].entries()) {
+    writeFileSync(join(dir, `sternpost-20261120T0${hour}0000Z-20.tar`), content)
+  }
+  t.same(
+    backups.list().map(({ sealedAcmeKeys }) => sealedAcmeKeys),
+    [3, 0, null, null],
+  )
+  mkdirSync(join(folder, 'unpacked'))
+  t.equal(verifyBackup(path, join(folder, 'unpacked'), () => {}).manifest?.sealed_acme_keys, 3)
+})
+
 t.test('one at a time; one that fails removes nothing, and says why', async (t) => {
   const { backups, clock, dir, folder, lines, disk } = await scene(t, 1)
   const first = backups.write(null)

@@ -27,6 +27,10 @@ export interface Pebble {
   fetch(address: string): Promise<string>
   /** Whoever trusts it trusts what Pebble issues: PEM, made anew at each start. */
   issuer(): Promise<string>
+  /** That clients have placed since its start. */
+  orders(): number
+  /** By its serial number, as hex. */
+  isRevoked(serial: string): Promise<boolean>
   start(): Promise<void>
   stop(): Promise<void>
 }
@@ -66,6 +70,7 @@ export async function startPebble(
   const fetchText = async (address: string): Promise<string> => (await request(address, { dispatcher })).body.text()
   const directory = `https://localhost:${port}/dir`
   let child: ChildProcess | undefined
+  let orders = 0
 
   const stop = async (): Promise<void> => {
     if (child === undefined || child.exitCode !== null) return
@@ -76,8 +81,11 @@ export async function startPebble(
   }
   const start = async (): Promise<void> => {
     child = spawn('pebble', ['-config', configuration, '-dnsserver', dnsServer], {
-      stdio: 'ignore',
+      stdio: ['ignore', 'pipe', 'ignore'],
       env: { ...process.env, PEBBLE_VA_NOSLEEP: '1', PEBBLE_WFE_NONCEREJECT: NONCES_REFUSED_PERCENT },
+    })
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      for (const [, count] of text.matchAll(/There are now (\d+) orders in the db/g)) orders = Number(count)
     })
     await until('pebble answers', () => fetchText(directory).catch(() => null))
   }
@@ -94,6 +102,11 @@ export async function startPebble(
     authority: authority.certificate,
     fetch: fetchText,
     issuer: () => fetchText(`https://localhost:${managementPort}/roots/0`),
+    orders: () => orders,
+    async isRevoked(serial) {
+      const status = await fetchText(`https://localhost:${managementPort}/cert-status-by-serial/${serial}`)
+      return /"Status":\s*"Revoked"/i.test(status)
+    },
     start,
     stop,
   }

@@ -110,6 +110,8 @@ interface WaitOptions {
   verify: () => Promise<DomainJson>
   /** Called after each check that was not the last one. */
   onCheck: (domain: DomainJson) => void
+  /** Then the last check is the result. */
+  ended?: AbortSignal
 }
 
 /** Above the 10 s within which the server repeats its last answer (http/README.md "Domains"). */
@@ -117,14 +119,21 @@ const CHECK_EVERY = 15 * SECOND
 
 /** Until the time is over; ends at once for a suspended domain, which no check changes. */
 export async function waitUntilVerified(options: WaitOptions): Promise<DomainJson> {
-  const { clock, mostMilliseconds, verify, onCheck } = options
+  const { clock, mostMilliseconds, verify, onCheck, ended } = options
   const end = clock.now() + mostMilliseconds
   for (;;) {
     const domain = await verify()
     const left = end - clock.now()
     if (domain.status === 'verified' || domain.status === 'suspended' || left <= 0) return domain
     onCheck(domain)
-    await new Promise<void>((resolve) => clock.after(Math.min(CHECK_EVERY, left), resolve))
+    await new Promise<void>((resolve) => {
+      const cancel = clock.after(Math.min(CHECK_EVERY, left), resolve)
+      ended?.addEventListener('abort', () => {
+        cancel()
+        resolve()
+      })
+    })
+    if (ended?.aborted === true) return domain
   }
 }
 

@@ -61,11 +61,17 @@ function printWritten(flags: VerbFlags, last: BackupsJson['last']): void {
   printNote(flags, `${facts}. The master key is not in it: keep a copy of that elsewhere.`)
 }
 
+/** Marks what holds private keys: whoever has it and the master key has them. */
+function sealedText(keys: number | null): string | null {
+  return keys === null ? null : keys === 0 ? 'none of ACME' : `${keys} of ACME`
+}
+
 const COLUMNS: Columns<BackupJson> = {
   FILE: ({ path }) => path,
   MADE: (backup) => localTime(backup.made_at),
   SIZE: ({ bytes }) => byteText(bytes),
   SCHEMA: ({ schema }) => schema,
+  'SEALED KEYS': ({ sealed_acme_keys: keys }) => sealedText(keys) ?? '',
 }
 
 async function list(flags: VerbFlags): Promise<void> {
@@ -92,6 +98,7 @@ function verify(file: string, flags: OutputFlags): void {
     database_bytes: databaseBytes,
     version: manifest?.version ?? null,
     counts: manifest?.counts ?? null,
+    sealed_acme_keys: manifest?.sealed_acme_keys ?? null,
   }
   printResult(flags, document, () =>
     sheetText(`${file}  whole`, [
@@ -100,6 +107,7 @@ function verify(file: string, flags: OutputFlags): void {
       ['database', byteText(databaseBytes)],
       ['written by', manifest === null ? null : `Sternpost ${manifest.version} on ${manifest.host}`],
       ...counts.map(([name, count]) => [name.replaceAll('_', ' '), String(count)] as const),
+      ['sealed keys', sealedText(document.sealed_acme_keys)],
       ['not in it', manifest === null ? null : manifest.left_out.join('; ')],
     ]),
   )

@@ -8,13 +8,15 @@
 import type { Command } from 'commander'
 import { domainSchema } from '../../api/domain.ts'
 import { checksSchema, type ChecksJson } from '../../api/health.ts'
+import { certificatesSchema } from '../../api/server.ts'
 import { SECOND } from '../../base/clock.ts'
 import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import type { ServerSettings } from '../../config/settings/server-settings.ts'
 import { CHECK_IDS } from '../../health/checks/check-table.ts'
 import { runChecks, type HealthFinding, type Result } from '../../health/checks/check.ts'
 import type { CheckWorld } from '../../health/checks/world.ts'
 import { chooseChecks } from '../../health/health-keeper.ts'
-import { feedbackLoops, port25Ticket } from '../../health/operator-texts.ts'
+import { feedbackLoops, inboundTls, port25Ticket } from '../../health/operator-texts.ts'
 import { ask, askAll, unlessExit } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { printNote, printResult } from '../shared/print.ts'
@@ -33,7 +35,7 @@ export interface DoctorReport {
   duration_ms: number
   summary: Record<Result, number>
   checks: DoctorFinding[]
-  /** Of `--ticket` and of `doctor feedback`; else null. */
+  /** Of `--ticket`, of `doctor feedback` and of `doctor tls`; else null. */
   text: string | null
 }
 
@@ -49,6 +51,7 @@ export function addDoctorCommand(program: Command): void {
 
 const DOCTOR_FAILED = 2
 const FEEDBACK = 'feedback'
+const TLS = 'tls'
 const PORT25 = 'port25'
 const ABSENT =
   'No server answers here: only what can be seen without it was looked at. ' +
@@ -153,6 +156,7 @@ async function textOf(flags: DoctorFlags, { asked, checks, address, world }: Tex
       seen: failed.map(({ subject, seen }) => ({ address: subject ?? '', seen })),
     })
   }
+  if (asked.includes(TLS)) return inboundTls(await inboundFacts(address, server))
   if (!asked.includes(FEEDBACK)) return null
   return feedbackLoops({
     complaintAddress: server.inbound.complaint_address,
@@ -160,6 +164,20 @@ async function textOf(flags: DoctorFlags, { asked, checks, address, world }: Tex
     domains: address === null ? [] : await sendingDomains(address),
     platformDomain: server.domains.dkim.platform_domain,
   })
+}
+
+async function inboundFacts(
+  address: ServerAddress | null,
+  { hostname, domains }: ServerSettings,
+): Promise<Parameters<typeof inboundTls>[0]> {
+  const answer =
+    address === null
+      ? null
+      : await unlessExit(EXIT.unreachable, () => ask(address, certificatesSchema, 'GET /v1/admin/certificates'))
+  const found = answer?.certificates.find(({ names }) => names.includes(hostname))
+  const certificate =
+    found === undefined ? null : { tlsa: found.tlsa, keepsKey: found.keeps_key, isOfAuthority: found.source === 'acme' }
+  return { hostname, domains: [hostname, domains.targets.return_path], certificate }
 }
 
 /** Empty without a server. */

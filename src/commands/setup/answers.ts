@@ -1,5 +1,6 @@
 /**
- * The four answers that `sternpost setup` needs: from flags, or asked for on a terminal (systemd/README.md "Install").
+ * The answers that `sternpost setup` needs: from flags, or asked for on a terminal (systemd/README.md "Install"). Whether
+ * certificates come by themselves is asked last: yes is the usual answer where the host name leads to this machine.
  *
  * Never asks without a terminal: it lists what is missing and throws ProcessExit 64. A wrong flag is 64 as well; a
  * wrong answer on a terminal is asked for again. Ctrl-C and Ctrl-D there end with 130.
@@ -13,8 +14,10 @@ import { readDomainName } from '../../senders/domain-name.ts'
 import { misuse } from '../shared/flag-values.ts'
 import type { Given } from '../shared/verb.ts'
 
-export type SetupFlags = Given<'hostname' | 'domain' | 'operatorEmail'> & {
+export type SetupFlags = Given<'hostname' | 'domain' | 'operatorEmail' | 'acmeCaFile'> & {
   ip?: string[]
+  /** As in `tls.acme.directory`; true: the usual one; false: --no-acme. */
+  acme?: string | boolean
   warmed?: boolean
   yes?: boolean
 }
@@ -25,21 +28,37 @@ export interface SetupIp {
   source: string | null
 }
 
+export interface SetupAuthority {
+  directory: string
+  caFile: string | null
+}
+
 export interface SetupAnswers {
   hostname: string | null
   operatorEmail: string | null
   ips: SetupIp[]
   /** null: none now. */
   domain: string | null
+  /** Certificates come by themselves from there; null: they do not, or sternpost.yaml is there already. */
+  authority: SetupAuthority | null
 }
 
 /** What a first run has to know, and a later one may find in the files. */
-type NeededAnswers = Record<'server' | 'ips', boolean>
+type NeededAnswers = Record<'server' | 'ips' | 'certificates', boolean>
+
+/** Whether a name leads to this machine, or to one of these addresses. */
+type LeadsHere = (hostname: string, ips: readonly SetupIp[]) => Promise<boolean>
+
+const USUAL_AUTHORITY = 'letsencrypt'
 
 type Question = (text: string) => Promise<string>
 type Reading<Value> = { ok: true; value: Value } | { ok: false; problem: string }
 
-export async function setupAnswers(flags: SetupFlags, needed: NeededAnswers): Promise<SetupAnswers> {
+export async function setupAnswers(
+  flags: SetupFlags,
+  needed: NeededAnswers,
+  leadsHere: LeadsHere,
+): Promise<SetupAnswers> {
   const given = readFlags(flags)
   const detected = publicAddresses()
   const isYes = flags.yes === true
@@ -52,12 +71,30 @@ export async function setupAnswers(flags: SetupFlags, needed: NeededAnswers): Pr
     ...(needed.ips && ips.length === 0 ? ['--ip <address>'] : []),
     ...((needed.server || needed.ips) && !isYes ? ['--yes'] : []),
   ]
-  if (missing.length === 0) return { ...given, ips }
+  // A sternpost.yaml that is there says it already.
+  const isOpen = needed.server && needed.certificates && flags.acme === undefined
+  const usual = async (hostname: string | null, here: readonly SetupIp[]): Promise<boolean> =>
+    isOpen && hostname !== null && (await leadsHere(hostname, here))
+  if (missing.length === 0) {
+    const isWanted = await usual(given.hostname, ips)
+    return { ...given, ips, authority: isWanted ? authorityOf(flags) : given.authority }
+  }
   if (!process.stdin.isTTY) {
     const found = detected.length === 0 ? 'no public address was found here' : `found here: ${detected.join(', ')}`
     throw misuse(`nobody can be asked without a terminal; missing: ${missing.join(' ')} (${found})`)
   }
-  return askFor({ ...given, ips }, needed, { detected, isYes })
+  const askAuthority = async (question: Question, answers: SetupAnswers): Promise<SetupAuthority | null> => {
+    if (!isOpen) return given.authority
+    const isUsual = await usual(answers.hostname, answers.ips)
+    const hint = isUsual ? '[Y/n]' : `(${answers.hostname} does not lead to this machine yet) [y/N]`
+    const isWanted = await isAgreed(question, `Certificates by themselves, from Let's Encrypt? ${hint} `, isUsual)
+    return isWanted ? authorityOf(flags) : null
+  }
+  return askFor({ ...given, ips }, needed, { detected, isYes, askAuthority })
+}
+
+function authorityOf({ acme, acmeCaFile }: SetupFlags): SetupAuthority {
+  return { directory: typeof acme === 'string' ? acme : USUAL_AUTHORITY, caFile: acmeCaFile ?? null }
 }
 
 function readFlags(flags: SetupFlags): SetupAnswers {
@@ -66,6 +103,7 @@ function readFlags(flags: SetupFlags): SetupAnswers {
     domain: flags.domain === undefined ? null : need('--domain', readName(flags.domain)),
     operatorEmail: flags.operatorEmail === undefined ? null : need('--operator-email', readMail(flags.operatorEmail)),
     ips: (flags.ip ?? []).map((text) => need('--ip', readIp(text))),
+    authority: flags.acme === undefined || flags.acme === false ? null : authorityOf(flags),
   }
 }
 
@@ -101,10 +139,16 @@ function publicAddresses(): string[] {
   return [...new Set(found)].toSorted((left, right) => Number(left.includes(':')) - Number(right.includes(':')))
 }
 
+interface AskingFacts {
+  detected: readonly string[]
+  isYes: boolean
+  askAuthority(question: Question, answers: SetupAnswers): Promise<SetupAuthority | null>
+}
+
 async function askFor(
   given: SetupAnswers,
   needed: NeededAnswers,
-  { detected, isYes }: { detected: readonly string[]; isYes: boolean },
+  { detected, isYes, askAuthority }: AskingFacts,
 ): Promise<SetupAnswers> {
   // Questions are no result.
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
@@ -124,7 +168,15 @@ async function askFor(
       const asked = 'Addresses that mail leaves from, with commas between (behind NAT: public=inner)'
       answers.ips = await ask(question, asked, detected.join(','), readIps)
     }
-    if (!isYes && !(await isAgreed(question, answers))) throw misuse('nothing was changed')
+    answers.authority = await askAuthority(question, answers)
+    const shown = [
+      answers.hostname,
+      answers.domain,
+      answers.operatorEmail,
+      ...answers.ips.map(({ address }) => address),
+    ]
+    const asked = `Set up with ${shown.filter((part) => part !== null).join(', ')}? [Y/n] `
+    if (!isYes && !(await isAgreed(question, asked, true))) throw misuse('nothing was changed')
     return answers
   } catch (thrown) {
     if (!closed.signal.aborted) throw thrown
@@ -160,8 +212,7 @@ async function ask<Value>(question: Question, asked: string, usual: string, read
   }
 }
 
-async function isAgreed(question: Question, { hostname, domain, operatorEmail, ips }: SetupAnswers): Promise<boolean> {
-  const shown = [hostname, domain, operatorEmail, ...ips.map(({ address }) => address)].filter((part) => part !== null)
-  const answer = await question(`Set up with ${shown.join(', ')}? [Y/n] `)
-  return /^(y|yes|)$/i.test(answer.trim())
+async function isAgreed(question: Question, text: string, usual: boolean): Promise<boolean> {
+  const answer = (await question(text)).trim()
+  return answer === '' ? usual : /^(y|yes)$/i.test(answer)
 }

@@ -18,6 +18,7 @@ import { worldOf } from '../server/doctor-world.ts'
 import { ask, askAll, callServer, textFromServer } from '../shared/api-client.ts'
 import type { ServerAddress } from '../shared/server-address.ts'
 import type { SetupFiles } from './files.ts'
+import { finish, type SetupEnding } from './finish.ts'
 import { report, type Introduced, type SetupNotes, type SetupResult } from './report.ts'
 import { isAnswering, startUnits, type Systemd } from './units.ts'
 
@@ -29,9 +30,10 @@ interface Work {
   hostname: string | null
   domain: string | null
   systemd: Systemd
+  ending: SetupEnding
 }
 
-export async function carryOut(work: Work): Promise<SetupResult> {
+export async function carryOut(work: Work) {
   const { folder, files, notes, domain, systemd } = work
   const { configuration } = files
   const { hostname, listen } = configuration.server
@@ -51,7 +53,20 @@ export async function carryOut(work: Work): Promise<SetupResult> {
   notes.say(SERVER_WORDS[server])
   const inServer = server === 'not started' ? null : await introduce(address, { hostname, domain }, notes)
   const { added, kept } = files
-  return report({ folder, configuration, warnings, files: { added, kept }, server, inServer, domain }, notes)
+  const result = report({ folder, configuration, warnings, files: { added, kept }, server, inServer, domain }, notes)
+  const ended =
+    inServer === null
+      ? null
+      : await finish({
+          server: address,
+          settings: configuration.server,
+          domain: inServer.domain?.view.domain ?? null,
+          key: inServer.key,
+          ending: work.ending,
+          notes,
+        })
+  if (ended?.domain_status !== 'verified') notes.say(`\nNext:  ${result.next}`)
+  return { ...result, ...ended }
 }
 
 const SERVER_WORDS: Readonly<Record<SetupResult['server'], string>> = {

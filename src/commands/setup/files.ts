@@ -1,5 +1,6 @@
 /**
- * The files that `sternpost setup` writes: configuration, master key, a self-signed certificate. All are written beside
+ * The files that `sternpost setup` writes: configuration, master key, and a self-signed certificate where none come by
+ * themselves. All are written beside
  * their places and read as the server would read them, and only then put there. What is there already stays, also what
  * appears meanwhile. Throws ConfigurationError for files that the server would refuse, ProcessExit 78 for half a
  * certificate, and the system's errors; nothing is left behind then.
@@ -18,6 +19,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ConfigurationError, EXIT, ProcessExit, errorText } from '../../base/errors.ts'
 import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
@@ -60,7 +62,7 @@ const SERVER = 'sternpost.yaml'
 const POOLS = 'pools.yaml'
 const MASTER_KEY = 'master.key'
 const TLS = 'tls'
-const CERTIFICATE = join(TLS, 'fullchain.pem')
+export const CERTIFICATE = join(TLS, 'fullchain.pem')
 const CERTIFICATE_KEY = join(TLS, 'privkey.pem')
 const GROUP = 'sternpost'
 
@@ -76,7 +78,7 @@ const WANTED: readonly WantedFile[] = [
 export function stageFiles({ folder, answers, isWarmed }: SetupFilesOptions): SetupFiles {
   const isThere = (path: string): boolean => existsSync(join(folder, path))
   const isNewFolder = !existsSync(folder)
-  const missing = missingFiles(isThere, folder)
+  const missing = missingFiles(isThere, folder, answers.authority !== null)
   if (isNewFolder) makeFolder(folder)
   const staging = mkdtempSync(join(folder, '.setup-'))
   const discard = (): void => {
@@ -98,14 +100,15 @@ export function stageFiles({ folder, answers, isWarmed }: SetupFilesOptions): Se
 }
 
 /** A sternpost.yaml of the administrator's names its own certificates; one of ours needs both files. */
-function missingFiles(isThere: (path: string) => boolean, folder: string): WantedFile[] {
+function missingFiles(isThere: (path: string) => boolean, folder: string, isOrdered: boolean): WantedFile[] {
   const pair = [CERTIFICATE, CERTIFICATE_KEY]
   const found = pair.filter(isThere)
   if (found.length === 1 && !isThere(SERVER)) {
     const text = `sternpost: of ${pair.join(' and ')} in ${folder} only ${found.join('')} is there.`
     throw new ProcessExit(EXIT.configuration, `${text} Fix: put both there, or move it away`)
   }
-  return WANTED.filter(({ path }) => !isThere(path) && !(pair.includes(path) && isThere(SERVER)))
+  const needsPair = !isOrdered && !isThere(SERVER)
+  return WANTED.filter(({ path }) => !isThere(path) && (needsPair || !pair.includes(path)))
 }
 
 interface Placing {
@@ -166,8 +169,7 @@ function write(files: readonly WantedFile[], facts: SetupFilesOptions & { stagin
   const hostname = isMissing(SERVER) ? (answers.hostname ?? '') : hostnameAmong(staging, answers, put)
   put(POOLS, poolsText(hostname, answers.ips, isWarmed))
   if (isMissing(CERTIFICATE)) makeCertificate(hostname, placesIn(staging))
-  const serverWith = (places: string): void =>
-    put(SERVER, serverText({ hostname, operatorEmail: answers.operatorEmail, ...placesIn(places) }))
+  const serverWith = (places: string): void => put(SERVER, serverText({ ...answers, hostname, ...placesIn(places) }))
   // The certificate is not yet where it will be.
   serverWith(isMissing(CERTIFICATE) ? staging : folder)
   const configuration = loadConfiguration({ folder: staging, shippedFolder: SHIPPED_FOLDER, neededSecrets: 'none' })
@@ -184,6 +186,24 @@ function placesIn(folder: string): { certificate: string; key: string } {
 }
 
 const STAND_IN = 'setup.invalid'
+
+/** Resolver and all else that the files say so far, whatever is missing. Throws ConfigurationError for wrong ones. */
+export function configurationAmong(folder: string, ips: SetupAnswers['ips']): Configuration {
+  const staging = mkdtempSync(join(tmpdir(), 'sternpost-setup-'))
+  try {
+    const names = existsSync(folder) ? readdirSync(folder) : []
+    for (const name of names) symlinkSync(join(folder, name), join(staging, name))
+    const put = (path: string, text: string): void => {
+      if (!names.includes(path)) writeFileSync(join(staging, path), text)
+    }
+    const authority = { directory: 'letsencrypt', caFile: null }
+    put(SERVER, serverText({ hostname: STAND_IN, operatorEmail: null, authority, ...placesIn(folder) }))
+    put(POOLS, poolsText(STAND_IN, ips, false))
+    return loadConfiguration({ folder: staging, shippedFolder: SHIPPED_FOLDER, offline: true, neededSecrets: 'none' })
+  } finally {
+    rmSync(staging, { recursive: true })
+  }
+}
 
 /** Of a sternpost.yaml that is there already, which can only be read together with some pools. */
 function hostnameAmong(staging: string, answers: SetupAnswers, put: (path: string, text: string) => void): string {

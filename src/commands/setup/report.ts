@@ -1,4 +1,4 @@
-/** What `sternpost setup` ends with: DNS records, also as a zone file, reverse names, the key, the next command. */
+/** What `sternpost setup` tells: DNS records, also as a zone file, reverse names, the key, the next command. */
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorText } from '../../base/errors.ts'
@@ -55,7 +55,6 @@ export function report(parts: SetupOutcome, notes: SetupNotes) {
   const key = inServer?.key ?? null
   if (key !== null) notes.sayKey('\nAPI key, shown only now:  ', key)
   const next = nextCommand(parts)
-  notes.say(`\nNext:  ${next}`)
   return {
     hostname,
     warnings: parts.warnings,

@@ -1,16 +1,22 @@
 /** What `sternpost setup` writes into sternpost.yaml and pools.yaml. Pure. JSON strings are YAML strings. */
 import { egressName } from '../../config/source/environment.ts'
-import type { SetupIp } from './answers.ts'
+import type { SetupAuthority, SetupIp } from './answers.ts'
 
 interface ServerTextFacts {
   hostname: string
   operatorEmail: string | null
-  /** Their files. */
+  /** null: certificates are in the files. */
+  authority: SetupAuthority | null
   certificate: string
   key: string
 }
 
-export function serverText({ hostname, operatorEmail, certificate, key }: ServerTextFacts): string {
+export function serverText({ hostname, operatorEmail, authority, certificate, key }: ServerTextFacts): string {
+  const files = `  certificates:
+    # Self-signed until you put others in their place (certbot, lego, your own authority), then: sternpost reload
+    - cert_file: ${JSON.stringify(certificate)}
+      key_file: ${JSON.stringify(key)}
+`
   return `# yaml-language-server: $schema=/usr/share/sternpost/schema/sternpost.json
 #
 # Written by \`sternpost setup\`; yours from now on. Every key with its default:
@@ -21,11 +27,16 @@ hostname: ${JSON.stringify(hostname)}
 operator:
   email: ${JSON.stringify(operatorEmail)}
 tls:
-  certificates:
-    # Self-signed until you put others in their place (certbot, lego, your own authority), then: sternpost reload
-    - cert_file: ${JSON.stringify(certificate)}
-      key_file: ${JSON.stringify(key)}
-`
+${authority === null ? files : acmeText(authority, operatorEmail)}`
+}
+
+function acmeText({ directory, caFile }: SetupAuthority, email: string | null): string {
+  const ownAuthority = caFile === null ? '' : `    ca_file: ${JSON.stringify(caFile)}\n`
+  return `  # Certificates by themselves, ordered and renewed by the server. What it does: sternpost certificate list
+  acme:
+    directory: ${JSON.stringify(directory)}
+    email: ${JSON.stringify(email)}
+${ownAuthority}`
 }
 
 export function poolsText(hostname: string, ips: readonly SetupIp[], isWarmed: boolean): string {

@@ -84,6 +84,7 @@ export const serverSchema = section({
       email: mailAddress.nullable().default(null),
       ca_file: absolutePath.nullable().default(null),
       orders_per_hour: integer({ min: 1, max: 100_000 }).default(90),
+      keep_key: z.boolean().default(false),
     })
       .nullable()
       .default(null),

@@ -1,6 +1,13 @@
 /** The server itself: checks, what a reload would change, backups, storage. */
 import type { ChecksJson } from '../../api/health.ts'
-import type { BackupsJson, ReloadResultJson, RunningServerJson, StorageJson } from '../../api/server.ts'
+import type {
+  BackupsJson,
+  CertificateJson,
+  CertificatesJson,
+  ReloadResultJson,
+  RunningServerJson,
+  StorageJson,
+} from '../../api/server.ts'
 import { act } from '../parts/api.ts'
 import { useData, useEvery } from '../parts/data.ts'
 import { number, size, Time } from '../parts/format.ts'
@@ -25,6 +32,7 @@ export default function System(): VNode {
     />
     <${Configuration} again=${server.again} />
     <${Checks} />
+    <${Certificates} />
     <${Storage} />
     <${Backups} />
   <//>`
@@ -78,6 +86,50 @@ function Checks(): VNode {
   </section>`
 }
 
+const CERTIFICATE_COLUMNS = [
+  { head: 'Name', cell: ({ name, names }: CertificateJson) => (names.length === 0 ? name : names.join(', ')) },
+  { head: 'Authority', cell: ({ authority, file }: CertificateJson) => file ?? authority },
+  { head: 'Ends', cell: ({ ends_at: at }: CertificateJson) => (at === null ? 'none yet' : html`<${Time} at=${at} />`) },
+  { head: 'Renews', cell: ({ renews_at: at }: CertificateJson) => (at === null ? '–' : html`<${Time} at=${at} />`) },
+  {
+    head: 'Problem',
+    cell: ({ problem, fix, next_try_at: next }: CertificateJson) =>
+      problem === null
+        ? ''
+        : html`${problem}${fix !== null && `. Fix: ${fix}`}${next !== null && html`. Next try: <${Time} at=${next} />`}`,
+  },
+]
+
+const RENEW_COLUMN = (again: () => void) => ({
+  head: 'Acts',
+  cell: ({ name, source }: CertificateJson) =>
+    source === 'acme' && html`<button aria-label=${`Renew ${name}`} onClick=${() => renew(name, again)}>Renew</button>`,
+})
+
+function renew(name: string, again: () => void): Promise<void> {
+  return run(async () => {
+    await act('POST', `/admin/certificates/${encodeURIComponent(name)}/renew`, {})
+    again()
+    return `Another certificate for ${name} is ordered.`
+  })
+}
+
+function Certificates(): VNode {
+  const certificates = useData<CertificatesJson>('/admin/certificates')
+  useEvery(30, certificates.again)
+  const columns = [...CERTIFICATE_COLUMNS, ...(mayAct('admin') ? [RENEW_COLUMN(certificates.again)] : [])]
+  return html`<section>
+    <h2>Certificates</h2>
+    <${Shown}
+      of=${certificates}
+      show=${({ certificates: found }: CertificatesJson) =>
+        found.length === 0
+          ? html`<p class="empty">No certificate. With tls.acme in sternpost.yaml they come by themselves.</p>`
+          : html`<${Table} caption="Certificates" columns=${columns} rows=${found} keyOf=${({ name, file }: CertificateJson) => `${name} ${file}`} />`}
+    />
+  </section>`
+}
+
 type Kind = StorageJson['kinds'][number]
 
 const KIND_COLUMNS = [
@@ -110,6 +162,7 @@ type Backup = BackupsJson['backups'][number]
 const BACKUP_COLUMNS = [
   { head: 'Made', cell: ({ made_at: at }: Backup) => html`<${Time} at=${at} />` },
   { head: 'Size', cell: ({ bytes }: Backup) => size(bytes), isNumber: true },
+  { head: 'Sealed keys', cell: ({ sealed_acme_keys: keys }: Backup) => (keys === null ? '' : `${keys} of ACME`) },
   { head: 'File', cell: ({ path }: Backup) => path },
 ]
 

@@ -6,7 +6,7 @@ import { X509Certificate } from 'node:crypto'
 import { connect } from 'node:tls'
 import { DAY, SECOND } from '../../base/clock.ts'
 import { checkOf, type HealthFinding } from './check.ts'
-import type { CertificateRecord } from '../../store/records/certificate-records.ts'
+import { partsOfProblem, type CertificateRecord } from '../../store/records/certificate-records.ts'
 import { reasonOf } from './greet.ts'
 import { ownDoors, type Door } from './own-doors.ts'
 import type { CheckWorld } from './world.ts'
@@ -50,12 +50,12 @@ interface AskedName {
 
 async function findingFor(name: string, { door, world, order }: AskedName): Promise<HealthFinding> {
   if (order !== undefined && order.problem !== null) {
-    const [seen = '', fix] = order.problem.split(' Fix: ')
+    const { seen, fix } = partsOfProblem(order.problem)
     const next = `it is tried again at ${new Date(order.nextTryAt).toISOString()}`
     const isServer = name === world.configuration.server.hostname
     // Links lead to the host of the server until a name has its certificate; a renewal has a third of its life.
     const tell = order.issued === null && isServer ? TLS.fail : TLS.warn
-    return tell(name, `no certificate: ${seen.replace(/\.$/, '')}`, fix === undefined ? next : `${fix}; ${next}`)
+    return tell(name, `no certificate: ${seen}`, fix === null ? next : `${fix}; ${next}`)
   }
   if (order?.issued === null) return TLS.warn(name, 'its certificate is ordered', 'wait a minute, then look again')
   return certificateFor(name, door, world)

@@ -57,7 +57,7 @@ export interface DomainRoute {
 /** What is asked of TLS towards a host (delivery/README.md "TLS"), `text` as a clause. */
 type HostDemand = DomainRouteJson['hosts'][number]['tls']
 
-export interface Administration extends DataAdministration {
+export interface Administration extends DataAdministration, CertificateAdministration {
   /** `revision`: of the configuration in force. */
   server(): { version: string; node: string; startedAt: number; revision: number }
   /** Logs at this level for so long, or at the configured one where that says more; which it is, and until when. */
@@ -87,6 +87,36 @@ export interface Administration extends DataAdministration {
   runChecks: HealthKeeper['run']
 }
 
+export interface CertificateState {
+  /** The first of `names`; of a file that cannot be read its path. */
+  name: string
+  names: string[]
+  source: 'acme' | 'file'
+  /** null: of `acme`. */
+  file: string | null
+  /** Who issued it, or is asked to. */
+  authority: string | null
+  /** Unix milliseconds; null: there is none yet. */
+  endsAt: number | null
+  /** null: not by itself. */
+  renewsAt: number | null
+  /** Of the last try; null: it went well. */
+  problem: string | null
+  fix: string | null
+  nextTryAt: number | null
+  /** A renewal has the same key, or nobody knows. */
+  keepsKey: boolean
+  /** The data of a TLSA record for its public key; null: there is none yet. */
+  tlsa: string | null
+}
+
+export interface CertificateAdministration {
+  /** Of files first, as our doors choose. */
+  certificates(): Promise<CertificateState[]>
+  /** Begins it; ServiceError `not_found` for a name that none is ordered for, `conflict` where none can be ordered now. */
+  renewCertificate(name: string, withNewKey: boolean): Promise<void>
+}
+
 export interface StorageReport {
   /** Bytes of the database file, of it in use, of the write-ahead log, and free on its disk. */
   fileBytes: number
@@ -108,6 +138,8 @@ interface BackupFacts {
   /** Unix milliseconds. */
   madeAt: number
   schema: number
+  /** Private keys of ACME in it, sealed; null: it does not say. */
+  sealedAcmeKeys: number | null
 }
 
 export interface BackupsReport {

@@ -6,7 +6,13 @@ import { snakeFields } from '../../api/names.ts'
 import * as wire from '../../api/server.ts'
 import { MINUTE, SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { Administration, BackupsReport, ReloadResult, StorageReport } from '../exchange/operator-features.ts'
+import type {
+  Administration,
+  BackupsReport,
+  CertificateState,
+  ReloadResult,
+  StorageReport,
+} from '../exchange/operator-features.ts'
 import { isOnAdminSocket } from '../exchange/principal.ts'
 import { ACCEPTED, okData, success } from '../exchange/answer.ts'
 import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
@@ -19,6 +25,7 @@ export function serverRoutes(administration: Administration, note: Note): Route[
   return [
     ...processRoutes(administration, note),
     ...storageRoutes(administration, note),
+    ...certificateRoutes(administration, note),
     ...recipientRoutes(administration, note),
   ]
 }
@@ -85,6 +92,30 @@ function storageRoutes(administration: Administration, note: Note): Route[] {
   ]
 }
 
+function certificateRoutes(administration: Administration, note: Note): Route[] {
+  return [
+    get('/admin/certificates', {
+      summary: 'The certificates of our doors: until when, who renews them, and what is wrong.',
+      ok: okData(wire.certificatesSchema),
+      async handler() {
+        return success({ certificates: (await administration.certificates()).map(certificateAnswer) })
+      },
+    }),
+    post('/admin/certificates/:name/renew', {
+      summary: 'Begins to renew a certificate before its time.',
+      body: wire.renewCertificateSchema,
+      ok: okData(wire.renewingCertificateSchema, ACCEPTED),
+      errors: ['conflict'],
+      async handler(request, { newKey }) {
+        const name = param(request, 'name')
+        await administration.renewCertificate(name, newKey ?? false)
+        note('certificate renewal begun', request, { name, new_key: newKey ?? false })
+        return success({ name, renewing: true }, ACCEPTED)
+      },
+    }),
+  ]
+}
+
 function recipientRoutes(administration: Administration, note: Note): Route[] {
   return [
     get('/admin/recipients/:address', {
@@ -135,6 +166,18 @@ function lastBackup(last: NonNullable<BackupsReport['last']>): wire.BackupsJson[
   return { problem: null, backup: backupAnswer(last.backup), ms: last.milliseconds, messages: last.messages }
 }
 
-function backupAnswer({ path, bytes, madeAt, schema }: BackupsReport['backups'][number]): wire.BackupJson {
-  return { path, bytes, made_at: toUnixSeconds(madeAt), schema }
+function backupAnswer({ madeAt, ...facts }: BackupsReport['backups'][number]): wire.BackupJson {
+  const { path, bytes, schema, sealed_acme_keys: keys } = snakeFields(facts)
+  return { path, bytes, made_at: toUnixSeconds(madeAt), schema, sealed_acme_keys: keys }
+}
+
+function certificateAnswer(state: CertificateState): wire.CertificateJson {
+  const { endsAt, renewsAt, nextTryAt, ...facts } = state
+  const seconds = (at: number | null): number | null => (at === null ? null : toUnixSeconds(at))
+  return {
+    ...snakeFields(facts),
+    ends_at: seconds(endsAt),
+    renews_at: seconds(renewsAt),
+    next_try_at: seconds(nextTryAt),
+  }
 }

@@ -83,7 +83,8 @@ export function createBackups(options: BackupsOptions) {
       metrics.backupLastSuccess.set(toUnixSeconds(Date.parse(mark)))
       for (const { path } of listOrNone().slice(keep)) removeBackup(path, logger)
     }
-    return { ...written, milliseconds, schema, madeAt: Date.parse(mark) }
+    const sealedAcmeKeys = manifest.sealed_acme_keys ?? null
+    return { ...written, milliseconds, schema, madeAt: Date.parse(mark), sealedAcmeKeys }
   }
 
   return {

@@ -19,6 +19,8 @@ export interface BackupManifest {
   counts: BackupCounts
   /** By name in the archive. */
   files: Record<string, BackupFile>
+  /** Private keys of ACME accounts and certificates, sealed with the master key; left out in archives of old. */
+  sealed_acme_keys?: number
   /** What an administrator has to keep elsewhere. */
   left_out: string[]
 }
@@ -40,6 +42,8 @@ export interface StoredBackup {
   /** Unix milliseconds. */
   madeAt: number
   schema: number
+  /** As its manifest marks it; null: it does not say. */
+  sealedAcmeKeys: number | null
 }
 
 export type BackupStage = 'copying' | 'checking' | 'packing'

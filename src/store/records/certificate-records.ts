@@ -12,7 +12,8 @@ export interface AcmeAccountRecord {
 /** An order under way. What is saved here survives a kill, so no order is lost and none is placed twice. */
 export interface AcmeOrder {
   directory: string
-  url: string
+  /** null: about to be placed, and perhaps placed already. */
+  url: string | null
   /** For its certificate, PEM. */
   sealedKey: Uint8Array
 }
@@ -29,6 +30,12 @@ export interface CertificateRecord {
   nextTryAt: number
   /** A sentence about the last try; null: it went well. */
   problem: string | null
+}
+
+/** What was wrong, and what to do where somebody has to. */
+export function partsOfProblem(problem: string): { seen: string; fix: string | null } {
+  const [seen = '', fix = null] = problem.split(' Fix: ')
+  return { seen: seen.replace(/\.$/, ''), fix }
 }
 
 /** There is one. */

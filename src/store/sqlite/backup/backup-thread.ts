@@ -12,7 +12,7 @@ import { errorText } from '../../../base/errors.ts'
 import { packageVersion } from '../../../base/package-version.ts'
 import { archiveName, CONFIGURATION, DATABASE, describeFile, MANIFEST, packArchive } from '../../backup-archive.ts'
 import { BackupError, type BackupManifest, type BackupStage } from '../../records/backup-records.ts'
-import { countRows, integrityProblems } from './check-database.ts'
+import { countAcmeKeys, countRows, integrityProblems } from './check-database.ts'
 import { schemaVersion } from '../engine/migrate.ts'
 import { contentBytes, freeBytesIn, settle } from '../engine/snapshot.ts'
 
@@ -52,11 +52,11 @@ function writeBackup(data: BackupThreadData): void {
   const copy = join(workFolder, DATABASE)
   copyDatabase(data, copy)
   tell({ kind: 'stage', stage: 'checking', totalBytes: statSync(copy).size })
-  const { schema, counts } = checkCopy(copy)
+  const { schema, ...counted } = checkCopy(copy)
   const names = [DATABASE, ...copyConfiguration(configurationFolder, workFolder)]
   const files = Object.fromEntries(names.map((name) => [name, describeFile(join(workFolder, name))]))
   const origin = { format: 1, version: packageVersion(), schema, mark, host: hostname() } as const
-  const manifest: BackupManifest = { ...origin, counts, files, left_out: LEFT_OUT }
+  const manifest: BackupManifest = { ...origin, ...counted, files, left_out: LEFT_OUT }
   writeFileSync(join(workFolder, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`)
   tell({ kind: 'stage', stage: 'packing', totalBytes: statSync(copy).size })
   const unfinished = join(workFolder, 'archive')
@@ -83,12 +83,12 @@ function copyDatabase({ databaseFile, folder, keptFreeBytes }: BackupThreadData,
 }
 
 /** By opening it: what cannot be read is no backup. */
-function checkCopy(copy: string): Pick<BackupManifest, 'schema' | 'counts'> {
+function checkCopy(copy: string): Pick<BackupManifest, 'schema' | 'counts' | 'sealed_acme_keys'> {
   const database = new Sqlite(copy, { readonly: true, fileMustExist: true })
   try {
     const [problem] = integrityProblems(database)
     if (problem !== undefined) throw new BackupError(`the copy cannot be used: ${problem}`)
-    return { schema: schemaVersion(database), counts: countRows(database) }
+    return { schema: schemaVersion(database), counts: countRows(database), sealed_acme_keys: countAcmeKeys(database) }
   } finally {
     database.close()
   }

@@ -65,6 +65,12 @@ const COUNTED: Record<keyof BackupCounts, string> = {
 }
 
 /** Of a database of the present schema. */
+/** Private keys of ACME: of accounts, certificates, and certificates that are ordered. All are sealed. */
+export function countAcmeKeys(database: Database): number {
+  const query = `select (select count(*) from acme_accounts) + (select count(sealed_key) + count(order_sealed_key) from certificates)`
+  return database.prepare<[], number>(query).pluck().get() ?? 0
+}
+
 export function countRows(database: Database): BackupCounts {
   const counts = Object.entries(COUNTED).map(([name, query]) => [name, database.prepare(query).pluck().get()])
   return Object.fromEntries(counts) as BackupCounts

@@ -60,7 +60,7 @@ export function createCertificateWrites(database: Database) {
 function toCertificate(row: CertificateRow): CertificateRecord {
   const { chain, sealedKey, renewAt, directory, orderUrl, orderSealedKey, names, ...record } = row
   const isIssued = chain !== null && sealedKey !== null && renewAt !== null
-  const isOrdered = directory !== null && orderUrl !== null && orderSealedKey !== null
+  const isOrdered = directory !== null && orderSealedKey !== null
   return {
     ...record,
     names: JSON.parse(names) as string[],

@@ -13,7 +13,7 @@ create table certificates (
   sealed_key blob, -- of the chain, PEM, sealed with the master key
   renew_at integer, -- null: none yet
   directory text, -- of the order under way
-  order_url text, -- null: none is under way
+  order_url text, -- null: none is under way, or it is about to be placed
   order_sealed_key blob, -- for its certificate
   failures integer not null, -- tries since the last success
   next_try_at integer not null,

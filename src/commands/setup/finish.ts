@@ -1,0 +1,148 @@
+/**
+ * What `sternpost setup` ends with, once the server runs: whether the certificate is there, a link to the console, each
+ * record of the first domain as it is found in the DNS, and the first mail as curl. What cannot be had now is said, and
+ * is no failure. Ctrl-C while the records are waited for goes on to the mail.
+ */
+import { certificatesSchema, type CertificateJson } from '../../api/server.ts'
+import { domainSchema, type DomainJson } from '../../api/domain.ts'
+import { ipSchema } from '../../api/ip.ts'
+import { loginLinkSchema } from '../../api/people.ts'
+import { MINUTE, SECOND, systemClock, toUnixSeconds, type Clock } from '../../base/clock.ts'
+import { ProcessExit } from '../../base/errors.ts'
+import type { ServerSettings } from '../../config/settings/server-settings.ts'
+import { waitUntilVerified } from '../sending/domain.ts'
+import { ask, askAll } from '../shared/api-client.ts'
+import type { ServerAddress } from '../shared/server-address.ts'
+import { localTime } from '../shared/text.ts'
+import type { SetupNotes } from './report.ts'
+
+export interface SetupEnding {
+  withConsole: boolean
+  /** For the DNS records; 0: they are not asked for. */
+  waitMilliseconds: number
+}
+
+interface Finishing {
+  server: ServerAddress
+  settings: ServerSettings
+  /** Sending domain; null: there is none yet. */
+  domain: string | null
+  /** API key that was made now; null: there is one already. */
+  key: string | null
+  ending: SetupEnding
+  notes: SetupNotes
+}
+
+/** An authority takes seconds, some of them half a minute. */
+const MOST_CERTIFICATE_WAIT = 1.5 * MINUTE
+const LOOK_EVERY = SECOND / 2
+
+export async function finish({ server, settings, domain, key, ending, notes }: Finishing) {
+  const certificate = settings.tls.acme === null ? null : await awaitCertificate(server, settings.hostname)
+  if (certificate !== null) notes.say(certificateText(certificate))
+  const console = ending.withConsole ? await consoleLink(server) : null
+  if (console !== null) notes.sayKey('console   opens once, within 15 minutes: ', console)
+  const seen =
+    domain === null || ending.waitMilliseconds === 0 ? null : await watchRecords(server, domain, ending, notes)
+  const curl = domain === null ? null : firstMail(settings, domain, certificate?.ends_at != null)
+  if (curl !== null) {
+    notes.say(`\nThe first mail${seen === 'verified' ? '' : `, once ${domain} is verified`}:\n`)
+    for (const ip of await coldIps(server)) notes.say(`sternpost ip warmup start ${ip}`)
+    if (key !== null) notes.sayKey('KEY=', key)
+    notes.say(curl)
+  }
+  return { certificate, console, domain_status: seen, curl }
+}
+
+/** As it is when it is there, when something went wrong, or when the time is over; null: it is not known. */
+async function awaitCertificate(server: ServerAddress, hostname: string): Promise<CertificateJson | null> {
+  const end = systemClock.now() + MOST_CERTIFICATE_WAIT
+  for (;;) {
+    const { certificates } = await ask(server, certificatesSchema, 'GET /v1/admin/certificates')
+    const found = certificates.find(({ names }) => names.includes(hostname)) ?? null
+    const isOver = found === null || found.ends_at !== null || found.problem !== null
+    if (isOver || systemClock.now() > end) return found
+    await pause(systemClock, LOOK_EVERY)
+  }
+}
+
+const pause = (clock: Clock, milliseconds: number): Promise<void> =>
+  new Promise((resolve) => void clock.after(milliseconds, resolve))
+
+function certificateText({
+  name,
+  ends_at: endsAt,
+  authority,
+  problem,
+  fix,
+  next_try_at: next,
+}: CertificateJson): string {
+  if (endsAt !== null)
+    return `there     certificate for ${name} by ${authority}, until ${localTime(endsAt)}; renewed by itself`
+  if (problem === null) return `ordered   certificate for ${name}; whether it is there: sternpost certificate list`
+  const todo = fix === null ? '' : `. Fix: ${fix}`
+  const again = next === null ? '' : `. It is tried again at ${localTime(next)}`
+  return `warning: no certificate for ${name} yet: ${problem}${todo}${again}`
+}
+
+/** null: there is no console, or nobody may make a link. */
+async function consoleLink(server: ServerAddress): Promise<string | null> {
+  const body = { name: process.env['SUDO_USER'] ?? process.env['USER'] ?? 'owner', role: null }
+  try {
+    return (await ask(server, loginLinkSchema, 'POST /v1/admin/people', body)).url
+  } catch (thrown) {
+    if (thrown instanceof ProcessExit) return null
+    throw thrown
+  }
+}
+
+/** Says each record when it is found; the state of the domain at the end, or when somebody pressed Ctrl-C. */
+async function watchRecords(
+  server: ServerAddress,
+  domain: string,
+  { waitMilliseconds }: SetupEnding,
+  notes: SetupNotes,
+): Promise<DomainJson['status']> {
+  notes.say(`\nLooking for the records of ${domain} in the DNS (Ctrl-C: it goes on looking without you):\n`)
+  const found = new Set<string>()
+  const tick = (seen: DomainJson): void => {
+    for (const { name, purpose, type, status } of seen.records) {
+      if (status !== 'verified' || found.has(`${type} ${name}`)) continue
+      found.add(`${type} ${name}`)
+      notes.say(`  ✔ ${localTime(toUnixSeconds(systemClock.now()))}  ${purpose}  ${name}`)
+    }
+  }
+  const interruption = new AbortController()
+  const onInterruption = (): void => interruption.abort()
+  process.once('SIGINT', onInterruption)
+  try {
+    const path = `/v1/domains/${encodeURIComponent(domain)}/verify` as const
+    const last = await waitUntilVerified({
+      clock: systemClock,
+      mostMilliseconds: waitMilliseconds,
+      verify: () => ask(server, domainSchema, `POST ${path}`),
+      onCheck: tick,
+      ended: interruption.signal,
+    })
+    tick(last)
+    notes.say(`\n${domain} is ${last.status}`)
+    return last.status
+  } finally {
+    process.off('SIGINT', onInterruption)
+  }
+}
+
+/** Nothing leaves from them until their warmup begins. */
+async function coldIps(server: ServerAddress): Promise<string[]> {
+  const ips = await askAll(server, ipSchema, '/v1/ips')
+  return ips.filter(({ status }) => status === 'cold').map(({ ip }) => ip)
+}
+
+/** For a shell that has the key in KEY. */
+function firstMail({ public_url: url, operator }: ServerSettings, domain: string, isTrusted: boolean): string {
+  const mail = { from: `hello@${domain}`, to: operator.email ?? `you@${domain}`, subject: 'It works', text: 'Hello.' }
+  return [
+    `curl ${isTrusted ? '' : '--insecure '}${url}/v1/email/send -H "Authorization: Bearer $KEY" \\`,
+    `  -H 'Content-Type: application/json' -d '${JSON.stringify(mail)}'`,
+  ].join('\n')
+}
