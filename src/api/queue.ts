@@ -60,7 +60,7 @@ export const queueActionResultSchema = z.object({
 })
 
 const holdSchema = z.object({
-  kind: z.enum(['suspension', 'wait', 'limit']),
+  kind: z.enum(['suspension', 'wait', 'limit', 'careful']),
   scope: z.enum(['path', 'lane', 'provider']),
   rule: textOrNull(),
   cause: z.string(),

@@ -205,7 +205,10 @@ t.test('opportunistic TLS that fails goes on in plain text once, and says so; re
     t.match(await path.untilDone(1), [{ end: { kind } }])
     const [note] = path.notes
     t.match(note?.tls, { result: 'validation-failure', isPlainFallback: kind === 'accepted', policy: tls.policy })
-    t.match(note?.note, kind === 'accepted' ? { kind: 'opened' } : { kind: 'failed', wasRequiredTls: true })
+    t.match(
+      note?.note,
+      kind === 'accepted' ? { kind: 'opened', inFlight: 1 } : { kind: 'failed', wasRequiredTls: true },
+    )
     t.equal(path.notes.filter(({ tls: said }) => said !== null).length, 1)
   }
 })
@@ -258,7 +261,7 @@ t.test('a limit holds between two messages; without connections what has not beg
   const path = pathTo(t, server, { askMark: (_key, answer) => void marks.push(() => answer(true)) })
   path.add(keysUpTo(4), { plan: { connections: 1 } })
   await until('the first waits for its mark', () => marks.length === 1)
-  path.sender.limit({ connections: 0, messagesPerConnection: 100 })
+  path.sender.limit({ connections: 0, messagesPerConnection: 100, carefulHosts: [] })
   t.equal(path.results.length, 2, 'but for the one under way, and the one behind it')
   marks.shift()?.()
   const results = await path.untilDone(4)

@@ -10,6 +10,7 @@ const OPEN: OpenGate = {
   kind: 'open',
   connections: 10,
   messagesPerConnection: 100,
+  carefulHosts: [],
   mostUnderWay: Infinity,
   mostOfLane: Infinity,
 }
@@ -26,6 +27,8 @@ const factsOf = (key: string): PathFacts => ({
     hostname: 'mail.test',
     connections: 10,
     messagesPerConnection: 100,
+    inFlight: 1,
+    carefulHosts: [],
     idleMilliseconds: 1,
     connectionRate: null,
   },
