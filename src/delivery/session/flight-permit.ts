@@ -24,6 +24,7 @@ export function createFlightPermit(extensions: SmtpExtensions, inFlight: number)
   let state: 'careful' | 'proven' | 'open' = 'careful'
   let problem: string | null = null
   let heardAt = 0
+  let hasFlown = false
   let flown = 0
   let refused = 0
 
@@ -40,6 +41,7 @@ export function createFlightPermit(extensions: SmtpExtensions, inFlight: number)
       count < (state === 'open' ? inFlight : 1) && (count === 0 || bytesInFlight + bytes <= MOST_BYTES),
     /** Something was heard of the host. */
     refresh: () => void (heardAt = performance.now()),
+    begin: () => void (hasFlown = true),
     /** A message went by the careful dialogue. */
     noteCareful(isAccepted: boolean): void {
       if (!isAccepted) state = 'careful'
@@ -57,8 +59,8 @@ export function createFlightPermit(extensions: SmtpExtensions, inFlight: number)
       if (refused < MOST_REFUSED || refused <= flown * MOST_REFUSED_SHARE) return
       problem ??= `it refused ${refused} of ${flown} messages in flights`
     },
-    /** Flights are not for this host; null: nothing is wrong. */
-    ground: (reason: string | null) => void (problem ??= reason),
+    /** Flights are not for this host; null: nothing is wrong. Without any it says nothing of them. */
+    ground: (reason: string | null) => void (problem ??= hasFlown ? reason : null),
     problem: () => problem,
     /** Messages that this connection may have: one is ready when a place is free. */
     mostTaken: () => (mayEver() && state === 'open' ? inFlight + 1 : TAKEN_CAREFULLY),

@@ -183,9 +183,9 @@ function endOfHeld({ reason, isTimeout }: WireEnd, isReplyWaitedFor: boolean): S
 }
 
 /** Why flights are not for this host; null: this end is no reason. */
-function problemOf({ sent, heard, isMisunderstood, isClosing }: FlightState, end: WireEnd): string | null {
-  if (sent.length + heard.length === 0) return null
+function problemOf({ sent, isMisunderstood, isClosing }: FlightState, end: WireEnd): string | null {
   if (isMisunderstood) return `it does not understand flights: ${end.reason}`
+  // Also behind a flight: it may answer every chunk twice.
   if (end.isOutOfStep) return `it was out of step: ${end.reason}`
   return isClosing || sent.length === 0 ? null : `${end.reason}, with ${sent.length} in flight`
 }
@@ -199,7 +199,7 @@ interface FlyerEvents {
 
 /** Returns what writes one message, and hears the replies to it. */
 function createFlyerSteps(tools: FlightTools, events: FlyerEvents) {
-  const { wire, extensions, timeouts, ending } = tools
+  const { wire, extensions, timeouts, ending, permit } = tools
 
   /** False: the wire has ended over it. */
   function refuse(flyer: Flyer, stage: 'mail' | 'rcpt' | 'dot', reply: RawReply): boolean {
@@ -222,7 +222,9 @@ function createFlyerSteps(tools: FlightTools, events: FlyerEvents) {
   }
 
   function onReset(reply: RawReply): void {
-    if (!isPositive(reply)) ending.outOfStep(reply, 'RSET')
+    if (isPositive(reply)) return
+    if (reply.code === CLOSING_CODE) events.onFault('isClosing')
+    ending.outOfStep(reply, 'RSET')
   }
 
   function onEnvelope(flyer: Flyer, stage: 'mail' | 'rcpt', reply: RawReply): void {
@@ -262,6 +264,7 @@ function createFlyerSteps(tools: FlightTools, events: FlyerEvents) {
     add(`BDAT ${sizeBytes} LAST`, 'bdat', (reply) => onChunk(flyer, reply))
     transcript?.note(`the message, ${sizeBytes} bytes, as the last chunk`)
     job.onStage('dot')
+    permit.begin()
     wire.say(lines, expectations, { after: pieces })
   }
 }
