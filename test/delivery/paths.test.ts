@@ -92,6 +92,17 @@ t.test('a new path gets three rows for each connection, and another one for each
   t.equal(paths.takeWaiting().length, 29)
 })
 
+t.test('a path whose hosts know flights gets the rows of a flight, and two more, for each connection', async (t) => {
+  const { paths, add } = world()
+  add(100)
+  const [first] = ready(paths)
+  paths.noteInFlight(factsOf('a'), 4)
+  if (first !== undefined) paths.settle(first)
+  t.equal(ready(paths).length, 31, 'sixty for ten connections')
+  paths.noteInFlight(factsOf('unknown'), 4)
+  t.equal(paths.factsOf('unknown'), undefined)
+})
+
 t.test('a path with rows is remembered, however many others come meanwhile', async (t) => {
   const { paths, add } = world(2)
   const [row] = add(1)

@@ -402,3 +402,34 @@ t.test('a reload holds from the next message on', async (t) => {
   world.settings.providers = { ...SHIPPED_PROVIDERS, replies }
   t.equal(after(world, path, [refused('554 our own words')]), 5)
 })
+
+t.test(
+  'a host for which flights went wrong is remembered for a day, over a restart, until it is resumed',
+  async (t) => {
+    const world = await shapingWorld()
+    const path = pathTo('google')
+    const carefulOf = ({ shaping }: World): readonly string[] => {
+      const gate = shaping.gate(path, LANE)
+      return gate.kind === 'open' ? gate.carefulHosts : []
+    }
+    t.same(carefulOf(world), [])
+    const note = (host: string): ConnectionNote => ({ kind: 'careful', host, reason: 'it was out of step: 250 ok' })
+    world.shaping.noteConnections(path, [note('mx1.test'), note('mx2.test'), note('mx1.test')])
+    t.same(carefulOf(world), ['mx1.test', 'mx2.test'])
+    const cause = 'mx1.test: it was out of step: 250 ok'
+    t.match(world.shaping.views(), [
+      { status: 'open', holds: [{ kind: 'careful', scope: 'path', rule: null, cause }, {}] },
+    ])
+    await world.shaping.tick()
+    const again = await world.restart()
+    t.same(carefulOf(again), ['mx1.test', 'mx2.test'])
+    await again.clock.advance(DAY - MINUTE)
+    t.same(carefulOf(again), ['mx1.test', 'mx2.test'])
+    await again.clock.advance(MINUTE)
+    t.same(carefulOf(again), [])
+    t.same(again.shaping.views(), [])
+    again.shaping.noteConnections(path, [note('mx1.test')])
+    t.equal(await again.shaping.resume({ route: path.route }), 1)
+    t.same(carefulOf(again), [])
+  },
+)
