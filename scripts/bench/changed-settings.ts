@@ -10,7 +10,7 @@ export const CHANGED_SETTINGS = {
   'sternpost.yaml': { api: { requests: 0, recipients: 0 } },
 }
 
-/** So many connections a path; the rest as above. */
-export function providersWith(connections: number): Record<string, unknown> {
-  return { default: { ...CHANGED_SETTINGS['providers.yaml'].default, connections } }
+/** So many connections a path, so many messages of each in flight; the rest as above. */
+export function providersWith(connections: number, inFlight: number): Record<string, unknown> {
+  return { default: { ...CHANGED_SETTINGS['providers.yaml'].default, connections, in_flight: inFlight } }
 }

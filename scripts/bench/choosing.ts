@@ -46,6 +46,7 @@ const UNLIMITED: Gate = {
   kind: 'open',
   connections: MANY,
   messagesPerConnection: MANY,
+  carefulHosts: [],
   mostUnderWay: MANY,
   mostOfLane: MANY,
 }

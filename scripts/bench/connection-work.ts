@@ -20,7 +20,7 @@ export interface ObservedConnection {
 
 /** Since the last time somebody looked. */
 export interface Work {
-  /** Answers to final dots. */
+  /** Answers to final dots and to last chunks. */
   messages: number
   /** Of all connections together. */
   seconds: number
@@ -38,6 +38,8 @@ const ASKED: Partial<Record<string, Asked>> = { RSET: 'envelope', MAIL: 'envelop
 /** `250 ok`, and not `250-more`: the last line of an answer. */
 const LAST_LINE = /^[0-9]{3}(?: |$)/
 const START_INPUT = '354'
+// The bytes behind the command belong to it.
+const CHUNK = /^BDAT (\d+)/i
 
 /** `now`: monotonic, in milliseconds. */
 export function createWorkCount(now: () => number): WorkCount {
@@ -67,17 +69,21 @@ export function createWorkCount(now: () => number): WorkCount {
       }
 
       const said = linesOf((line) => {
-        if (!isBody) asked.push(ASKED[line.slice(0, 4).toUpperCase()] ?? 'other')
+        const chunk = isBody ? null : CHUNK.exec(line)
+        if (chunk !== null) asked.push('dot')
+        else if (!isBody) asked.push(ASKED[line.slice(0, 4).toUpperCase()] ?? 'other')
         else if (line === '.') {
           isBody = false
           asked.push('dot')
         }
+        return Number(chunk?.[1] ?? 0)
       })
       const heard = linesOf((line) => {
-        if (!LAST_LINE.test(line)) return
+        if (!LAST_LINE.test(line)) return 0
         const what = asked.shift()
         if (what === 'dot') messages++
         isBody ||= what === 'data' && line.startsWith(START_INPUT)
+        return 0
       })
       return {
         said(bytes) {
@@ -105,12 +111,21 @@ export function createWorkCount(now: () => number): WorkCount {
   }
 }
 
-/** Whole lines of what comes in pieces, without their ends. */
-function linesOf(take: (line: string) => void): (bytes: Buffer) => void {
-  let rest = ''
+/** Whole lines of what comes in pieces, without their ends; `take` says how many bytes behind one are no lines. */
+function linesOf(take: (line: string) => number): (bytes: Buffer) => void {
+  let text = ''
+  let skipped = 0
   return (bytes) => {
-    const lines = (rest + bytes.toString('latin1')).split('\r\n')
-    rest = lines.pop() ?? ''
-    for (const line of lines) take(line)
+    text += bytes.toString('latin1')
+    for (;;) {
+      const passed = Math.min(skipped, text.length)
+      skipped -= passed
+      text = text.slice(passed)
+      const end = skipped > 0 ? -1 : text.indexOf('\r\n')
+      if (end < 0) return
+      const line = text.slice(0, end)
+      text = text.slice(end + 2)
+      skipped = take(line)
+    }
   }
 }

@@ -22,7 +22,7 @@ import { startPostfixRelay } from './postfix-system.ts'
 import { bytesOf } from './sternpost-system.ts'
 import { FROM, startSternpost, type Sternpost } from './sternpost.ts'
 import { peakMemoryBytes } from './process-figures.ts'
-import { startSink, type Sink } from './sink.ts'
+import { startChunkingSink, startSink, type Sink } from './sink.ts'
 import { runSmtpSource } from './smtp-source.ts'
 
 export interface LatencyFigures {
@@ -33,7 +33,17 @@ export interface LatencyFigures {
   /** Those that worked, on average. */
   connections: { sternpost: number; postfix: number }
   /** Connections at once within a minute, of so many that were allowed, and Sternpost's memory at its peak. */
-  held: { connections: number; allowed: number; destinations: number; megabytes: number }
+  held: Held
+  /** With a host that offers CHUNKING, and so many messages of a connection in flight; and held at once with 4. */
+  chunking: { inFlight: number; sternpost: number; connections: number }[]
+  heldInFlight: Held
+}
+
+interface Held {
+  connections: number
+  allowed: number
+  destinations: number
+  megabytes: number
 }
 
 interface Proxy {
@@ -48,6 +58,9 @@ const ROUND_TRIP = 50
 const PATH_CONNECTIONS = 5
 const IPS = 2
 const MESSAGES = 1_000
+const IN_FLIGHT = [1, 4, 8]
+/** Of a path, with flights: the processor is not to be what is measured. */
+const FLYING_CONNECTIONS = 1
 /** One message takes some seconds: a thousand connections are busy with a few hundred messages a second. */
 const LONG_ROUND_TRIP = 4_000
 const HELD_IPS = 10
@@ -78,7 +91,7 @@ export async function measureLatency({ runs }: BenchOptions): Promise<LatencyFig
     const sternpost = await startSternpost({
       deliveryPort: proxy.port,
       ips: IPS,
-      providers: providersWith(PATH_CONNECTIONS),
+      providers: providersWith(PATH_CONNECTIONS, 1),
     })
     try {
       for (let run = 0; run < runs; run += 1) {
@@ -110,8 +123,35 @@ export async function measureLatency({ runs }: BenchOptions): Promise<LatencyFig
     sternpost: of('sternpost', 'perConnection'),
     postfix: of('postfix', 'perConnection'),
     connections: { sternpost: of('sternpost', 'connections'), postfix: of('postfix', 'connections') },
-    held: await measureHeld(),
+    held: await measureHeld((port) => startSink('127.0.0.1', port)),
+    chunking: await measureChunking(runs),
+    heldInFlight: await measureHeld(startChunkingSink),
   }
+}
+
+async function measureChunking(runs: number): Promise<LatencyFigures['chunking']> {
+  const sinkPort = await freePort()
+  const sink = await startChunkingSink(sinkPort)
+  const proxy = await startProxy(sinkPort, ROUND_TRIP)
+  const figures: LatencyFigures['chunking'] = []
+  try {
+    for (const inFlight of IN_FLIGHT) {
+      const providers = providersWith(FLYING_CONNECTIONS, inFlight)
+      const sternpost = await startSternpost({ deliveryPort: proxy.port, ips: IPS, providers })
+      const taken: Rate[] = []
+      try {
+        for (let run = 0; run < runs; run += 1) taken.push(await rateOf(sink, proxy, () => post(sternpost)))
+      } finally {
+        await sternpost.stop()
+      }
+      const of = (figure: keyof Rate): number => threeDigits(median(taken.map((rate) => rate[figure])))
+      figures.push({ inFlight, sternpost: of('perConnection'), connections: of('connections') })
+    }
+  } finally {
+    await proxy.stop()
+    await sink.stop()
+  }
+  return figures
 }
 
 interface Rate {
@@ -133,9 +173,9 @@ async function rateOf(sink: Sink, proxy: Proxy, handOver: () => Promise<unknown>
   return { perConnection: messages / seconds, connections: seconds / elapsed }
 }
 
-async function measureHeld(): Promise<LatencyFigures['held']> {
+async function measureHeld(start: (port: number) => Promise<Sink>): Promise<Held> {
   const sinkPort = await freePort()
-  const sink = await startSink('127.0.0.1', sinkPort)
+  const sink = await start(sinkPort)
   const proxy = await startProxy(sinkPort, LONG_ROUND_TRIP)
   const domains = Array.from({ length: HELD_DESTINATIONS }, (_, index) => `d${index}.held.test`)
   const sternpost = await startSternpost({

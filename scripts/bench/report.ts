@@ -82,17 +82,28 @@ export function printLookups(rows: readonly LookupRow[]): void {
   )
 }
 
-export function printLatency({ roundTripMilliseconds, sternpost, postfix, connections, held }: LatencyFigures): void {
+export function printLatency(figures: LatencyFigures): void {
+  const { roundTripMilliseconds, sternpost, postfix, connections, held, chunking, heldInFlight } = figures
   print(`round trip of ${roundTripMilliseconds} ms, messages per second and connection`)
   printTable(
     ['', 'msg/s', 'connections at work', 'ours : theirs'],
     [
       ['sternpost', sternpost, connections.sternpost, null],
       ['postfix', postfix, connections.postfix, (sternpost / postfix).toFixed(2)],
+      ...chunking.map((flown) => [
+        `sternpost, CHUNKING, ${flown.inFlight} in flight`,
+        flown.sternpost,
+        flown.connections,
+        (flown.sternpost / postfix).toFixed(2),
+      ]),
     ],
   )
-  const { connections: most, allowed, destinations, megabytes } = held
-  print(`held at once: ${most} of ${allowed} connections to ${destinations} destinations, peak ${megabytes} MB\n`)
+  printHeld('held at once', held)
+  printHeld('held at once, CHUNKING', heldInFlight)
+}
+
+function printHeld(what: string, { connections, allowed, destinations, megabytes }: LatencyFigures['held']): void {
+  print(`${what}: ${connections} of ${allowed} connections to ${destinations} destinations, peak ${megabytes} MB\n`)
 }
 
 export function printGrowth({ store, serve, choosing }: GrowthFigures): void {

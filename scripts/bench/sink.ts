@@ -2,13 +2,14 @@
  * Postfix's smtp-sink as the receiver that counts. It writes the number of messages it has taken to a file as it goes,
  * which is looked at from time to time: to be told of each message would cost the bench as much as to hand it over.
  */
-import { spawn } from 'node:child_process'
+import { fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, fstatSync, mkdtempSync, openSync, readSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 
 export interface Sink {
   readonly processId: number
@@ -20,6 +21,7 @@ export interface Sink {
   stop(): Promise<void>
 }
 
+const CHUNKING_SINK = fileURLToPath(new URL('./chunking-sink-process.ts', import.meta.url))
 const LISTEN_BACKLOG = 1_024
 /** Connections at once; its default of 256 would be the result. */
 const MOST_CONNECTIONS = 4_000
@@ -42,15 +44,7 @@ export async function startSink(address: string, port: number): Promise<Sink> {
   return {
     processId: child.pid ?? Number.NaN,
     taken,
-    async received(messages, deadlineMilliseconds) {
-      const end = performance.now() + deadlineMilliseconds
-      while (taken() < messages) {
-        if (performance.now() > end) {
-          throw new Error(`the sink got ${taken()} of ${messages} messages within ${deadlineMilliseconds} ms`)
-        }
-        await sleep(LOOK_EVERY_MILLISECONDS)
-      }
-    },
+    received: (messages, deadlineMilliseconds) => waitFor(taken, messages, deadlineMilliseconds),
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return
       child.kill()
@@ -58,6 +52,36 @@ export async function startSink(address: string, port: number): Promise<Sink> {
       closeSync(counts)
       rmSync(folder, { recursive: true })
     },
+  }
+}
+
+/** Offers CHUNKING with PIPELINING, as no sink of Postfix does. */
+export async function startChunkingSink(port: number): Promise<Sink> {
+  const child = fork(CHUNKING_SINK, [String(port)], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  let count = 0
+  child.on('message', (messages) => void (count = Number(messages)))
+  await once(child, 'message')
+  const taken = (): number => count
+  return {
+    processId: child.pid ?? Number.NaN,
+    taken,
+    received: (messages, deadlineMilliseconds) => waitFor(taken, messages, deadlineMilliseconds),
+    async stop() {
+      if (!child.connected) return
+      const ended = once(child, 'exit')
+      child.disconnect()
+      await ended
+    },
+  }
+}
+
+async function waitFor(taken: () => number, messages: number, deadlineMilliseconds: number): Promise<void> {
+  const end = performance.now() + deadlineMilliseconds
+  while (taken() < messages) {
+    if (performance.now() > end) {
+      throw new Error(`the sink got ${taken()} of ${messages} messages within ${deadlineMilliseconds} ms`)
+    }
+    await sleep(LOOK_EVERY_MILLISECONDS)
   }
 }
 

@@ -60,7 +60,7 @@ export const queueActionResultSchema = z.object({
 })
 
 const holdSchema = z.object({
-  kind: z.enum(['suspension', 'wait', 'limit']),
+  kind: z.enum(['suspension', 'wait', 'limit', 'careful']),
   scope: z.enum(['path', 'lane', 'provider']),
   rule: textOrNull(),
   cause: z.string(),
@@ -89,6 +89,7 @@ export const resumedPathsSchema = z.object({ paths: count(), dry_run: z.boolean(
 const limitsSchema = z.object({
   connections: z.int().min(1),
   messages_per_connection: z.int().min(1),
+  in_flight: z.int().min(1),
   rate: z.string(),
   connection_rate: z.string(),
   tls: z.string(),

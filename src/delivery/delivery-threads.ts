@@ -11,7 +11,7 @@ import type { Logger } from '../base/logger.ts'
 import { within } from '../base/within.ts'
 import type { ThreadPlace } from '../mail/whereabouts.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
-import type { FromThread, PathBatch, PathPlan, ThreadTurn, ToThread } from './protocol/try-result.ts'
+import type { FromThread, PathBatch, PathLimits, ThreadTurn, ToThread } from './protocol/try-result.ts'
 
 export type DeliveryThreads = ReturnType<typeof createDeliveryThreads>
 
@@ -81,7 +81,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions) {
     marked: (thread: number, id: number, stale: number[]) =>
       slots[thread]?.post({ kind: 'marked', clockOffset: clockOffset(), id, stale }),
     /** What a path may use from its next message on; with 0 connections, rows that have not begun come back. */
-    limit: (thread: number, pathKey: string, limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>) =>
+    limit: (thread: number, pathKey: string, limits: PathLimits) =>
       slots[thread]?.post({ kind: 'limit', pathKey, ...limits }),
     /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
     async tick(): Promise<void> {

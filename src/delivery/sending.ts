@@ -133,12 +133,13 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
 }
 
 /** One batch for each site among the rows of a path. */
-function toBatches(rows: readonly PlacedRow[], { connections, messagesPerConnection }: OpenGate): PathBatch[] {
+function toBatches(rows: readonly PlacedRow[], gate: OpenGate): PathBatch[] {
   const batches = new Map<string, PathBatch>()
   for (const row of rows) {
     const { facts, route } = row
     const site = { key: route.siteKey, hosts: route.hosts }
-    const path = { ...facts.plan, connections, messagesPerConnection }
+    const { connections, messagesPerConnection, carefulHosts } = gate
+    const path = { ...facts.plan, connections, messagesPerConnection, carefulHosts }
     const batch: PathBatch = batches.get(site.key) ?? { path, site, rows: [] }
     batches.set(site.key, batch)
     batch.rows.push(toDispatch(row))
@@ -148,7 +149,9 @@ function toBatches(rows: readonly PlacedRow[], { connections, messagesPerConnect
 
 function toDispatch({ message, returnPath, isUrgent }: PlacedRow): DispatchedRow {
   const { claim, key, id: messageId, contentId, domain, recipientDomain, expiresAt, isCaptured } = message
-  return { claim, key, messageId, contentId, domain, recipientDomain, expiresAt, isCaptured, returnPath, isUrgent }
+  const wasInDoubt = message.ambiguousCount > 0
+  const facts = { claim, key, messageId, contentId, domain, recipientDomain, expiresAt, isCaptured }
+  return { ...facts, returnPath, isUrgent, wasInDoubt }
 }
 
 interface OpenConnections {
@@ -183,8 +186,10 @@ function createConnectionNotes({ metrics, onConnectionTls, paths, shaping }: Dis
         if (!isShaped(facts)) continue
         for (const connection of ofPath) {
           const { note, tls } = connection
-          if (note.kind === 'opened') add(thread, facts, 1)
-          else if (note.kind !== 'failed') add(thread, facts, -1)
+          if (note.kind === 'opened') {
+            add(thread, facts, 1)
+            paths.noteInFlight(facts, note.inFlight)
+          } else if (note.kind !== 'failed' && note.kind !== 'careful') add(thread, facts, -1)
           if (tls === null) continue
           smtpTls.inc({ policy: tls.policy.type, result: tls.isPlainFallback ? 'plain-fallback' : tls.result })
           onConnectionTls(facts.shaped.ip, connection)

@@ -56,6 +56,21 @@ t.test('three round trips a message are a third of the messages of one', async (
   t.equal(rateOf(bed).toFixed(3), (1_000 / 3 / ROUND_TRIP).toFixed(3))
 })
 
+t.test('messages in one flight share its round trip, and a body is no command', async (t) => {
+  const bed = world()
+  const connection = greet(bed)
+  const flight = `MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nBDAT ${BODY.length} LAST\r\n${BODY}`.repeat(4)
+  const half = flight.length / 2
+  for (let count = 0; count < 5; count += 1) {
+    says(connection, flight.slice(0, half))
+    exchange(bed, connection, flight.slice(half), '250 ok\r\n'.repeat(12))
+    bed.pass(1_000)
+  }
+  const { messages, seconds } = bed.take()
+  t.equal(messages, 20)
+  t.equal(seconds.toFixed(3), ((5 * ROUND_TRIP) / 1_000).toFixed(3))
+})
+
 t.test('connections that lie in a cache do not make the others seem slow', async (t) => {
   const bed = world()
   const connections = Array.from({ length: 10 }, () => greet(bed))

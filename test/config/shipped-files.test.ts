@@ -155,6 +155,7 @@ t.test('the shipped files are valid, and the sandbox can use them', async (t) =>
     domains: [],
     connections: 10,
     messages_per_connection: 15,
+    in_flight: 4,
     rate: { count: 100, per_milliseconds: 1_000 },
     connection_rate: { count: 100, per_milliseconds: 60_000 },
     tls: 'required',

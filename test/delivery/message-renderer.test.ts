@@ -58,6 +58,7 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
     expiresAt: 0,
     isCaptured: true,
     isUrgent: false,
+    wasInDoubt: false,
   })
   return (contentId: number, key = 1) => renderer.render(row(contentId, key), '8bit')
 }

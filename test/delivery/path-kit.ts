@@ -77,6 +77,8 @@ export function pathTo(
     hostname: 'mail.acme.test',
     connections: 10,
     messagesPerConnection: 100,
+    inFlight: 4,
+    carefulHosts: [],
     idleMilliseconds: 50,
     connectionRate: null,
   }
@@ -122,6 +124,7 @@ export function pathTo(
           expiresAt: Infinity,
           isCaptured: false,
           isUrgent: false,
+          wasInDoubt: false,
           ...row,
         })),
       })

@@ -43,6 +43,39 @@ t.test('a connection carries as many messages as it may', async (t) => {
   }
 })
 
+t.test('a host for which a flight goes wrong is told of, and its rows go one after the other', async (t) => {
+  // Of the first connection: the careful one, the one that flies alone, and then it does not know the dialogue.
+  const mail = ['250 ok', '250 ok', '503 5.5.1 nested MAIL', '250 ok']
+  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'], script: { mail } })
+  const path = pathTo(t, server)
+  path.add(keysUpTo(3), { plan: { connections: 1 } })
+  const results = await path.untilDone(2)
+  t.match(results, [{ end: { kind: 'accepted' } }, { end: { kind: 'accepted' } }])
+  await until('it is told', () => path.notes.some(({ note }) => note.kind === 'careful'))
+  t.match(path.notes.find(({ note }) => note.kind === 'opened')?.note, { inFlight: 4 })
+  const reason = /^it does not understand flights: 503/
+  t.match(path.notes.find(({ note }) => note.kind === 'careful')?.note, { host: 'mx.test', reason })
+  path.sender.limit({ connections: 1, messagesPerConnection: 100, carefulHosts: ['mx.test'] })
+  path.add([4, 5, 6], { plan: { connections: 1, carefulHosts: ['mx.test'] } })
+  t.ok((await path.untilDone(6)).every(({ end }) => end.kind === 'accepted'))
+  const [, ...later] = server.connections
+  t.ok(later.length > 0)
+  t.notMatch(later.flatMap(({ commands }) => commands).join(), /BDAT/)
+  t.same(recipients(server).toSorted(), ['1', '2', '3', '4', '5', '6'])
+})
+
+t.test('a row that was in doubt does not fly', async (t) => {
+  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'] })
+  const path = pathTo(t, server)
+  path.add(keysUpTo(5), { plan: { connections: 1 }, row: { wasInDoubt: true } })
+  await path.untilDone(5)
+  t.notMatch(server.connections.flatMap(({ commands }) => commands).join(), /BDAT/)
+  const flying = pathTo(t, server)
+  flying.add(keysUpTo(20), { plan: { connections: 1 } })
+  await flying.untilDone(20)
+  t.match(server.connections.at(-1)?.commands.join(), /BDAT/)
+})
+
 t.test('urgent rows go first', async (t) => {
   const server = await mx(t)
   const path = pathTo(t, server)
@@ -205,7 +238,10 @@ t.test('opportunistic TLS that fails goes on in plain text once, and says so; re
     t.match(await path.untilDone(1), [{ end: { kind } }])
     const [note] = path.notes
     t.match(note?.tls, { result: 'validation-failure', isPlainFallback: kind === 'accepted', policy: tls.policy })
-    t.match(note?.note, kind === 'accepted' ? { kind: 'opened' } : { kind: 'failed', wasRequiredTls: true })
+    t.match(
+      note?.note,
+      kind === 'accepted' ? { kind: 'opened', inFlight: 1 } : { kind: 'failed', wasRequiredTls: true },
+    )
     t.equal(path.notes.filter(({ tls: said }) => said !== null).length, 1)
   }
 })
@@ -258,7 +294,7 @@ t.test('a limit holds between two messages; without connections what has not beg
   const path = pathTo(t, server, { askMark: (_key, answer) => void marks.push(() => answer(true)) })
   path.add(keysUpTo(4), { plan: { connections: 1 } })
   await until('the first waits for its mark', () => marks.length === 1)
-  path.sender.limit({ connections: 0, messagesPerConnection: 100 })
+  path.sender.limit({ connections: 0, messagesPerConnection: 100, carefulHosts: [] })
   t.equal(path.results.length, 2, 'but for the one under way, and the one behind it')
   marks.shift()?.()
   const results = await path.untilDone(4)

@@ -10,6 +10,7 @@ const OPEN: OpenGate = {
   kind: 'open',
   connections: 10,
   messagesPerConnection: 100,
+  carefulHosts: [],
   mostUnderWay: Infinity,
   mostOfLane: Infinity,
 }
@@ -26,6 +27,8 @@ const factsOf = (key: string): PathFacts => ({
     hostname: 'mail.test',
     connections: 10,
     messagesPerConnection: 100,
+    inFlight: 1,
+    carefulHosts: [],
     idleMilliseconds: 1,
     connectionRate: null,
   },
@@ -87,6 +90,17 @@ t.test('a new path gets three rows for each connection, and another one for each
   if (first !== undefined) paths.settle(first)
   t.equal(ready(paths).length, 1)
   t.equal(paths.takeWaiting().length, 29)
+})
+
+t.test('a path whose hosts know flights gets the rows of a flight, and two more, for each connection', async (t) => {
+  const { paths, add } = world()
+  add(100)
+  const [first] = ready(paths)
+  paths.noteInFlight(factsOf('a'), 4)
+  if (first !== undefined) paths.settle(first)
+  t.equal(ready(paths).length, 31, 'sixty for ten connections')
+  paths.noteInFlight(factsOf('unknown'), 4)
+  t.equal(paths.factsOf('unknown'), undefined)
 })
 
 t.test('a path with rows is remembered, however many others come meanwhile', async (t) => {

@@ -122,6 +122,7 @@ t.test('when a full ready window gets room by what goes to a thread, more is cla
     kind: 'open',
     connections: 1,
     messagesPerConnection: 1,
+    carefulHosts: [],
     mostUnderWay: Infinity,
     mostOfLane: Infinity,
   }

@@ -59,7 +59,7 @@ const settingsWith = (changes: Partial<Configuration['server']['delivery']>) => 
 function noteOf(tls: Partial<TlsResultNote> | null, changes: Partial<ThreadConnectionNote> = {}): ThreadConnectionNote {
   return {
     pathKey: `${IP} x`,
-    note: { kind: 'opened' },
+    note: { kind: 'opened', inFlight: 1 },
     host: 'mx.dest.test',
     address: '192.0.2.1',
     domain: 'dest.test',

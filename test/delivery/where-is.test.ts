@@ -236,6 +236,8 @@ t.test('a thread tells what has ended before it says that it does not have it', 
     hostname: 'mail.acme.test',
     connections: 1,
     messagesPerConnection: 1,
+    inFlight: 1,
+    carefulHosts: [],
     idleMilliseconds: 1,
     connectionRate: null,
   }
@@ -250,6 +252,7 @@ t.test('a thread tells what has ended before it says that it does not have it', 
     expiresAt: Infinity,
     isCaptured: false,
     isUrgent: false,
+    wasInDoubt: false,
   }
   receive({
     kind: 'dispatch',

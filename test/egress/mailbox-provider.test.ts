@@ -10,6 +10,7 @@ type Block = ProviderSettings['providers'][string]
 const DEFAULT: ProviderSettings['default'] = {
   connections: 10,
   messages_per_connection: 100,
+  in_flight: 4,
   rate: { count: 100, per_milliseconds: 1_000 },
   connection_rate: { count: 100, per_milliseconds: 60_000 },
   tls: 'opportunistic',

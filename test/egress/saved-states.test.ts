@@ -11,7 +11,7 @@ t.test('small changes are saved in small parts while others wait for the store, 
       // All connections that it may have were of use: it may have one more.
       shaping.noteConnections(
         path,
-        Array.from({ length: 4 }, () => ({ kind: 'opened' })),
+        Array.from({ length: 4 }, () => ({ kind: 'opened', inFlight: 1 })),
       )
       shaping.noteConnections(
         path,

@@ -47,7 +47,7 @@ t.test('connections grow while all are used, and stop at the limit of a new IP',
   const grown = async (path: ShapedPath): Promise<number> => {
     for (let round = 0; round < 40; round++) {
       const { connections } = openGate(shaping.gate(path, LANE))
-      shaping.noteConnections(path, times(connections, { kind: 'opened' }))
+      shaping.noteConnections(path, times(connections, { kind: 'opened', inFlight: 1 }))
       await clock.advance(SECOND)
       shaping.noteConnections(path, times(connections, { kind: 'ended-well', delivered: 1 }))
     }
@@ -142,7 +142,7 @@ t.test('a limited path is slower for the time of the rule, then twice as fast ev
   const world = await shapingWorld()
   const { shaping, clock } = world
   const path = pathTo('gmx')
-  shaping.noteConnections(path, [{ kind: 'opened' }])
+  shaping.noteConnections(path, [{ kind: 'opened', inFlight: 1 }])
   after(world, path, times(3, refused('450 4.7.0 slow down, rate limit', 'rate')))
   const [hold] = shaping.views()[0]?.holds ?? []
   t.match(hold, { kind: 'limit', rule: 'any-rate', rate: { count: 10, per_milliseconds: MINUTE } })
@@ -282,7 +282,7 @@ t.test('learnt connections are kept, and what says nothing is not stored', async
   const path = pathTo('comcast')
   for (let round = 0; round < 10; round++) {
     const { connections } = openGate(shaping.gate(path, LANE))
-    shaping.noteConnections(path, times(connections, { kind: 'opened' }))
+    shaping.noteConnections(path, times(connections, { kind: 'opened', inFlight: 1 }))
     shaping.noteConnections(path, times(connections, { kind: 'ended-well', delivered: 1 }))
   }
   after(world, pathTo('kpn'), [DELIVERED])
@@ -305,7 +305,7 @@ t.test('what many paths have learnt is saved, all of it', async (t) => {
   const isps = Array.from({ length: 250 }, (_, index) => `isp-${index}.test`)
   for (const isp of isps) {
     for (const delivered of [1, 1]) {
-      world.shaping.noteConnections(pathTo(isp), times(2, { kind: 'opened' }))
+      world.shaping.noteConnections(pathTo(isp), times(2, { kind: 'opened', inFlight: 1 }))
       world.shaping.noteConnections(pathTo(isp), times(2, { kind: 'ended-well', delivered }))
     }
   }
@@ -348,7 +348,7 @@ t.test('a pool has a rate and connections of its own', async (t) => {
   shaping.giveBack(path, 1)
   t.equal(shaping.take(otherPath, 2).granted, 1)
   await clock.advance(SECOND)
-  shaping.noteConnections(path, times(3, { kind: 'opened' }))
+  shaping.noteConnections(path, times(3, { kind: 'opened', inFlight: 1 }))
   t.match(shaping.gate(otherPath, LANE), { kind: 'closed', waitingFor: 'connections', until: null })
   t.equal(closedFor(world, path), 0, 'a path that has connections goes on')
   t.equal(closedFor(world, otherPool), 0)
@@ -364,7 +364,7 @@ t.test('an IP that reaches nobody while others do is told once', async (t) => {
   const fail = (ip: string): void => {
     for (const route of routes) shaping.noteConnections(pathTo(route, { ip }), [notConnected()])
   }
-  const reach = (ip: string): void => shaping.noteConnections(pathTo('zoho', { ip }), [{ kind: 'opened' }])
+  const reach = (ip: string): void => shaping.noteConnections(pathTo('zoho', { ip }), [{ kind: 'opened', inFlight: 1 }])
   fail('192.0.2.1')
   await clock.advance(6 * MINUTE)
   fail('192.0.2.1')
@@ -402,3 +402,34 @@ t.test('a reload holds from the next message on', async (t) => {
   world.settings.providers = { ...SHIPPED_PROVIDERS, replies }
   t.equal(after(world, path, [refused('554 our own words')]), 5)
 })
+
+t.test(
+  'a host for which flights went wrong is remembered for a day, over a restart, until it is resumed',
+  async (t) => {
+    const world = await shapingWorld()
+    const path = pathTo('google')
+    const carefulOf = ({ shaping }: World): readonly string[] => {
+      const gate = shaping.gate(path, LANE)
+      return gate.kind === 'open' ? gate.carefulHosts : []
+    }
+    t.same(carefulOf(world), [])
+    const note = (host: string): ConnectionNote => ({ kind: 'careful', host, reason: 'it was out of step: 250 ok' })
+    world.shaping.noteConnections(path, [note('mx1.test'), note('mx2.test'), note('mx1.test')])
+    t.same(carefulOf(world), ['mx1.test', 'mx2.test'])
+    const cause = 'mx1.test: it was out of step: 250 ok'
+    t.match(world.shaping.views(), [
+      { status: 'open', holds: [{ kind: 'careful', scope: 'path', rule: null, cause }, {}] },
+    ])
+    await world.shaping.tick()
+    const again = await world.restart()
+    t.same(carefulOf(again), ['mx1.test', 'mx2.test'])
+    await again.clock.advance(DAY - MINUTE)
+    t.same(carefulOf(again), ['mx1.test', 'mx2.test'])
+    await again.clock.advance(MINUTE)
+    t.same(carefulOf(again), [])
+    t.same(again.shaping.views(), [])
+    again.shaping.noteConnections(path, [note('mx1.test')])
+    t.equal(await again.shaping.resume({ route: path.route }), 1)
+    t.same(carefulOf(again), [])
+  },
+)

@@ -358,7 +358,7 @@ t.test('where the mail of a domain goes', async (t) => {
     provider: 'google',
     isp: 'gmail',
     route: 'google',
-    limits: { connections: 5, messages_per_connection: 50, rate: '100/second', tls: 'required', scope: 'provider' },
+    limits: { connections: 5, messages_per_connection: 50, in_flight: 4, rate: '100/second', tls: 'required' },
     hosts: [
       { name: 'aspmx.l.google.com', addresses: ['192.178.0.1'], tls: { policy: 'required', demand: 'required' } },
       { name: 'alt1.aspmx.l.google.com' },

@@ -18,6 +18,7 @@ const EXTENSIONS = {
   isPipelining: true,
   hasStartTls: false,
   has8BitMime: true,
+  hasChunking: false,
   hasSmtpUtf8: true,
   hasDsn: false,
   hasSize: false,
@@ -162,6 +163,9 @@ function createSession(
     ended,
     isUsable: () => isOpen && !isLeaving && stopReason === null,
     isPastDot: () => isPastDot,
+    mostTaken: () => 2,
+    inFlight: 1,
+    flightProblem: () => null,
     send(job) {
       queue.push(job)
       void run()

@@ -3,8 +3,9 @@
  * Message-ID, from which IP, and what is open at this moment. A mail whose final dot has come counts as taken, also
  * when its sender is gone before the answer.
  */
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { startSmtpLineServer } from './smtp-line-server.ts'
+import { startSmtpLineServer, type SmtpDialogue } from './smtp-line-server.ts'
 
 export interface CountingSink {
   port: number
@@ -27,10 +28,12 @@ export interface CountingSinkOptions {
   address?: string
   /** Time from a final dot to its answer; a function is asked for each mail. */
   answerDelayMilliseconds?: number | (() => number)
+  /** It offers CHUNKING. */
+  hasChunking?: boolean
 }
 
 export async function startCountingSink(options: CountingSinkOptions = {}): Promise<CountingSink> {
-  const { address = '127.0.0.1', answerDelayMilliseconds: delay = 0 } = options
+  const { address = '127.0.0.1', answerDelayMilliseconds: delay = 0, hasChunking = false } = options
   const arrivals = new Map<string, number>()
   const messageIds = new Map<string, Set<string>>()
   const sources = new Set<string>()
@@ -38,12 +41,17 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
   let inFlight = 0
   let begun = 0
 
-  const server = await startSmtpLineServer(address, (socket) => {
+  const begin = (socket: Socket): SmtpDialogue => {
     let recipient = ''
     let isOpen = false
     const setOpen = (value: boolean): void => {
+      if (value && socket.destroyed) return
       if (value !== isOpen) inFlight += value ? 1 : -1
       isOpen = value
+    }
+    const count = (text: string): void => {
+      arrivals.set(recipient, (arrivals.get(recipient) ?? 0) + 1)
+      messageIds.set(recipient, (messageIds.get(recipient) ?? new Set()).add(messageIdOf(text)))
     }
     connections += 1
     sources.add(socket.remoteAddress ?? '')
@@ -56,18 +64,19 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
         return undefined
       },
       async onMail(text) {
-        arrivals.set(recipient, (arrivals.get(recipient) ?? 0) + 1)
-        messageIds.set(recipient, (messageIds.get(recipient) ?? new Set()).add(messageIdOf(text)))
+        count(text)
         await sleep(typeof delay === 'number' ? delay : delay())
         setOpen(false)
         if (!socket.destroyed) socket.write('250 2.0.0 taken\r\n')
       },
+      onMailLeft: count,
       onClose() {
         connections -= 1
         setOpen(false)
       },
     }
-  })
+  }
+  const server = await startSmtpLineServer(address, begin, 0, hasChunking)
   return {
     port: server.port,
     arrivals,

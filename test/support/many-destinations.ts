@@ -25,10 +25,11 @@ const FAST = { rate: '10000/second', connection_rate: '10000/second' }
 
 export async function startManyDestinations(
   t: { teardown(clean: () => unknown): void },
-  options: Pick<ServeOptions, 'settings' | 'dataFolder'> & Pick<CountingSinkOptions, 'answerDelayMilliseconds'>,
+  options: Pick<ServeOptions, 'settings' | 'dataFolder'> &
+    Pick<CountingSinkOptions, 'answerDelayMilliseconds' | 'hasChunking'> & { inFlight?: number; destinations?: number },
 ): Promise<ManyDestinations> {
-  const { settings, dataFolder, ...ofSink } = options
-  const domains = Array.from({ length: DESTINATIONS }, (_, index) => `d${index}.test`)
+  const { settings, dataFolder, inFlight = 4, destinations = DESTINATIONS, ...ofSink } = options
+  const domains = Array.from({ length: destinations }, (_, index) => `d${index}.test`)
   const sink = await startCountingSink(ofSink)
   t.teardown(() => sink.close())
   const zone = await startZone({
@@ -45,7 +46,7 @@ export async function startManyDestinations(
     dnsServer: zone.server,
     deliveryPort: sink.port,
     pools: TWO_IPS,
-    files: { 'providers.d/50-fast.yaml': { default: FAST } },
+    files: { 'providers.d/50-fast.yaml': { default: { ...FAST, in_flight: inFlight } } },
     settings: { ...settings, api: { requests: 0, recipients: 0 } },
     ...(dataFolder === undefined ? {} : { dataFolder }),
   })

@@ -2,7 +2,7 @@
  * An SMTP server of raw TCP whose replies are written down by the test, stage by stage.
  *
  * It records who connected, what was said, and the exact bytes of each message. It knows nothing of right and wrong: a
- * reply is sent as it was given, but DATA without an accepted recipient is always refused. `close` drops the connection
+ * reply is sent as it was given, but DATA and BDAT without an accepted recipient are always refused. `close` drops the connection
  * in place of a reply, `silence` never answers.
  */
 import { execFileSync } from 'node:child_process'
@@ -11,7 +11,8 @@ import { createSecureContext, TLSSocket } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export type Reply = string | 'close' | 'silence' | { afterMilliseconds: number; reply: string }
-export type Stage = 'banner' | 'ehlo' | 'helo' | 'starttls' | 'mail' | 'rcpt' | 'data' | 'dot' | 'rset' | 'quit'
+export type Stage =
+  'banner' | 'ehlo' | 'helo' | 'starttls' | 'mail' | 'rcpt' | 'data' | 'dot' | 'bdat' | 'rset' | 'quit'
 /** A list is used up in order over all connections, then its last one repeats. */
 export type Script = Partial<Record<Stage, Reply | Reply[] | ((line: string, connection: MxConnection) => Reply)>>
 
@@ -27,7 +28,7 @@ export interface MxConnection {
 export interface MxMessage {
   from: string
   to: string
-  /** As sent between DATA and the dot, dot-stuffing undone. */
+  /** As sent between DATA and the dot, dot-stuffing undone, or as the chunk of a BDAT. */
   bytes: Buffer
   connection: MxConnection
 }
@@ -36,7 +37,7 @@ export interface ScriptedMx {
   address: string
   port: number
   connections: MxConnection[]
-  /** Each message whose final dot came, whatever was answered. */
+  /** Each message whose final dot or last chunk came behind a recipient that was taken, whatever was answered. */
   messages: MxMessage[]
   close(): Promise<void>
 }
@@ -60,6 +61,7 @@ const DEFAULTS: Record<Stage, string> = {
   rcpt: '250 2.1.5 ok',
   data: '354 go on',
   dot: '250 2.0.0 queued',
+  bdat: '250 2.0.0 queued',
   rset: '250 2.0.0 reset',
   quit: '221 2.0.0 bye',
 }
@@ -70,6 +72,7 @@ const VERBS: [RegExp, Stage][] = [
   [/^MAIL/i, 'mail'],
   [/^RCPT/i, 'rcpt'],
   [/^DATA/i, 'data'],
+  [/^BDAT/i, 'bdat'],
   [/^RSET/i, 'rset'],
   [/^QUIT/i, 'quit'],
 ]
@@ -139,12 +142,18 @@ async function converse(plain: Socket, connection: MxConnection, { replyTo, mess
     if (stage === 'ehlo' || stage === 'helo') connection.ehloName = line.slice(5)
     if (stage === 'mail') from = pathOf(line)
     if (stage === 'rcpt') to = pathOf(line)
-    const isOutOfTurn: boolean = stage === 'data' && !hasRecipient
+    const isOutOfTurn: boolean = (stage === 'data' || stage === 'bdat') && !hasRecipient
+    if (stage === 'bdat') {
+      // It is read whatever comes of it (RFC 3030 §2).
+      const bytes = await input.bytes(Number(line.split(' ')[1]))
+      if (bytes === undefined) return
+      if (hasRecipient) messages.push({ from, to, bytes, connection })
+    }
     const reply: Reply = isOutOfTurn ? '503 5.5.1 no valid recipients' : replyTo(stage, line, connection)
     if (!(await say(socket, reply))) return
     if (stage === 'mail') hasSender = textOf(reply).startsWith('2')
     if (stage === 'rcpt') hasRecipient = hasSender && textOf(reply).startsWith('2')
-    if (stage === 'mail' || stage === 'rset') hasRecipient = false
+    if (stage === 'mail' || stage === 'rset' || stage === 'bdat') hasRecipient = false
     if (stage === 'quit') return void socket.end()
     if (stage === 'starttls' && textOf(reply).startsWith('220')) {
       const secured = await secure(socket, tls)
@@ -199,6 +208,7 @@ function createReplies({ script = {}, extensions = EXTENSIONS, tls }: ScriptedMx
 
 interface LineReader {
   line(): Promise<string | undefined>
+  bytes(count: number): Promise<Buffer | undefined>
   /** Up to and without the final dot. */
   message(): Promise<Buffer | undefined>
 }
@@ -235,6 +245,13 @@ function lineReader(socket: Socket): LineReader {
   }
   return {
     line: async () => (await upTo('\r\n'))?.subarray(0, -2).toString('utf8'),
+    async bytes(count) {
+      while (buffer.length < count && !isOver) await more()
+      if (buffer.length < count) return undefined
+      const found = buffer.subarray(0, count)
+      buffer = buffer.subarray(count)
+      return found
+    },
     async message() {
       // An empty message has no line end in front of its dot.
       while (buffer.length < 3 && !isOver) await more()

@@ -16,6 +16,8 @@ export interface SmtpDialogue {
    * the client sent behind the dot is read when this has resolved, so that the replies keep their order.
    */
   onMail(text: string): Promise<void>
+  /** The client is gone, and had sent this mail whole before: nobody hears an answer. */
+  onMailLeft?(text: string): void
   onClose?(): void
 }
 
@@ -36,17 +38,19 @@ export async function startSmtpLineServer(
   address: string,
   begin: (socket: Socket) => SmtpDialogue,
   port = 0,
+  hasChunking = false,
 ): Promise<SmtpLineServer> {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
     sockets.add(socket)
     const dialogue = begin(socket)
     socket.on('error', () => socket.destroy())
+    const readRest = converse(socket, dialogue, hasChunking)
     socket.on('close', () => {
       sockets.delete(socket)
+      readRest()
       dialogue.onClose?.()
     })
-    converse(socket, dialogue)
   })
   server.listen(port, address)
   await once(server, 'listening')
@@ -60,7 +64,12 @@ export async function startSmtpLineServer(
   }
 }
 
-function converse(socket: Socket, dialogue: SmtpDialogue): void {
+const EHLO_WITH_CHUNKING = '250-sink.test\r\n250-PIPELINING\r\n250-CHUNKING\r\n250 8BITMIME'
+// The bytes behind the command belong to it.
+const CHUNK = /^BDAT (\d+) LAST\r\n$/
+
+/** Returns what reads the rest when the client is gone. */
+function converse(socket: Socket, dialogue: SmtpDialogue, hasChunking: boolean): () => void {
   let isInData = false
   let isAnswering = false
   let buffer = ''
@@ -70,12 +79,14 @@ function converse(socket: Socket, dialogue: SmtpDialogue): void {
     const path = /<([^>]*)>/.exec(line)?.[1] ?? ''
     const given = dialogue.onCommand(verb, path)
     if (given === null) return
-    const reply = given ?? USUAL_REPLIES[verb] ?? '250 2.0.0 ok'
+    const usual = verb === 'EHLO' && hasChunking ? EHLO_WITH_CHUNKING : USUAL_REPLIES[verb]
+    const reply = given ?? usual ?? '250 2.0.0 ok'
     isInData = reply.startsWith('354')
-    socket.write(`${reply}\r\n`)
+    if (!socket.destroyed) socket.write(`${reply}\r\n`)
   }
   const take = (text: string): void => {
     isInData = false
+    if (socket.destroyed) return dialogue.onMailLeft?.(text)
     isAnswering = true
     dialogue
       .onMail(text)
@@ -86,14 +97,20 @@ function converse(socket: Socket, dialogue: SmtpDialogue): void {
       .catch((thrown: Error) => socket.destroy(thrown))
   }
   const read = (): void => {
-    while (!isAnswering && !socket.destroyed) {
+    while (!isAnswering || socket.destroyed) {
       const ending = isInData ? END_OF_DATA : LINE_END
       const end = buffer.indexOf(ending)
       if (end < 0) return
       // A body keeps the end of its last line.
       const text = buffer.slice(0, end + LINE_END.length)
-      buffer = buffer.slice(end + ending.length)
-      if (isInData) take(text)
+      const size = isInData ? null : CHUNK.exec(text)
+      const start = end + ending.length
+      const length = Number(size?.[1] ?? 0)
+      if (buffer.length < start + length) return
+      const chunk = buffer.slice(start, start + length)
+      buffer = buffer.slice(start + length)
+      if (size !== null) take(chunk)
+      else if (isInData) take(text)
       else answer(text)
     }
   }
@@ -102,4 +119,5 @@ function converse(socket: Socket, dialogue: SmtpDialogue): void {
     read()
   })
   socket.write('220 sink.test ESMTP\r\n')
+  return read
 }

@@ -74,7 +74,7 @@ function notesOf({ path, site, rows: [first, ...rest] }: PathBatch): ThreadConne
     tls: null,
   }
   return [
-    { ...connection, note: { kind: 'opened' } },
+    { ...connection, note: { kind: 'opened', inFlight: 1 } },
     { ...connection, note: { kind: 'ended-well', delivered: 1 + rest.length } },
   ]
 }

@@ -41,8 +41,9 @@ const COLUMNS: Columns<{ path: PathJson; hold: PathHoldJson }> = {
   ROUTE: ({ path }) => path.route,
   DOMAIN: ({ path }) => path.domain,
   UNTIL: ({ hold }) => (hold.until === null ? 'resumed' : localTime(hold.until)),
-  LIMIT: ({ hold: { rate, connections, messages_per_connection: messages } }) =>
+  LIMIT: ({ hold: { kind, rate, connections, messages_per_connection: messages } }) =>
     [
+      kind === 'careful' ? 'one message after the other' : null,
       rate,
       connections === null ? null : `${connections} connections`,
       messages === null ? null : `${messages} per connection`,

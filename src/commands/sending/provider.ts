@@ -114,9 +114,10 @@ function providerReport(view: ProviderView): string {
 
 function limitLines(limits: ProviderLimitsJson): [string, string][] {
   const { connections, messages_per_connection: messages, rate, connection_rate: connectionRate, scope } = limits
+  const inFlight = limits.in_flight === 1 ? 'one after the other' : `up to ${limits.in_flight} in flight`
   return [
     ['connections', `${connections} from each IP, new ones at ${connectionRate}, idle for ${limits.idle}`],
-    ['messages', `${messages} per connection, ${rate}`],
+    ['messages', `${messages} per connection, ${inFlight}, ${rate}`],
     ['tls', limits.tls],
     ['failures', `${limits.failures} in a row before the path backs off`],
     ['scope', scope === 'provider' ? 'one path for all domains of the provider' : 'a path for each set of MX hosts'],

@@ -5,7 +5,7 @@
 import { z } from 'zod'
 import { DAY, MINUTE, SECOND } from '../../base/clock.ts'
 import { TLS_CHOICES } from './delivery-settings.ts'
-import { boolean, choice, count, duration, rate, readDuration, text } from './field-types.ts'
+import { boolean, choice, count, duration, integer, rate, readDuration, text } from './field-types.ts'
 import { accepted, field, named, readName, refused, section, shown, type Reading } from './reading.ts'
 import { hostName, hostNameSuffix } from './network-field-types.ts'
 import { readProviderId } from './pool-settings.ts'
@@ -31,9 +31,13 @@ const ACTIONS = [
 export const readRuleId = readName('rule id', /^[a-z0-9-]{1,60}$/, 'only a-z, 0-9 and hyphens')
 const readIsp = readName('isp name', /^[a-z0-9_-]{1,40}$/, 'only a-z, 0-9, hyphens and underscores')
 
+/** Messages of one connection; more would help nobody: the bytes of a flight are bounded. */
+const inFlight = integer({ min: 1, max: 64 })
+
 const defaultBlock = section({
   connections: count.default(10),
   messages_per_connection: count.default(100),
+  in_flight: inFlight.default(4),
   rate: rate.default({ count: 100, per_milliseconds: SECOND }),
   connection_rate: rate.default({ count: 100, per_milliseconds: MINUTE }),
   tls: choice(TLS_CHOICES).default('opportunistic'),
@@ -48,6 +52,7 @@ const providerBlock = section({
   domains: z.array(hostName).default([]),
   connections: count.optional(),
   messages_per_connection: count.optional(),
+  in_flight: inFlight.optional(),
   rate: rate.optional(),
   connection_rate: rate.optional(),
   tls: choice(TLS_CHOICES).optional(),

@@ -18,7 +18,13 @@ import type { HostsRoute } from '../route/route-message.ts'
 
 const SIMULATOR_ISP = 'simulator'
 const CAPTURE_LIMITS = { connections: 50, messagesPerConnection: 1_000 }
-export const CAPTURE_GATE: OpenGate = { kind: 'open', ...CAPTURE_LIMITS, mostUnderWay: Infinity, mostOfLane: Infinity }
+export const CAPTURE_GATE: OpenGate = {
+  kind: 'open',
+  ...CAPTURE_LIMITS,
+  carefulHosts: [],
+  mostUnderWay: Infinity,
+  mostOfLane: Infinity,
+}
 
 export interface PathFacts {
   key: string
@@ -26,7 +32,7 @@ export interface PathFacts {
   isp: string
   /** What shaping knows it by; null: the way to the capture server, which nothing limits. */
   shaped: ShapedPath | null
-  /** `connections` and `messagesPerConnection` are those of the gate when a batch is made. */
+  /** Its limits are those of the gate when a batch is made. */
   plan: PathPlan
 }
 
@@ -46,7 +52,8 @@ export function createPathFacts(configuration: () => Configuration) {
     const { connections, messages_per_connection: messagesPerConnection, idle: idleMilliseconds } = limits
     const { source, hostname } = ip
     const ofHosts = { key, port: server.delivery.port, source, hostname, connectionRate: limits.connection_rate }
-    const plan = { ...ofHosts, connections, messagesPerConnection, idleMilliseconds }
+    const atOnce = { connections, messagesPerConnection, inFlight: limits.in_flight, carefulHosts: [] }
+    const plan = { ...ofHosts, ...atOnce, idleMilliseconds }
     return { key, route: provider.route, isp: provider.isp, shaped, plan }
   }
 
@@ -88,7 +95,8 @@ export function createCaptureRoute({ address, port }: CaptureAddress, current: (
   const hosts: MailHost[] = [{ name: CAPTURE_ROUTE, addresses: [address], tls }]
   const source = ipFamily(address) === 6 ? '::1' : '127.0.0.1'
   const times = { idleMilliseconds: providers.default.idle, connectionRate: null }
-  const plan = { key: CAPTURE_ROUTE, port, source, hostname: server.hostname, ...CAPTURE_LIMITS, ...times }
+  const oneByOne = { inFlight: 1, carefulHosts: [] }
+  const plan = { key: CAPTURE_ROUTE, port, source, hostname: server.hostname, ...CAPTURE_LIMITS, ...oneByOne, ...times }
   return {
     facts: { key: CAPTURE_ROUTE, route: CAPTURE_ROUTE, isp: CAPTURE_ROUTE, shaped: null, plan },
     routeOf(recipientDomain) {

@@ -12,6 +12,8 @@ interface Speed {
   pace: number
   /** Milliseconds between two messages when its rate holds it back; 0: it does not. */
   interval: number
+  /** Messages that a connection has under way at once, as far as is known: its hosts have to know flights. */
+  inFlight: number
 }
 
 export interface PathMemory extends Speed {
@@ -27,13 +29,13 @@ type PathLoad = { all: number; others: number }
 /** `underWay`: those in its thread. */
 type ClaimLoad = PathLoad & { underWay: number }
 
-const UNKNOWN_SPEED: Speed = { pace: 0, interval: 0 }
+const UNKNOWN_SPEED: Speed = { pace: 0, interval: 0, inFlight: 1 }
 /** Rows of one path, whatever its pace. */
 export const MOST_ROWS = 200
 const AHEAD = 2 * SECOND
 const IN_THREAD = 250
-/** One whose dot is out, one behind it, and one that is being rendered. */
-const ROWS_OF_A_CONNECTION = 3
+/** Beside those under way: one behind them, and one that is being rendered. */
+const ROWS_BEHIND = 2
 /** Rows that wait for tokens of a rate: what goes in so long. */
 const AHEAD_OF_RATE = 5 * SECOND
 /** The pace is taken anew after so long, in milliseconds of real time. */
@@ -83,16 +85,16 @@ export function countRow(memory: PathMemory): void {
   memory.countedSince = now
 }
 
-export function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
+export function mostOf({ pace, interval, inFlight }: Speed, gate: OpenGate): number {
   const { connections, messagesPerConnection, mostUnderWay } = gate
-  const byPace = Math.max(4 * connections, pace * AHEAD)
+  const byPace = Math.max((inFlight + ROWS_BEHIND + 1) * connections, pace * AHEAD)
   const byRate = rowsOfRate(interval)
   const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, byRate)
   return Math.max(1, Math.floor(most))
 }
 
 export function mostInThread(speed: Speed, gate: OpenGate): number {
-  const byPace = Math.max(ROWS_OF_A_CONNECTION * gate.connections, speed.pace * IN_THREAD)
+  const byPace = Math.max((speed.inFlight + ROWS_BEHIND) * gate.connections, speed.pace * IN_THREAD)
   return Math.floor(Math.min(mostOf(speed, gate), byPace))
 }
 

@@ -78,6 +78,11 @@ export function createPaths<Row extends PathRow>(options: PathsOptions) {
       changed.add(facts.key)
       endWithoutRows(path)
     },
+    /** One of its connections may have so many messages under way. */
+    noteInFlight({ key }: PathFacts, inFlight: number): void {
+      const memory = paths.get(key)?.memory ?? memories.find(key)
+      if (memory !== undefined) memory.inFlight = inFlight
+    },
     touch: ({ key }: PathFacts) => void changed.add(key),
     touchAll(): void {
       for (const key of paths.keys()) changed.add(key)

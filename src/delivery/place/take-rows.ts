@@ -3,10 +3,12 @@
  * lifetime is over. The rest waits on, with the time when it can go. Nothing here waits or throws. delivery/README.md
  * "From the table to the wire" and "Fairness", egress/README.md "Rates".
  */
+import { isDeepStrictEqual } from 'node:util'
 import { MINUTE, type Clock } from '../../base/clock.ts'
 import { SHORT_WAIT, type Gate, type OpenGate, type Tokens } from '../../egress/shaping/shaping.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { StreamTurns } from '../protocol/stream-turns.ts'
+import type { PathLimits } from '../protocol/try-result.ts'
 import type { PathFacts } from './path-facts.ts'
 import { mostInThread, mostOf, urgentRoom, type PathMemory } from './path-speed.ts'
 
@@ -48,7 +50,7 @@ export interface TakenRows<Row> {
   /** They cannot go soon. */
   returned: { row: Row; closure: TimedClosure }[]
   /** Threads that have rows of a path whose limits have changed. 0 connections: it is suspended. */
-  limits: { thread: number; pathKey: string; connections: number; messagesPerConnection: number }[]
+  limits: (PathLimits & { thread: number; pathKey: string })[]
 }
 
 export interface Path<Row> {
@@ -61,7 +63,7 @@ export interface Path<Row> {
   underWay: number
   /** Of these, those that are not urgent. */
   othersUnderWay: number
-  told: { connections: number; messagesPerConnection: number } | undefined
+  told: PathLimits | undefined
 }
 
 interface TakeRowsOptions {
@@ -91,7 +93,7 @@ export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens 
       for (const row of rows) row.isProbe ||= gate.mostUnderWay === 1
       path.underWay += rows.length
       path.othersUnderWay += rows.filter(({ isUrgent }) => !isUrgent).length
-      path.told = { connections: gate.connections, messagesPerConnection: gate.messagesPerConnection }
+      path.told = limitsOf(gate)
       taken.ready.push({ thread: memory.thread, gate, rows })
     }
     if (tokens.nextAt === null) {
@@ -159,9 +161,13 @@ function takeExpired<Row extends PathRow>(path: Path<Row>, now: number, taken: T
 function tellThread(path: Path<unknown>, gate: Gate, taken: TakenRows<unknown>): void {
   if (path.underWay === 0 || path.told === undefined) return
   if (gate.kind === 'closed' && gate.waitingFor !== 'suspension') return
-  const { connections, messagesPerConnection } = gate.kind === 'open' ? gate : { ...path.told, connections: 0 }
-  if (connections === path.told.connections && messagesPerConnection === path.told.messagesPerConnection) return
-  path.told = { connections, messagesPerConnection }
+  const next = gate.kind === 'open' ? limitsOf(gate) : { ...path.told, connections: 0 }
+  if (isDeepStrictEqual(next, path.told)) return
+  path.told = next
   const { facts, thread } = path.memory
-  taken.limits.push({ thread, pathKey: facts.key, connections, messagesPerConnection })
+  taken.limits.push({ thread, pathKey: facts.key, ...next })
+}
+
+function limitsOf({ connections, messagesPerConnection, carefulHosts }: OpenGate): PathLimits {
+  return { connections, messagesPerConnection, carefulHosts }
 }

@@ -9,8 +9,17 @@ import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import type { HostTls, TlsPolicy } from './host-tls.ts'
 
+/** Changed by `limit`. */
+export interface PathLimits {
+  /** At most so many sessions at once. */
+  connections: number
+  messagesPerConnection: number
+  /** Their messages go one after the other: flights went wrong there. */
+  carefulHosts: readonly string[]
+}
+
 /** One egress IP and one route: the unit of connections and of back-off. */
-export interface PathPlan {
+export interface PathPlan extends PathLimits {
   key: string
   /** Of the hosts. */
   port: number
@@ -18,10 +27,9 @@ export interface PathPlan {
   source: string
   /** The EHLO name of the egress IP. */
   hostname: string
-  /** At most so many sessions at once; changed by `limit`. */
-  connections: number
-  messagesPerConnection: number
   idleMilliseconds: number
+  /** Messages of a connection that may be under way at once, where the host can. */
+  inFlight: number
   /** New connections; null: as many as it likes. */
   connectionRate: Rate | null
 }
@@ -57,6 +65,8 @@ export interface DispatchedRow {
   isCaptured: boolean
   /** Transactional: it goes before all that are not. */
   isUrgent: boolean
+  /** A try of it had no answer to its final dot. */
+  wasInDoubt: boolean
 }
 
 export type PathBatch = { path: PathPlan; site: Site; rows: DispatchedRow[] }
@@ -134,7 +144,7 @@ export const NO_CONNECTION: ConnectionFacts = { host: null, localAddress: null, 
 export type ToThread =
   | { kind: 'dispatch'; clockOffset: number; batches: PathBatch[] }
   | { kind: 'marked'; clockOffset: number; id: number; stale: number[] } // committed, but for claims that are `stale`
-  | { kind: 'limit'; pathKey: string; connections: number; messagesPerConnection: number } // between two messages
+  | ({ kind: 'limit'; pathKey: string } & PathLimits) // between two messages
   | { kind: 'tick'; id: number }
   | { kind: 'claims'; id: number } // which rows it has
   | { kind: 'where'; id: number; claim: number } // where it has this row

@@ -24,8 +24,6 @@ import { reuseLine } from './transcript.ts'
 /** The end of what has not begun when the server stops. */
 export const STOPPING = { kind: 'returned', why: 'stopping', reason: 'the server stops' } as const
 const TOO_LATE: SendEnd = { kind: 'returned', why: 'too-late', reason: 'its lifetime is over' }
-/** The one under way, and the one behind it. */
-const MOST_TAKEN = 2
 const LONGEST_SESSION = 5 * MINUTE // delivery/README.md "The SMTP session"
 
 interface WorkerOptions {
@@ -127,8 +125,8 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
 type RowFeed = ReturnType<typeof createRowFeed>
 
 /**
- * Row after row over one open connection. The row behind the one under way is taken early, and was rendered before, so
- * that its envelope is there when the final dot goes out. Without a row the connection waits, then says goodbye.
+ * Row after row over one open connection. The row behind those under way is taken early, and was rendered before, so
+ * that it is there when its turn comes. Without a row the connection waits, then says goodbye.
  */
 function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOptions) {
   const { tools } = path
@@ -161,7 +159,7 @@ function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOpti
   function takeMore(): void {
     clearTimeout(idleTimer)
     if (isOver) return
-    while (trials.size() < MOST_TAKEN && mayCarryMore()) {
+    while (trials.size() < session.mostTaken() && mayCarryMore()) {
       const sending = path.next()
       if (sending === undefined) break
       taken++
@@ -215,6 +213,7 @@ function jobOf(trial: Trial, message: RenderedMessage, { session, path, onEnd }:
     provenFrom,
     transcript,
     mayPipeline: sending.mayPipeline,
+    mayFly: sending.mayFly && !path.plan().carefulHosts.includes(session.facts.host ?? ''),
     begin(messagesBefore) {
       if (path.isHalted()) return STOPPING
       if (tools.now() >= expiresAt) return TOO_LATE

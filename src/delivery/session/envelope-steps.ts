@@ -4,10 +4,10 @@
  * §3.1; delivery/README.md "Stages". What follows from a refusal, also from a 421, is `settle/judge-reply.ts`'s.
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { CLOSING_CODE, type ConnectionEnding, type Transaction } from './transaction-end.ts'
+import type { ConnectionEnding, Transaction } from './transaction-end.ts'
 import type { RawReply } from './reply-reader.ts'
 import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
-import type { Expectation, SmtpWire } from './smtp-wire.ts'
+import { CLOSING_CODE, type Expectation, type SmtpWire } from './smtp-wire.ts'
 
 interface EnvelopeTools {
   wire: Pick<SmtpWire, 'say'>

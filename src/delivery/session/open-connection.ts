@@ -100,7 +100,8 @@ async function openPlace(place: Place, request: ConnectionRequest, tools: Connec
   const { port, source, hostname } = path
   const note = (what: ConnectionNote, said: ThreadConnectionNote['tls']): void =>
     tools.note({ pathKey: path.key, note: what, host, address, domain: request.domain, tls: said })
-  const target: SessionTarget = { host, address, port, source, hostname, tls, mayPipeline }
+  const inFlight = path.carefulHosts.includes(host) ? 1 : path.inFlight
+  const target: SessionTarget = { host, address, port, source, hostname, tls, mayPipeline, inFlight }
   let opened = await tools.open(target, transcript)
   let said = tlsNote(tls, opened)
   if (opened.kind === 'failed' && mayFallBack(tls, opened.failure)) {
@@ -118,8 +119,12 @@ async function openPlace(place: Place, request: ConnectionRequest, tools: Connec
   }
   const { session } = opened
   tools.hosts.worked(source, address)
-  note({ kind: 'opened' }, said)
-  void session.ended.then((end) => note(end, null))
+  note({ kind: 'opened', inFlight: session.inFlight }, said)
+  void session.ended.then((end) => {
+    const problem = session.flightProblem()
+    if (problem !== null) note({ kind: 'careful', host, reason: problem }, null)
+    note(end, null)
+  })
   return { kind: 'open', session }
 }
 

@@ -19,6 +19,7 @@ import {
   type DispatchedRow,
   type PathBatch,
   type PathFailure,
+  type PathLimits,
   type PathPlan,
   type TryEnd,
   type TryResult,
@@ -102,7 +103,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       grow()
     },
     /** Takes effect between two messages; without connections all rows that have not begun come back. */
-    limit(limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void {
+    limit(limits: PathLimits): void {
       plan = { ...plan, ...limits }
       if (isHalted()) halt()
       else wakeIdle()
@@ -274,5 +275,6 @@ function rateLimit(rate: PathPlan['connectionRate']): RateLimit | null {
 }
 
 function newRow(row: DispatchedRow): RowToSend {
-  return { row, waitsSince: performance.now(), returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null }
+  const fresh = { waitsSince: performance.now(), returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null }
+  return { row, ...fresh, mayFly: !row.wasInDoubt }
 }

@@ -10,7 +10,7 @@ import { NO_CONNECTION, type DispatchedRow, type TryEnd, type TryResult } from '
 import type { MessageForm, RenderedMessage } from './message-renderer.ts'
 import type { ConnectionTools } from './open-connection.ts'
 import type { SmtpSession } from './smtp-session.ts'
-import type { SendEnd } from './transaction-end.ts'
+import { isProtocolError, type SendEnd } from './transaction-end.ts'
 import type { Transcript } from './transcript.ts'
 
 export interface DeliveryTools extends ConnectionTools {
@@ -33,6 +33,8 @@ export interface RowToSend {
   returns: number
   /** One command at a time: the host was confused by several. */
   mayPipeline: boolean
+  /** It may go in a flight: it was in doubt never before, and no connection ended under it. */
+  mayFly: boolean
   /** RCPT was written over an earlier connection. */
   wasRcptSent: boolean
   /** Begun before its turn. */
@@ -121,7 +123,10 @@ export function createRowTrials({ tools, report, giveBack }: RowTrialsOptions) {
       if (!trials.has(trial)) return
       const { sending } = trial
       sending.wasRcptSent ||= wasRcptSent
-      if (end.kind === 'unsent') return returnUnsent(trial, end.reason, facts)
+      if (end.kind === 'unsent') {
+        sending.mayFly = false
+        return returnUnsent(trial, end.reason, facts)
+      }
       if (isConfused(end) && sending.mayPipeline && extensions.isPipelining) {
         sending.mayPipeline = false
         // First: a row that is given back may go out at once.
@@ -158,12 +163,6 @@ function isBeforeAll(end: SendEnd): boolean {
   return end.kind === 'returned' && (end.why === 'stopping' || end.why === 'too-late')
 }
 
-/** The host did not understand the dialogue: one command at a time may help. */
 function isConfused(end: SendEnd): boolean {
-  if (end.kind !== 'refused' || end.stage === 'dot') return false
-  const { code, enhancedCode } = end.reply
-  if (code < 500 || code > 503) return false
-  // About the protocol: X.5.z of RFC 3463 §3.6. A 501 to RCPT without a code speaks of the address.
-  if (enhancedCode !== null) return enhancedCode.startsWith('5.5.')
-  return code !== 501 || end.stage !== 'rcpt'
+  return end.kind === 'refused' && end.stage !== 'dot' && isProtocolError(end.reply, end.stage)
 }

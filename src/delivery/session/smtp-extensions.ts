@@ -1,7 +1,7 @@
 /**
  * What a host announces after EHLO, and the commands of a transaction that make use of it. Pure. Without an
- * announcement nothing is asked for: no extension is ever tried in hope. RFC 5321 §4.1.1, RFC 1870, RFC 2920, RFC 3461,
- * RFC 6152, RFC 6531.
+ * announcement nothing is asked for: no extension is ever tried in hope. RFC 5321 §4.1.1, RFC 1870, RFC 2920, RFC 3030, RFC
+ * 3461, RFC 6152, RFC 6531.
  */
 import { isIP } from 'node:net'
 
@@ -20,6 +20,7 @@ export interface SmtpExtensions {
   isPipelining: boolean
   hasStartTls: boolean
   has8BitMime: boolean
+  hasChunking: boolean
   hasSmtpUtf8: boolean
   hasDsn: boolean
   hasSize: boolean
@@ -44,6 +45,7 @@ export function readExtensions(reply: string): SmtpExtensions {
     isPipelining: words.has('PIPELINING'),
     hasStartTls: words.has('STARTTLS'),
     has8BitMime: words.has('8BITMIME'),
+    hasChunking: words.has('CHUNKING'),
     hasSmtpUtf8: words.has('SMTPUTF8'),
     hasDsn: words.has('DSN'),
     hasSize: words.has('SIZE'),

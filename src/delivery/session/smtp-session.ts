@@ -10,12 +10,20 @@ import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
 import type { PathFailure } from '../protocol/try-result.ts'
+import { createFlightPermit } from './flight-permit.ts'
 import type { RawReply } from './reply-reader.ts'
 import { helloName, NO_EXTENSIONS, readExtensions, type SmtpExtensions } from './smtp-extensions.ts'
-import { createTransactions, type TransactionTimeouts } from './smtp-transaction.ts'
-import { connectFrom, createSmtpWire, type SmtpWire, type WireEnd, type WireStage } from './smtp-wire.ts'
+import { createTransactions } from './smtp-transaction.ts'
+import {
+  connectFrom,
+  createSmtpWire,
+  type SmtpWire,
+  type WireEnd,
+  type WireListener,
+  type WireStage,
+} from './smtp-wire.ts'
 import { startTls, type TlsTickets } from './start-tls.ts'
-import type { ConnectionEnd, SessionJob } from './transaction-end.ts'
+import type { ConnectionEnd, SessionJob, TransactionTimeouts } from './transaction-end.ts'
 import { connectionLine, type Transcript } from './transcript.ts'
 
 /** Milliseconds. */
@@ -44,6 +52,8 @@ export interface SessionTarget {
   tls: HostTls
   /** False: one command at a time, whatever the host announces. */
   mayPipeline: boolean
+  /** Messages that may be under way at once, where the host offers CHUNKING and PIPELINING. */
+  inFlight: number
 }
 
 export interface SetupFailure extends Pick<PathFailure, 'stage' | 'code' | 'reason' | 'reply'> {
@@ -66,9 +76,14 @@ export interface SmtpSession {
   openedAt: number
   /** False once either side has closed, or after anything that leaves the dialogue in doubt. */
   isUsable(): boolean
-  /** True while a message waits for the reply to its final dot. */
+  /** True while a message waits for the reply to its final dot, or to its last chunk. */
   isPastDot(): boolean
-  /** At most one is to wait behind the one under way. */
+  /** Messages that it may be given before they end: one is to wait behind those under way. */
+  mostTaken(): number
+  /** Messages that may be under way at once; 1: it knows no flights. */
+  inFlight: number
+  /** Why flights are not for this host; null: nothing is wrong. */
+  flightProblem(): string | null
   send(job: SessionJob): void
   /** Says goodbye; resolves when the connection is closed. */
   quit(): Promise<void>
@@ -177,11 +192,15 @@ function ready(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExte
 }
 
 function createSession(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions): SmtpSession {
-  const { facts, settings } = opening
+  const { facts, target, settings } = opening
   const { timeouts } = settings
   const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
-  const wire = dialogue.handOver((end) => resolve(transactions.settle(end)))
-  const transactions = createTransactions(wire, extensions, timeouts)
+  const permit = createFlightPermit(extensions, target.inFlight)
+  const wire = dialogue.handOver({
+    onEnd: (end) => resolve(transactions.settle(end)),
+    onRead: () => transactions.onRead(),
+  })
+  const transactions = createTransactions(wire, { extensions, timeouts, permit })
   let isLeaving = false
   return {
     facts,
@@ -190,6 +209,9 @@ function createSession(dialogue: OpeningDialogue, opening: Opening, extensions: 
     openedAt: performance.now(),
     isUsable: () => wire.isOpen() && !isLeaving && !transactions.isStopped(),
     isPastDot: transactions.isPastDot,
+    mostTaken: permit.mostTaken,
+    inFlight: permit.most(),
+    flightProblem: permit.problem,
     send: transactions.send,
     async quit() {
       // Once it is stopped the host may be in the middle of a body.
@@ -235,11 +257,14 @@ type OpeningDialogue = ReturnType<typeof createOpening>
 function createOpening(socket: Socket, transcript: Transcript | null) {
   let ended: WireEnd | undefined
   let onAnswer: ((answer: OpeningAnswer) => void) | undefined
-  let onEnd = (end: WireEnd): void => {
-    ended = end
-    onAnswer?.({ kind: 'end', end })
+  let listener: WireListener = {
+    onRead: () => {},
+    onEnd(end) {
+      ended = end
+      onAnswer?.({ kind: 'end', end })
+    },
   }
-  const wire = createSmtpWire(socket, (end) => onEnd(end))
+  const wire = createSmtpWire(socket, { onEnd: (end) => listener.onEnd(end), onRead: () => listener.onRead() })
 
   function wait(stage: WireStage, limitMilliseconds: number, line: string | null): Promise<OpeningAnswer> {
     if (ended !== undefined) return Promise.resolve({ kind: 'end', end: ended })
@@ -263,9 +288,9 @@ function createOpening(socket: Socket, transcript: Transcript | null) {
     hasUnread: wire.hasUnread,
     close: wire.close,
     detach: wire.detach,
-    /** From now on the end is told there. */
-    handOver(listener: (end: WireEnd) => void): SmtpWire {
-      onEnd = listener
+    /** From now on what happens is told there. */
+    handOver(next: WireListener): SmtpWire {
+      listener = next
       return wire
     },
   }

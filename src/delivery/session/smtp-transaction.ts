@@ -1,5 +1,5 @@
 /**
- * The messages of one connection: MAIL, RCPT, DATA, body and dot of one after the other.
+ * The messages of one connection: MAIL, RCPT, DATA, body and dot of one after the other, or flights (`flight.ts`).
  *
  * | phase    | waits for                                 | a connection lost here                                |
  * | -------- | ----------------------------------------- | ----------------------------------------------------- |
@@ -17,46 +17,109 @@
 import { SECOND } from '../../base/clock.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createEnvelopeSteps, isPositive, noteRefusal, type ExpectedStage, type TakeReply } from './envelope-steps.ts'
+import { createLineUp, type LineUp } from './line-up.ts'
 import { createMessageBody, PIECE_BYTES, type MessageBody } from './message-body.ts'
+import { createFlight, type Flight } from './flight.ts'
+import type { FlightPermit } from './flight-permit.ts'
 import type { RawReply } from './reply-reader.ts'
 import type { SmtpExtensions } from './smtp-extensions.ts'
 import type { Expectation, SmtpWire, WireEnd } from './smtp-wire.ts'
 import {
   createConnectionEnding,
+  createReset,
   endOf,
-  newTransaction,
   refusalOf,
   tellEnd,
-  unacceptable,
   type ConnectionEnd,
   type ConnectionEnding,
+  type Reset,
   type SendEnd,
   type SessionJob,
   type Transaction,
+  type TransactionTimeouts,
 } from './transaction-end.ts'
 
 /** A body that leaves more slowly than this is given up, so that no peer holds a message for ever. */
 const SLOWEST_BODY_BYTES_PER_SECOND = 1_024
 
-export interface TransactionTimeouts {
-  mail: number
-  rcpt: number
-  data: number
-  final_dot: number
-  /** Each piece of the body. */
-  body: number
-  /** From the end of the body to the answer about the dot mark. */
-  mark: number
-  rset: number
+interface TransactionOptions {
+  extensions: SmtpExtensions
+  timeouts: TransactionTimeouts
+  permit: FlightPermit
 }
 
-export function createTransactions(wire: SmtpWire, extensions: SmtpExtensions, timeouts: TransactionTimeouts) {
-  const line = createLineUp(wire, extensions)
+export function createTransactions(wire: SmtpWire, options: TransactionOptions) {
+  const { permit } = options
   const ending = createConnectionEnding(wire)
+  const reset = createReset()
+  const line = createLineUp({ ...options, wire, isFlightEmpty: () => flight.isEmpty() })
+  const dialogue = createDialogue({ ...options, wire, ending, line, reset, onFinished: goOn })
+  const flight: Flight = createFlight({ ...options, wire, ending, reset, onRoom: proceed })
+
+  /** What waits goes, in a flight or by the careful dialogue, as far as it may now. */
+  function proceed(): void {
+    for (let job = line.nextOfFlight(flight); job !== undefined; job = line.nextOfFlight(flight)) flight.add(job)
+    dialogue.advance()
+  }
+
+  /** `problem`: nothing more may go over this connection. */
+  function goOn(problem: string | null): void {
+    const reason = line.stopReason() ?? problem
+    if (reason === null) proceed()
+    else if (flight.isEmpty()) ending.explain(reason)
+  }
+
+  return {
+    /** At its end `send` may be called again from within `onEnd`. */
+    send(job: SessionJob): void {
+      if (!wire.isOpen() || line.stopReason() !== null) {
+        return job.onEnd({ kind: 'unsent', reason: 'the connection is closed' }, false)
+      }
+      line.add(job)
+      proceed()
+    },
+    /** All replies that came at once have been taken. */
+    onRead(): void {
+      permit.refresh()
+      if (flight.isEmpty()) return
+      flight.tellHeard()
+      goOn(null)
+    },
+    isPastDot: () => line.first()?.phase === 'dot' || flight.hasSent(),
+    /** Nothing new begins, and what has not sent its dot ends as returned; true when no reply is waited for. */
+    stop(reason: string): boolean {
+      const isNoneInDialogue = line.stop(reason)
+      const isNoneInFlight = flight.stop({ kind: 'returned', why: 'stopping', reason })
+      return isNoneInDialogue && isNoneInFlight
+    },
+    isStopped: () => line.stopReason() !== null,
+    /** The wire has ended; what that says of the connection. */
+    settle(end: WireEnd): ConnectionEnd {
+      const isBlameless = end.isTimeout && (line.first()?.phase === 'held' || flight.isHeldOnly())
+      const isBusy = line.first() !== undefined || !flight.isEmpty()
+      flight.settle(end)
+      const { transactions, jobs } = line.takeAll()
+      for (const transaction of transactions) tellEnd(transaction, endOf(transaction, end))
+      for (const job of jobs) job.onEnd({ kind: 'unsent', reason: end.reason }, false)
+      return ending.of(end, isBusy, isBlameless, dialogue.delivered() + flight.delivered())
+    },
+  }
+}
+
+interface DialogueTools extends TransactionOptions {
+  wire: SmtpWire
+  ending: ConnectionEnding
+  line: LineUp
+  reset: Reset
+  /** A message has ended. */
+  onFinished: (problem: string | null) => void
+}
+
+/** One message after the other: envelope, body, mark and dot. */
+function createDialogue({ wire, extensions, timeouts, permit, ending, line, reset, onFinished }: DialogueTools) {
   const startBody = createBodySteps({ wire, timeouts, ending, isActive: line.has, sendDot })
   const openEnvelope = createEnvelopeSteps({ wire, extensions, ending, expect, startBody, finish })
   let delivered = 0
-  let needsReset = false
 
   function expect(transaction: Transaction, stage: ExpectedStage, take: TakeReply): Expectation {
     const limitMilliseconds = stage === 'dot' ? timeouts.final_dot : timeouts[stage]
@@ -65,12 +128,11 @@ export function createTransactions(wire: SmtpWire, extensions: SmtpExtensions, t
   }
 
   /** Writes what is given, and the next envelope behind it where one may go. */
-  function advance(lines = '', expectations: Expectation[] = [], before?: Buffer): void {
+  function advance(lines = '', expectations: Expectation[] = [], before: readonly Buffer[] = []): void {
     const next = line.next()
-    if (next === undefined) return lines === '' ? undefined : wire.say(lines, expectations, before)
-    const envelope = openEnvelope(next, needsReset)
-    needsReset = false
-    wire.say(lines + envelope.lines, [...expectations, ...envelope.expectations], before)
+    if (next === undefined) return lines === '' ? undefined : wire.say(lines, expectations, { before })
+    const envelope = openEnvelope(next, reset.take())
+    wire.say(lines + envelope.lines, [...expectations, ...envelope.expectations], { before })
   }
 
   function sendDot(transaction: Transaction): void {
@@ -80,7 +142,7 @@ export function createTransactions(wire: SmtpWire, extensions: SmtpExtensions, t
     transaction.rest = null
     job.onStage('dot')
     job.transcript?.note(`the message, ${job.bytes.length} bytes, and the final dot`)
-    advance(rest.end, [expect(transaction, 'dot', onDot)], rest.piece)
+    advance(rest.end, [expect(transaction, 'dot', onDot)], [rest.piece])
   }
 
   function onDot(transaction: Transaction, reply: RawReply): void {
@@ -95,110 +157,16 @@ export function createTransactions(wire: SmtpWire, extensions: SmtpExtensions, t
   function finish(transaction: Transaction, accepted?: SendEnd): void {
     const end = accepted ?? refusalOf(transaction)
     line.remove(transaction)
-    if (accepted === undefined) needsReset = true
+    reset.note(accepted === undefined)
+    permit.refresh()
+    permit.noteCareful(accepted !== undefined)
     tellEnd(transaction, end)
     // Else each message of a busy connection would keep all those before it.
     transaction.behind = null
-    const reason = line.stopReason() ?? (end.kind === 'unsent' ? end.reason : null)
-    if (reason === null) advance()
-    else ending.explain(reason)
+    onFinished(end.kind === 'unsent' ? end.reason : null)
   }
 
-  return {
-    /** At its end `send` may be called again from within `onEnd`. */
-    send(job: SessionJob): void {
-      if (!wire.isOpen() || line.stopReason() !== null) {
-        return job.onEnd({ kind: 'unsent', reason: 'the connection is closed' }, false)
-      }
-      line.add(job)
-      advance()
-    },
-    isPastDot: () => line.first()?.phase === 'dot',
-    /** Nothing new begins, and what has not sent its dot ends as returned; true when no reply is waited for. */
-    stop: line.stop,
-    isStopped: () => line.stopReason() !== null,
-    /** The wire has ended; what that says of the connection. */
-    settle(end: WireEnd): ConnectionEnd {
-      const isBlameless = end.isTimeout && line.first()?.phase === 'held'
-      const { transactions, jobs } = line.takeAll()
-      for (const transaction of transactions) tellEnd(transaction, endOf(transaction, end))
-      for (const job of jobs) job.onEnd({ kind: 'unsent', reason: end.reason }, false)
-      return ending.of(end, transactions.length > 0, isBlameless, delivered)
-    },
-  }
-}
-
-/**
- * The messages in their order: those that wait, the one whose reply comes next, and the one behind its dot. A message
- * begins when nothing is under way; behind a final dot only where both it and the host may pipeline. One that the host
- * cannot take ends without a command.
- */
-function createLineUp(wire: Pick<SmtpWire, 'isOpen'>, extensions: SmtpExtensions) {
-  const jobs: SessionJob[] = []
-  let active: Transaction[] = []
-  let begun = 0
-  let stopReason: string | null = null
-  let isBeginning = false
-
-  const isPipelined = ({ mayPipeline }: SessionJob): boolean => mayPipeline && extensions.isPipelining
-
-  function mayBegin(): boolean {
-    const [first] = active
-    if (!wire.isOpen() || stopReason !== null || active.length > 1) return false
-    return first === undefined || (first.phase === 'dot' && jobs[0] !== undefined && isPipelined(jobs[0]))
-  }
-
-  function takeNext(): Transaction | undefined {
-    while (mayBegin()) {
-      const job = jobs.shift()
-      if (job === undefined) break
-      const problem = job.begin(begun) ?? unacceptable(job, extensions)
-      const place = { isReused: begun > 0, isPipelined: isPipelined(job), behind: active[0] ?? null }
-      if (problem === null) return newTransaction(job, place)
-      job.onEnd(problem, false)
-    }
-    return undefined
-  }
-
-  return {
-    add: (job: SessionJob) => void jobs.push(job),
-    /** Begins the next message, if one may go now. */
-    next(): Transaction | undefined {
-      // A job that ends at once may bring another one.
-      if (isBeginning) return undefined
-      isBeginning = true
-      const next = takeNext()
-      isBeginning = false
-      if (next === undefined) return undefined
-      active.push(next)
-      begun++
-      return next
-    },
-    /** The one whose reply comes next. */
-    first: () => active[0],
-    has: (transaction: Transaction) => active.includes(transaction),
-    remove(transaction: Transaction): void {
-      active = active.filter((one) => one !== transaction)
-    },
-    /** Everything leaves: the connection has ended. */
-    takeAll(): { transactions: Transaction[]; jobs: SessionJob[] } {
-      const transactions = active
-      active = []
-      return { transactions, jobs: jobs.splice(0) }
-    },
-    /** Nothing begins any more; all goes back but a message that waits for the reply to its dot. True: there is none. */
-    stop(reason: string): boolean {
-      stopReason = reason
-      const end: SendEnd = { kind: 'returned', why: 'stopping', reason }
-      const isWaiting = active[0]?.phase === 'dot'
-      const ended = active.splice(isWaiting ? 1 : 0)
-      const unsent = jobs.splice(0)
-      for (const transaction of ended) tellEnd(transaction, end)
-      for (const job of unsent) job.onEnd(end, false)
-      return !isWaiting
-    },
-    stopReason: () => stopReason,
-  }
+  return { advance, delivered: () => delivered }
 }
 
 interface BodyTools {

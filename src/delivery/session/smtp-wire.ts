@@ -13,8 +13,13 @@ import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createReplyReader, type RawReply, type ReplyReader } from './reply-reader.ts'
 import { oneLine, type Transcript } from './transcript.ts'
 
+/** The host ends the connection, whatever it answers (RFC 5321 §3.8). */
+export const CLOSING_CODE = 421
+
+const NOTHING: readonly Buffer[] = []
+
 /** What a reply is waited for. */
-export type WireStage = 'banner' | 'ehlo' | 'starttls' | 'mail' | 'rcpt' | 'data' | 'dot' | 'rset' | 'quit'
+export type WireStage = 'banner' | 'ehlo' | 'starttls' | 'mail' | 'rcpt' | 'data' | 'dot' | 'bdat' | 'rset' | 'quit'
 
 export interface Expectation {
   stage: WireStage
@@ -30,23 +35,32 @@ export interface WireEnd {
   /** What the host said out of turn: of interest when it is a 421. */
   reply: SmtpReply | null
   isTimeout: boolean
+  /** What the host sent does not fit what was said: none of its replies may be believed. A 421 fits everywhere. */
+  isOutOfStep: boolean
+}
+
+export interface WireListener {
+  onEnd: (end: WireEnd) => void
+  /** All replies of the bytes that came at once have been taken, and the wire is open still. */
+  onRead: () => void
 }
 
 export type SmtpWire = ReturnType<typeof createSmtpWire>
 
-export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void) {
+export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) {
   const expected: Expectation[] = []
   /** Replies that may be taken: their commands were written before the bytes at hand came in. */
   let answerable = 0
   let isOpen = true
   const deadline = createDeadline((limit) => end(limit, { isTimeout: true }))
-  const reader: ReplyReader = createReplyReader({ onReply: receive, onMalformed: (reason) => end(reason) })
+  const onMalformed = (reason: string): void => end(reason, { isOutOfStep: true })
+  const reader: ReplyReader = createReplyReader({ onReply: receive, onMalformed })
 
   function receive(reply: RawReply): void {
     if (!isOpen) return
     const expectation = answerable > 0 ? expected.shift() : undefined
     if (expectation === undefined) {
-      return end(`reply before its command: ${reply.text}`, { reply: readSmtpReply(reply.text) ?? null })
+      return end(`reply before its command: ${reply.text}`, outOfTurn(reply))
     }
     answerable--
     expectation.transcript?.heard(reply.text)
@@ -60,10 +74,10 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void) {
     else if (isOpen) deadline.set(next.limitMilliseconds, `reply to ${NAMES[next.stage]}`)
   }
 
-  function end(reason: string, { reply = null, isTimeout = false }: Partial<WireEnd> = {}): void {
+  function end(reason: string, more: Partial<WireEnd> = {}): void {
     if (!isOpen) return
     close()
-    onEnd({ stage: expected[0]?.stage ?? null, reason: oneLine(reason), reply, isTimeout })
+    onEnd({ ...IN_STEP, ...more, stage: expected[0]?.stage ?? null, reason: oneLine(reason) })
   }
 
   function close(): void {
@@ -75,6 +89,7 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void) {
   const onData = (bytes: Buffer): void => {
     answerable = expected.length
     reader.push(bytes)
+    if (isOpen) onRead()
   }
   const onOver = (): void => end('the host closed the connection')
   const onError = (error: Error): void => end(errorText(error))
@@ -82,11 +97,11 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void) {
 
   return {
     /** In one piece. Replies come in the order of `expectations`; without lines: of the banner, which nobody asks for. */
-    say(lines: string, expectations: Expectation[], before?: Buffer): void {
+    say(lines: string, expectations: Expectation[], { before = NOTHING, after = NOTHING } = {}): void {
       if (!isOpen) return
       const isFirst = expected.length === 0
       expected.push(...expectations)
-      if (lines !== '') writeTogether(socket, before, lines)
+      if (lines !== '') writeTogether(socket, [...before, lines, ...after])
       if (isFirst) watchNext()
     },
     /** Writes bytes of a body; `written` is called when they have left. */
@@ -97,13 +112,11 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void) {
       })
     },
     /** While no reply is waited for: the wire ends unless this is called again, or a command said. */
-    limit(milliseconds: number, what: string): void {
-      if (isOpen) deadline.set(milliseconds, what)
-    },
+    limit: (milliseconds: number, what: string): void => void (isOpen && deadline.set(milliseconds, what)),
     isOpen: () => isOpen,
     hasUnread: () => reader.hasRest(),
     /** Ends it from our side and tells so, where `close` tells nobody; nothing, when it has ended. */
-    end: (reason: string) => end(reason),
+    end: (reason: string, isOutOfStep = false) => end(reason, { isOutOfStep }),
     close,
     /** Gives the socket away, for TLS, and tells nothing of it any more. */
     detach(): Socket {
@@ -115,12 +128,17 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void) {
   }
 }
 
-function writeTogether(socket: Socket, before: Buffer | undefined, lines: string): void {
-  if (before === undefined) return void socket.write(lines)
-  socket.cork()
-  socket.write(before)
-  socket.write(lines)
-  socket.uncork()
+const IN_STEP = { reply: null, isTimeout: false, isOutOfStep: false }
+
+/** Nobody had asked for it. */
+function outOfTurn({ code, text }: RawReply): Partial<WireEnd> {
+  return { reply: readSmtpReply(text) ?? null, isOutOfStep: code !== CLOSING_CODE }
+}
+
+function writeTogether(socket: Socket, pieces: readonly (Buffer | string)[]): void {
+  if (pieces.length > 1) socket.cork()
+  for (const piece of pieces) socket.write(piece)
+  if (pieces.length > 1) socket.uncork()
 }
 
 /** One timer serves all limits: it is set anew only when it rings, or for a limit that ends sooner. */
@@ -164,6 +182,7 @@ const NAMES: Record<WireStage, string> = {
   rcpt: 'RCPT',
   data: 'DATA',
   dot: 'the final dot',
+  bdat: 'BDAT',
   rset: 'RSET',
   quit: 'QUIT',
 }

@@ -5,16 +5,26 @@
  * What a refusal means for the message is judged later (`settle/judge-reply.ts`).
  */
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
-import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
+import { readSmtpReply, type SmtpReply, type SmtpStage } from '../../mail/reply/smtp-reply.ts'
 import type { ThreadStage } from '../../mail/whereabouts.ts'
 import type { TryEnd } from '../protocol/try-result.ts'
 import type { RawReply } from './reply-reader.ts'
 import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
-import type { SmtpWire, WireEnd } from './smtp-wire.ts'
+import { CLOSING_CODE, type SmtpWire, type WireEnd } from './smtp-wire.ts'
 import type { Transcript } from './transcript.ts'
 
-/** The host ends the connection, whatever it answers (RFC 5321 §3.8). */
-export const CLOSING_CODE = 421
+/** Milliseconds. */
+export interface TransactionTimeouts {
+  mail: number
+  rcpt: number
+  data: number
+  final_dot: number
+  /** Each piece of the body. */
+  body: number
+  /** From the end of the body to the answer about the dot mark. */
+  mark: number
+  rset: number
+}
 
 /** `unsent`: nothing of it was taken or judged; to be sent over another connection. */
 export type SendEnd = Exclude<TryEnd, { kind: 'path-failed' }> | { kind: 'unsent'; reason: string }
@@ -27,6 +37,8 @@ export interface SessionJob {
   transcript: Transcript | null
   /** False: one command at a time, whatever the host announces. */
   mayPipeline: boolean
+  /** False: it does not go in a flight. */
+  mayFly: boolean
   /** Asked right before its first command: why it is not to be sent any more, or null. */
   begin(messagesBefore: number): SendEnd | null
   /** After `begin`: how far it is, once more for each piece of a body. */
@@ -111,9 +123,20 @@ export function refusalOf({ refusal, behind }: Transaction): SendEnd {
 }
 
 export function tellEnd(transaction: Transaction, end: SendEnd): void {
-  const { job } = transaction
-  if ('reason' in end) job.transcript?.note(end.reason)
-  job.onEnd(end, wasRcptSent(transaction))
+  tellJob(transaction.job, end, wasRcptSent(transaction))
+}
+
+export function tellJob({ transcript, onEnd }: SessionJob, end: SendEnd, wasSent: boolean): void {
+  if ('reason' in end) transcript?.note(end.reason)
+  onEnd(end, wasSent)
+}
+
+/** The host did not understand the dialogue: one command at a time may help. */
+export function isProtocolError({ code, enhancedCode }: SmtpReply, stage: SmtpStage): boolean {
+  if (code < 500 || code > 503) return false
+  // About the protocol: X.5.z of RFC 3463 §3.6. A 501 to RCPT without a code speaks of the address.
+  if (enhancedCode !== null) return enhancedCode.startsWith('5.5.')
+  return code !== 501 || stage !== 'rcpt'
 }
 
 /** Step by step RCPT follows a MAIL that was taken; in one write all of them go. */
@@ -143,7 +166,7 @@ export function createConnectionEnding(wire: Pick<SmtpWire, 'end'>) {
       const read = readSmtpReply(reply.text)
       if (reply.code === CLOSING_CODE && read !== undefined) closing = read
       const what = command === 'DATA' ? 'no 354 in the place of the answer to DATA' : `unexpected answer to ${command}`
-      wire.end(`${what}: ${reply.text}`)
+      wire.end(`${what}: ${reply.text}`, closing === null)
     },
     /** The wire has ended; `isBlameless`: what it waited for was ours to give. */
     of(end: WireEnd, isBusy: boolean, isBlameless: boolean, delivered: number): ConnectionEnd {
@@ -151,6 +174,22 @@ export function createConnectionEnding(wire: Pick<SmtpWire, 'end'>) {
       if (closing !== null) return { kind: 'closing', reply: closing }
       if (isBusy && !isExplained && !isBlameless) return { kind: 'dropped', reason: end.reason }
       return { kind: 'ended-well', delivered }
+    },
+  }
+}
+
+export type Reset = ReturnType<typeof createReset>
+
+/** Whether a transaction may be open at the host, so that RSET has to stand in front of the next. */
+export function createReset() {
+  let isNeeded = false
+  return {
+    /** Of the message that ended last. */
+    note: (isRefused: boolean) => void (isNeeded = isRefused),
+    take(): boolean {
+      const wasNeeded = isNeeded
+      isNeeded = false
+      return wasNeeded
     },
   }
 }

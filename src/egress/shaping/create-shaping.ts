@@ -237,6 +237,7 @@ function settlePath(record: PathRecord, normal: ProviderLimits, now: number): vo
   for (const [rule, limit] of record.replyLimits) {
     if (limitNow(limit, normal, now) === null) record.replyLimits.delete(rule)
   }
+  record.carefulHosts = record.carefulHosts.filter(({ until }) => until > now)
   const { backOff } = record
   const isStale = backOff.step > 0 && backOff.until < now - FORGOTTEN_AFTER
   if (isStale) record.backOff = { ...newBackOff(), hasWorked: backOff.hasWorked }
@@ -252,6 +253,7 @@ function isFree({ ladder }: ShapingRecord): boolean {
 }
 
 function saysNothing(record: PathRecord): boolean {
-  const { concurrency, backOff, replyLimits, counts } = record
-  return isFree(record) && backOff.failures === 0 && replyLimits.size === 0 && counts.size === 0 && isAsNew(concurrency)
+  const { concurrency, backOff, replyLimits, carefulHosts, counts } = record
+  const isForgiven = backOff.failures === 0 && replyLimits.size === 0 && carefulHosts.length === 0
+  return isFree(record) && isForgiven && counts.size === 0 && isAsNew(concurrency)
 }

@@ -15,6 +15,7 @@
 import { MINUTE } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
 import { noteAnswer, noteFailure } from './back-off.ts'
+import { withCarefulHost } from './careful-hosts.ts'
 import {
   halve,
   noteDelivered,
@@ -91,6 +92,14 @@ export function createHeedNotes(parts: ShapingParts) {
         case 'ended-well':
           noteEndedWell(concurrency, now, limitsNow(path, record, now).connections, note.delivered)
           return keeper.saveLater(record)
+        case 'careful': {
+          const hosts = withCarefulHost(record.carefulHosts, { ...note, now })
+          if (hosts === null) return
+          record.carefulHosts = hosts
+          const { ip, route } = path
+          parts.logger.info({ ip, route, host: note.host, reason: note.reason }, 'no flights to a host for a day')
+          return keeper.saveSoon(record)
+        }
         case 'failed':
           noteTraffic(concurrency, now)
           return heedFailure(path, record, note)

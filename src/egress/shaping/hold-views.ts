@@ -81,7 +81,8 @@ function causeText({ actor, reason }: OperatorSuspension): string {
 
 function pathView(record: PathRecord, normal: ProviderLimits, now: number): PathView {
   const { ip, route, provider, isp, ladder, concurrency } = record
-  const holds = [...suspensionHolds(ladder, 'path'), ...waitHolds(record), ...limitHolds(record, normal, now)]
+  const heldBack = [...suspensionHolds(ladder, 'path'), ...waitHolds(record), ...limitHolds(record, normal, now)]
+  const holds = [...heldBack, ...carefulHolds(record, now)]
   const facts = { ip, pool: null, route, provider, isp, domain: null, holds }
   const learnt = { concurrency: usableConnections(concurrency, now), step: stepAt(ladder, now) }
   return { ...facts, ...learnt, status: statusOf(record, holds, now) }
@@ -143,6 +144,14 @@ function limitHolds(record: PathRecord, normal: ProviderLimits, now: number): (P
     if (left === null) return []
     const { rule, cause, since, until } = limit
     return [{ kind: 'limit' as const, scope: 'path' as const, rule, cause, since, until, ...left }]
+  })
+}
+
+/** They slow the path, and close nothing. */
+function carefulHolds({ carefulHosts }: PathRecord, now: number): PathHold[] {
+  const known = carefulHosts.filter(({ until }) => until > now)
+  return known.map(({ host, reason, since, until }) => {
+    return { kind: 'careful', scope: 'path', rule: null, cause: `${host}: ${reason}`, since, until, ...NO_LIMIT }
   })
 }
 

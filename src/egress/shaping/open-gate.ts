@@ -5,6 +5,7 @@
 import { MINUTE } from '../../base/clock.ts'
 import { SHORT_WAIT, type ClosedGate, type Gate, type Lane, type ShapedPath } from './shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
+import { carefulNames } from './careful-hosts.ts'
 import { startConnections, usableConnections } from './concurrency.ts'
 import { operatorText, suspensionText, waitText } from './hold-views.ts'
 import { isHalfOpen, isSuspended, type Ladder } from './ladder.ts'
@@ -84,6 +85,7 @@ export function createOpenGate(
       mostOfLane,
       connections: mostUnderWay === 1 ? 1 : Math.min(limits.connections, learnt),
       messagesPerConnection: limits.messagesPerConnection,
+      carefulHosts: carefulNames(record?.carefulHosts, now),
     }
   }
 }

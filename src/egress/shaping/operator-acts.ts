@@ -47,11 +47,13 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
 }
 
 function liftPath(record: PathRecord): boolean {
-  const { ladder, backOff, replyLimits } = record
-  const isHeld = ladder.suspension !== null || backOff.step > 0 || replyLimits.size > 0
+  const { ladder, backOff, replyLimits, carefulHosts } = record
+  const isSlower = replyLimits.size > 0 || carefulHosts.length > 0
+  const isHeld = ladder.suspension !== null || backOff.step > 0 || isSlower
   lift(ladder)
   record.backOff = { ...newBackOff(), hasWorked: backOff.hasWorked }
   replyLimits.clear()
+  record.carefulHosts = []
   record.pace.arrivalAt = 0
   return isHeld
 }

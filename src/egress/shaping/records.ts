@@ -6,6 +6,7 @@ import type { Rate } from '../../config/settings/field-types.ts'
 import type { PoolSettings } from '../../config/settings/pool-settings.ts'
 import type { ProviderLimits, ProviderSettings } from '../../config/settings/provider-settings.ts'
 import { newBackOff, type BackOff } from './back-off.ts'
+import type { CarefulHost } from './careful-hosts.ts'
 import { newConcurrency, type Concurrency } from './concurrency.ts'
 import { newLadder, type Ladder } from './ladder.ts'
 import type { ReplyLimit } from './path-limits.ts'
@@ -24,6 +25,7 @@ export interface PathRecord {
   backOff: BackOff
   ladder: Ladder
   replyLimits: Map<string, ReplyLimit>
+  carefulHosts: CarefulHost[]
   counts: MatchCounts
   pace: PaceState
 }
@@ -119,7 +121,7 @@ type PathFacts = Pick<PathRecord, 'ip' | 'route' | 'provider' | 'isp' | 'limits'
 export function newPathRecord({ ip, route, provider, isp, limits }: PathFacts, concurrency: Concurrency): PathRecord {
   const facts = { ip, route, provider, isp, limits, concurrency, pace: { arrivalAt: 0 } }
   const free = { backOff: newBackOff(), ladder: newLadder(), replyLimits: new Map(), counts: new Map() }
-  return { kind: 'path', ...facts, ...free }
+  return { kind: 'path', ...facts, ...free, carefulHosts: [] }
 }
 
 export function newIpRecord(ip: string): ShapedIpRecord {

@@ -5,6 +5,7 @@
  */
 import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import { newBackOff, type BackOff } from './back-off.ts'
+import type { CarefulHost } from './careful-hosts.ts'
 import { newConcurrency, startConnections } from './concurrency.ts'
 import { newLadder, type Ladder, type Suspension } from './ladder.ts'
 import type { ReplyLimit } from './path-limits.ts'
@@ -48,12 +49,14 @@ export function stateText(record: ShapingRecord): string {
   return JSON.stringify({ version: VERSION, kind, ...names, ...lane, ...facts })
 }
 
-function addPathFacts({ concurrency, backOff, replyLimits, counts }: PathRecord, facts: Record<string, unknown>): void {
+function addPathFacts(record: PathRecord, facts: Record<string, unknown>): void {
+  const { concurrency, backOff, replyLimits, carefulHosts, counts } = record
   // Whole connections: else every delivery would be a write.
   const connections = Math.floor(concurrency.c)
   if (connections !== startConnections(false)) facts['connections'] = connections
   if (backOff.step > 0) facts['backOff'] = backOff
   if (replyLimits.size > 0) facts['limits'] = [...replyLimits.values()]
+  if (carefulHosts.length > 0) facts['carefulHosts'] = carefulHosts
   if (counts.size > 0) facts['counts'] = Object.fromEntries(counts)
 }
 
@@ -70,7 +73,8 @@ export function restore(records: ShapingRecords, { ip, route, state, savedAt }: 
       const fresh = newPathRecord({ ip, route, limits: null, ...names }, { ...newConcurrency(false, savedAt), c })
       const backOff = readBackOff(saved['backOff'])
       const replyLimits = readLimits(saved['limits'])
-      records.paths.set(`${ip} ${route}`, { ...fresh, ladder, counts, backOff, replyLimits })
+      const carefulHosts = readCarefulHosts(saved['carefulHosts'])
+      records.paths.set(`${ip} ${route}`, { ...fresh, ladder, counts, backOff, replyLimits, carefulHosts })
       return true
     }
     case 'lane': {
@@ -123,6 +127,10 @@ function readLimits(value: unknown): Map<string, ReplyLimit> {
 function readRate(value: unknown): ReplyLimit['rate'] {
   const rate = fill(value, { count: 0, per_milliseconds: 0 })
   return rate.count > 0 && rate.per_milliseconds > 0 ? rate : null
+}
+
+function readCarefulHosts(value: unknown): CarefulHost[] {
+  return listOr(value).map((host) => fill(host, { host: '', reason: '', since: 0, until: 0 }))
 }
 
 function readCounts(value: unknown): Map<string, number[]> {

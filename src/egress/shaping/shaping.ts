@@ -45,6 +45,8 @@ export interface OpenGate {
   /** Sessions at once: the smallest of all limits and of the concurrency that was learnt. At least 1. */
   connections: number
   messagesPerConnection: number
+  /** Messages to these go one after the other, whatever they offer (delivery/README.md "Flights"). */
+  carefulHosts: readonly string[]
   /**
    * Rows of the path that may be under way: 1 while it probes, else Infinity. A row that goes out while this or
    * `mostOfLane` is 1 is a probe: refused as a block it is deferred, never bounced (egress/README.md "Suspension
@@ -79,7 +81,8 @@ export type TryNote =
  * one that `failed` was never opened.
  */
 export type ConnectionNote =
-  | { kind: 'opened' } // banner, EHLO and TLS are done
+  | { kind: 'opened'; inFlight: number } // banner, EHLO and TLS are done; so many messages may be under way at once
+  | { kind: 'careful'; host: string; reason: string } // flights of messages are not for this host
   | { kind: 'ended-well'; delivered: number } // closed by us, or after a 421 to a message; so many were delivered
   | ConnectionFailure
   | { kind: 'dropped'; reason: string } // the host ended it in the dialogue, without a word
@@ -158,7 +161,8 @@ export type PathStatus =
 
 /** One thing that holds a path or lane back. */
 export interface PathHold {
-  kind: 'suspension' | 'wait' | 'limit'
+  /** `careful`: a host gets one message after the other. */
+  kind: 'suspension' | 'wait' | 'limit' | 'careful'
   /** `provider`: all paths of the IP to it, by an operator. */
   scope: 'path' | 'lane' | 'provider'
   /** Id of the reply rule; null: another cause. */

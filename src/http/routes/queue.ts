@@ -149,7 +149,8 @@ function poolAnswer({ name, isDefault, settings, ips, waiting }: PoolState): wir
 function domainRouteAnswer({ domain, problem, provider, hosts }: DomainRoute): wire.DomainRouteJson {
   const facts = { domain, problem, hosts }
   if (provider === null) return { ...facts, provider: null, isp: null, route: null, limits: null }
-  const { connections, messages_per_connection, rate, connection_rate, tls, idle, failures, scope } = provider.limits
+  const { connections, messages_per_connection, in_flight, rate, connection_rate, tls, idle, failures, scope } =
+    provider.limits
   return {
     ...facts,
     provider: provider.provider,
@@ -158,6 +159,7 @@ function domainRouteAnswer({ domain, problem, provider, hosts }: DomainRoute): w
     limits: {
       connections,
       messages_per_connection,
+      in_flight,
       rate: rateText(rate),
       connection_rate: rateText(connection_rate),
       tls,
