@@ -3,7 +3,8 @@
  *
  * Refused: 413 a body above the limit, by its Content-Length or as it grows; 503 while the bodies under way fill the
  * memory for them, counted as bytes arrive, because a Content-Length is only a promise; 408 one that is too slow; 400
- * one that ends early, or comes in pieces of a few bytes. After a refusal nothing more is read. `Expect: 100-continue` is answered when reading begins.
+ * one that ends early, or comes in pieces of a few bytes. After a refusal nothing more is read. `Expect: 100-continue`
+ * is answered when reading begins.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { SECOND } from '../../base/clock.ts'

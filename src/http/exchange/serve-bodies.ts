@@ -1,10 +1,10 @@
 /**
  * Entry of the thread that reads large request bodies and does what they ask for. What it throws is the caller's answer.
  *
- * Garbage is collected after each body: a thread that has nothing to do does not collect, and would keep hundreds of
- * megabytes of the last bodies until the next one comes.
+ * Garbage is collected after what left much of it: a thread that has nothing to do does not collect, and would keep
+ * hundreds of megabytes of the last bodies until the next one comes.
  */
-import { setFlagsFromString } from 'node:v8'
+import { getHeapStatistics, setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { parentPort, type MessagePort } from 'node:worker_threads'
 import { answerThreadChannel } from '../../base/threads/thread-channel.ts'
@@ -13,6 +13,8 @@ import { canonicalDigest, readJson, type JsonDocument, type LargeBody } from './
 
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
+/** Some ten more than the thread has without any garbage. */
+const MUCH_BYTES = 40 * 1024 * 1024
 
 function serveBodies(port: MessagePort): void {
   answerThreadChannel(port, (calls) => {
@@ -20,9 +22,14 @@ function serveBodies(port: MessagePort): void {
       answer(verb, argument)
         .then(resolve, reject)
         // After the answer, which is posted at the end of this turn.
-        .finally(() => setImmediate(collectGarbage))
+        .finally(() => setImmediate(tidyUp))
     }
   })
+}
+
+function tidyUp(): void {
+  const { used_heap_size: heap, external_memory: outside } = getHeapStatistics()
+  if (heap + outside > MUCH_BYTES) collectGarbage()
 }
 
 async function answer(verb: string, argument: unknown): Promise<unknown> {

@@ -15,7 +15,7 @@ export interface RequestReader {
   preview(input: PreviewInput): Promise<MessagePreview>
 }
 
-/** What the thread does, by verb; `argument` is that of the method, or the list of them. */
+/** What the thread does, by verb. */
 export const LARGE_WORK = {
   request: ({ request, policy }: RequestWork) => readRequest(request, policy),
   batch: ({ request, policy, mostRecipients }: BatchWork) => readBatch(request, policy, mostRecipients),
@@ -33,7 +33,7 @@ interface BatchWork {
   mostRecipients: number
 }
 
-/** Asks the thread. */
+/** Asks the thread; what goes there and comes back is copied. */
 export type CallLargeWork = (verb: keyof typeof LARGE_WORK, argument: unknown) => Promise<unknown>
 
 /** What takes at most some milliseconds, whatever is in it: characters of texts, and those for each recipient. */
