@@ -24,8 +24,8 @@ export const PACKAGE_SOURCES = [
   'README.md',
   'LICENSE',
 ]
-/** Any commit's time will do, but always the same. */
-export const BUILD_ENVIRONMENT = { ...process.env, SOURCE_DATE_EPOCH: '1700000000' }
+/** Any commit's time will do, but always the same. A tree without modules runs its scripts by the Node of the test. */
+export const BUILD_ENVIRONMENT = { ...process.env, SOURCE_DATE_EPOCH: '1700000000', STERNPOST_NODE: process.execPath }
 export const EARLIER_VERSION = '0.0.9'
 const CACHE = join(ROOT, 'node_modules/.cache/sternpost-built')
 /** Nothing is there before the command has ended well. */

@@ -1,5 +1,7 @@
 # What is told of the package on a booted machine. Sourced by `boot`.
 node=/usr/lib/sternpost/node/bin/node
+# `kill`, and the manual pages that `systemd-analyze verify` looks for.
+packages=$packages,procps,man-db
 ports='25 80 443 465 587'
 
 tell_story() {
