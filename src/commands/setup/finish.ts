@@ -38,7 +38,9 @@ const MOST_CERTIFICATE_WAIT = 1.5 * MINUTE
 const LOOK_EVERY = SECOND / 2
 
 export async function finish({ server, settings, domain, key, ending, notes }: Finishing) {
-  const certificate = settings.tls.acme === null ? null : await awaitCertificate(server, settings.hostname)
+  const isOrdered = settings.tls.acme !== null
+  if (isOrdered) notes.say(`waiting   for the certificate of ${settings.hostname}, at most 90 s`)
+  const certificate = isOrdered ? await awaitCertificate(server, settings.hostname) : null
   if (certificate !== null) notes.say(certificateText(certificate))
   const console = ending.withConsole ? await consoleLink(server) : null
   if (console !== null) notes.sayKey('console   opens once, within 15 minutes: ', console)
