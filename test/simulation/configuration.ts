@@ -81,6 +81,7 @@ export function configurationFor(
   const limits = {
     connections,
     messages_per_connection: settings.messagesPerConnection,
+    in_flight: settings.inFlight,
     rate: { ...settings.rate, count: Math.max(1, Math.round(settings.rate.count * rateShare)) },
   }
   const pool = pools.pools['default']

@@ -1,6 +1,7 @@
 /**
  * An SMTP session of a simulated delivery thread with a simulated server: what `smtp-session.ts` promises, without a
- * socket. Messages go one after the other; the dot waits for its mark.
+ * socket. Messages go one after the other; the dot waits for its mark. Once two were delivered they go in flights
+ * (delivery/README.md "Flights"): as many as there may be have their marks, and the server takes one after the other.
  */
 import { readSmtpReply, type SmtpReply } from '../../src/mail/reply/smtp-reply.ts'
 import type { Opened, SessionTarget, SmtpSession } from '../../src/delivery/session/smtp-session.ts'
@@ -27,6 +28,8 @@ const EXTENSIONS = {
 const CONNECT_TIMEOUT = 30_000
 const MARK_TIMEOUT = 60_000
 const ACCEPTED = '250 2.0.0 Ok'
+/** Messages, one after the other, before there are flights. */
+const PROVEN_BY = 2
 const NO_FAILURE = { reply: null, isTimeout: false, tlsResult: null, isInjection: false }
 
 const sleep = (milliseconds: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, milliseconds))
@@ -64,7 +67,7 @@ export function siteOf(host: string): string {
 }
 
 function createSession(
-  { host, address, source }: SessionTarget,
+  { host, address, source, inFlight }: SessionTarget,
   connection: Connection,
   receivers: Receivers,
 ): SmtpSession {
@@ -77,14 +80,20 @@ function createSession(
   let stopReason: string | null = null
   let begun = 0
   let delivered = 0
+  /** Of a flight: those that wait for their marks, and those that were sent, in their order. */
+  const held = new Set<SessionJob>()
+  const sent: SessionJob[] = []
+  let isTaking = false
 
+  const isFlying = (): boolean => inFlight > 1 && delivered >= PROVEN_BY
   const pause = (): Promise<void> => sleep(receivers.answerTime(connection.site))
 
   function close(how: ConnectionEnd): void {
     if (!isOpen) return
     isOpen = false
     receivers.disconnect(connection)
-    const left = queue.splice(0)
+    const left = [...held, ...queue.splice(0)]
+    held.clear()
     for (const job of left) job.onEnd({ kind: 'unsent', reason: 'the connection ended' }, false)
     resolve(how)
   }
@@ -97,19 +106,72 @@ function createSession(
   }
 
   async function run(): Promise<void> {
-    while (isOpen && active === undefined && stopReason === null) {
-      const job = queue.shift()
-      if (job === undefined) return
+    const mayGo = (): boolean => isOpen && active === undefined && stopReason === null
+    while (mayGo() && held.size + sent.length < (isFlying() ? inFlight : 1)) {
+      const [job] = queue
+      const flies = isFlying() && job?.mayFly === true
+      if (job === undefined || (!flies && held.size + sent.length > 0)) return
+      queue.shift()
       const problem = job.begin(begun)
       if (problem !== null) {
         job.onEnd(problem, false)
         continue
       }
       begun++
-      active = job
-      await sendOne(job)
+      if (flies) void hold(job)
+      else {
+        active = job
+        await sendOne(job)
+      }
     }
-    if (stopReason !== null && active === undefined) close({ kind: 'ended-well', delivered })
+    if (stopReason !== null && active === undefined && sent.length === 0) close({ kind: 'ended-well', delivered })
+  }
+
+  async function hold(job: SessionJob): Promise<void> {
+    held.add(job)
+    const answer = await askMark(job)
+    if (!held.delete(job)) return
+    if (answer !== 'ours') {
+      job.onEnd({ kind: 'returned', why: answer, reason: `the mark was ${answer}` }, false)
+      return void run()
+    }
+    sent.push(job)
+    if (!isTaking) void takeFlight()
+  }
+
+  /** The server takes what was sent, one after the other. */
+  async function takeFlight(): Promise<void> {
+    isTaking = true
+    for (let [job] = sent; job !== undefined && isOpen; [job] = sent) {
+      const { envelopeId: messageId } = job.envelope
+      await pause()
+      const verdict = receivers.judge(connection, messageId)
+      if (verdict.kind === 'drop') return endFlight('unanswered')
+      if (verdict.kind === 'reply') {
+        sent.shift()
+        job.onEnd({ kind: 'refused', stage: 'rcpt', reply: replyOf(verdict.text) }, true)
+        if (verdict.closes) return endFlight('unsent')
+        void run()
+        continue
+      }
+      await pause()
+      const { isTaken, isHeard } = receivers.take(connection, messageId)
+      await sleep(receivers.answerTime(connection.site, true))
+      if (!isTaken || !isHeard) return endFlight('unanswered')
+      sent.shift()
+      delivered++
+      job.onEnd({ kind: 'accepted', reply: replyOf(ACCEPTED) }, true)
+      void run()
+    }
+    isTaking = false
+    if (stopReason !== null) void run()
+  }
+
+  /** What was sent and has no answer; behind a 421 nothing was taken. */
+  function endFlight(kind: 'unanswered' | 'unsent'): void {
+    const reason = 'the host closed the connection'
+    for (const job of sent.splice(0)) job.onEnd({ kind, reason }, true)
+    close(kind === 'unsent' ? { kind: 'ended-well', delivered } : { kind: 'dropped', reason })
   }
 
   async function sendOne(job: SessionJob): Promise<void> {
@@ -162,9 +224,9 @@ function createSession(
     openedAt: performance.now(),
     ended,
     isUsable: () => isOpen && !isLeaving && stopReason === null,
-    isPastDot: () => isPastDot,
-    mostTaken: () => 2,
-    inFlight: 1,
+    isPastDot: () => isPastDot || sent.length > 0,
+    mostTaken: () => (isFlying() ? inFlight + 1 : 2),
+    inFlight,
     flightProblem: () => null,
     send(job) {
       queue.push(job)
@@ -180,7 +242,9 @@ function createSession(
     },
     stop(reason) {
       stopReason = reason
-      if (isPastDot) return
+      for (const job of held) job.onEnd({ kind: 'returned', why: 'stopping', reason }, false)
+      held.clear()
+      if (isPastDot || sent.length > 0) return
       const job = active
       if (job !== undefined) finish(job, { kind: 'returned', why: 'stopping', reason }, false)
       close({ kind: 'ended-well', delivered })

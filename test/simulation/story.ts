@@ -14,6 +14,8 @@ export interface Settings {
   rate: { count: number; per_milliseconds: number }
   connections: number
   messagesPerConnection: number
+  /** Messages of a connection at once; every server can. */
+  inFlight: number
   readyWindow: number
   threads: number
   /** Dedicated IPs; the last is warming when `isWarming`. */
@@ -74,6 +76,7 @@ export const SHIPPED = {
   rate: { count: 100, per_milliseconds: SECOND },
   connections: 10,
   messagesPerConnection: 100,
+  inFlight: 1,
   readyWindow: 2_000,
   ips: 1,
   isWarming: false,
@@ -152,6 +155,7 @@ function settingsOf(random: RandomSource): Settings {
     ]),
     connections: random.oneOf([1, 2, 5, 10]),
     messagesPerConnection: random.oneOf([1, 5, 100]),
+    inFlight: 1,
     readyWindow: random.oneOf([10, 50, 2_000]),
     ips: random.oneOf([1, 2, 3]),
     isWarming: random.next() < 0.5,
@@ -164,6 +168,7 @@ function settingsOf(random: RandomSource): Settings {
     commitTime: random.oneOf([0.2, 2, 5, 30]),
     turnTime: random.oneOf([0, 0.1, 1]),
     hasWebhook: random.next() < 0.3,
+    inFlight: random.oneOf([1, 4, 8]),
   }
 }
 
