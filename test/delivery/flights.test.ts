@@ -85,6 +85,18 @@ t.test('after a careful message and a flight of one, four go at once, byte for b
   t.equal(opened.flightProblem(), null)
 })
 
+t.test('a host that took flights lately needs no flight of one', async (t) => {
+  const server = await mx(t, { extensions: EXTENSIONS })
+  const opened = await session(t, server, { knowsFlights: true })
+  t.match(await opened.deliver(to('first'), BYTES), { kind: 'accepted' })
+  t.equal(opened.mostTaken(), 5)
+  t.equal(opened.knowsFlights(), true)
+  const other = await session(t, server)
+  t.equal(other.knowsFlights(), false)
+  for (const name of ['a', 'b']) t.match(await other.deliver(to(name), BYTES), { kind: 'accepted' })
+  t.equal(other.knowsFlights(), true)
+})
+
 t.test('the transcript shows the flight of each message, and never its bytes', async (t) => {
   const { opened } = await flying(t)
   const transcript = createTranscript()

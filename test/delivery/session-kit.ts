@@ -85,6 +85,7 @@ export function open(
       tls: OPPORTUNISTIC,
       mayPipeline: true,
       inFlight: 4,
+      knowsFlights: false,
       ...target,
     },
     { timeouts: { ...TIMEOUTS, ...timeouts }, secureContext: createSecureContext({ minVersion: 'TLSv1.2' }), tickets },

@@ -228,6 +228,7 @@ function createSession(
     mostTaken: () => (isFlying() ? inFlight + 1 : 2),
     inFlight,
     flightProblem: () => null,
+    knowsFlights: isFlying,
     send(job) {
       queue.push(job)
       void run()

@@ -50,7 +50,7 @@ function columnsWith(again: () => void) {
       cell: ({ holds }: PathJson) =>
         holds.map(
           ({ kind, cause, rule, until }) =>
-            html`<p key=${`${kind} ${rule}`}>${kind}: <q>${cause}</q> ${rule !== null && html`<span class="quiet">(rule ${rule})</span>`} until <${Time} at=${until} relative /></p>`,
+            html`<p key=${`${kind} ${rule} ${cause}`}>${kind}: <q>${cause}</q> ${rule !== null && html`<span class="quiet">(rule ${rule})</span>`} until <${Time} at=${until} relative /></p>`,
         ),
     },
     { head: 'Acts', cell: (path: PathJson) => mayAct('admin') && html`<${Resume} of=${path} again=${again} />` },

@@ -19,9 +19,16 @@ const TAKEN_CAREFULLY = 2
 
 export type FlightPermit = ReturnType<typeof createFlightPermit>
 
-export function createFlightPermit(extensions: SmtpExtensions, inFlight: number) {
+interface FlightTarget {
+  inFlight: number
+  /** A connection to this host has carried flights lately: it needs no flight of one. */
+  knowsFlights: boolean
+}
+
+export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knowsFlights }: FlightTarget) {
   const isOffered = inFlight > 1 && extensions.isPipelining && extensions.hasChunking
   let state: 'careful' | 'proven' | 'open' = 'careful'
+  let isKnown = knowsFlights
   let problem: string | null = null
   let heardAt = 0
   let hasFlown = false
@@ -45,13 +52,14 @@ export function createFlightPermit(extensions: SmtpExtensions, inFlight: number)
     /** A message went by the careful dialogue. */
     noteCareful(isAccepted: boolean): void {
       if (!isAccepted) state = 'careful'
-      else if (state === 'careful') state = 'proven'
+      else if (state === 'careful') state = isKnown ? 'open' : 'proven'
     },
     /** A message of a flight has ended. */
     note({ kind }: SendEnd): void {
       flown++
       if (kind === 'accepted') {
         if (state === 'proven') state = 'open'
+        isKnown = true
         return
       }
       refused++
@@ -62,6 +70,8 @@ export function createFlightPermit(extensions: SmtpExtensions, inFlight: number)
     /** Flights are not for this host; null: nothing is wrong. Without any it says nothing of them. */
     ground: (reason: string | null) => void (problem ??= hasFlown ? reason : null),
     problem: () => problem,
+    /** The host has taken messages in flights. */
+    isKnown: () => isKnown && problem === null,
     /** Messages that this connection may have: one is ready when a place is free. */
     mostTaken: () => (mayEver() && state === 'open' ? inFlight + 1 : TAKEN_CAREFULLY),
     /** How many it may have under way; 1: one after the other. */

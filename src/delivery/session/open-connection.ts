@@ -16,8 +16,9 @@ import type { Transcript } from './transcript.ts'
 import { NO_CONNECTION, type PathBatch, type PathFailure, type ThreadConnectionNote } from '../protocol/try-result.ts'
 
 /**
- * Addresses that failed a short while ago, by egress IP: they are asked last. One success clears it. Bounded, by the
- * monotonic clock of the cache (egress/README.md "Back-off of a path").
+ * Addresses that failed a short while ago, by egress IP: they are asked last. One success clears it. And those that
+ * take flights (delivery/README.md "Flights"). Bounded, by the monotonic clock of the cache (egress/README.md "Back-off
+ * of a path").
  */
 type HostMemory = ReturnType<typeof createHostMemory>
 
@@ -51,17 +52,25 @@ const MOST_ADDRESSES = 20
 const MOST_HOSTS = 20_000
 const ASIDE_FOR = 2 * MINUTE
 const ASIDE_AFTER_TIMEOUT = 15 * MINUTE
+const FLIGHTS_KNOWN_FOR = 60 * MINUTE
 // A host that means all of its domain: it wants less of us, wherever we connect.
 const LIMITS_RATE = /\brate\b|too many|too (?:fast|much)|throttl|slow down|limit|exceed/i
 
 export function createHostMemory() {
   const aside = new LRUCache<string, true>({ max: MOST_HOSTS })
+  const flying = new LRUCache<string, true>({ max: MOST_HOSTS, ttl: FLIGHTS_KNOWN_FOR })
   return {
     isAside: (source: string, address: string) => aside.has(`${source} ${address}`),
     failed(source: string, address: string, isTimeout: boolean): void {
       aside.set(`${source} ${address}`, true, { ttl: isTimeout ? ASIDE_AFTER_TIMEOUT : ASIDE_FOR })
     },
     worked: (source: string, address: string) => void aside.delete(`${source} ${address}`),
+    knowsFlights: (source: string, address: string) => flying.has(`${source} ${address}`),
+    /** A connection has ended that carried flights; false: it did not. */
+    noteFlights(source: string, address: string, how: boolean | 'bad'): void {
+      if (how === 'bad') flying.delete(`${source} ${address}`)
+      else if (how) flying.set(`${source} ${address}`, true)
+    },
   }
 }
 
@@ -101,7 +110,8 @@ async function openPlace(place: Place, request: ConnectionRequest, tools: Connec
   const note = (what: ConnectionNote, said: ThreadConnectionNote['tls']): void =>
     tools.note({ pathKey: path.key, note: what, host, address, domain: request.domain, tls: said })
   const inFlight = path.carefulHosts.includes(host) ? 1 : path.inFlight
-  const target: SessionTarget = { host, address, port, source, hostname, tls, mayPipeline, inFlight }
+  const flights = { inFlight, knowsFlights: tools.hosts.knowsFlights(source, address) }
+  const target: SessionTarget = { host, address, port, source, hostname, tls, mayPipeline, ...flights }
   let opened = await tools.open(target, transcript)
   let said = tlsNote(tls, opened)
   if (opened.kind === 'failed' && mayFallBack(tls, opened.failure)) {
@@ -122,6 +132,7 @@ async function openPlace(place: Place, request: ConnectionRequest, tools: Connec
   note({ kind: 'opened', inFlight: session.inFlight }, said)
   void session.ended.then((end) => {
     const problem = session.flightProblem()
+    tools.hosts.noteFlights(source, address, problem === null ? session.knowsFlights() : 'bad')
     if (problem !== null) note({ kind: 'careful', host, reason: problem }, null)
     note(end, null)
   })

@@ -54,6 +54,8 @@ export interface SessionTarget {
   mayPipeline: boolean
   /** Messages that may be under way at once, where the host offers CHUNKING and PIPELINING. */
   inFlight: number
+  /** It has taken flights lately. */
+  knowsFlights: boolean
 }
 
 export interface SetupFailure extends Pick<PathFailure, 'stage' | 'code' | 'reason' | 'reply'> {
@@ -84,6 +86,8 @@ export interface SmtpSession {
   inFlight: number
   /** Why flights are not for this host; null: nothing is wrong. */
   flightProblem(): string | null
+  /** The host has taken messages in flights, and nothing went wrong. */
+  knowsFlights(): boolean
   send(job: SessionJob): void
   /** Says goodbye; resolves when the connection is closed. */
   quit(): Promise<void>
@@ -195,7 +199,7 @@ function createSession(dialogue: OpeningDialogue, opening: Opening, extensions: 
   const { facts, target, settings } = opening
   const { timeouts } = settings
   const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
-  const permit = createFlightPermit(extensions, target.inFlight)
+  const permit = createFlightPermit(extensions, target)
   const wire = dialogue.handOver({
     onEnd: (end) => resolve(transactions.settle(end)),
     onRead: () => transactions.onRead(),
@@ -212,6 +216,7 @@ function createSession(dialogue: OpeningDialogue, opening: Opening, extensions: 
     mostTaken: permit.mostTaken,
     inFlight: permit.most(),
     flightProblem: permit.problem,
+    knowsFlights: permit.isKnown,
     send: transactions.send,
     async quit() {
       // Once it is stopped the host may be in the middle of a body.
