@@ -48,10 +48,10 @@ function retentionTimes({ server: { retention, webhooks } }: Configuration): Ret
 }
 
 export function createBackupWriter(foundation: Foundation): Backups {
-  const { live, location, working } = foundation
+  const { live, configuration, working } = foundation
   const backups = createBackups({
     ...foundation,
-    databaseFile: join(location.folder, 'sternpost.db'),
+    databaseFile: join(configuration.server.data_dir, 'sternpost.db'),
     configurationFolder: foundation.configurationFolder ?? null,
     settings() {
       const { backup, storage } = live.current().server
@@ -67,11 +67,11 @@ export function createBackupWriter(foundation: Foundation): Backups {
 
 /** Started with the dispatcher, which it tells when there is space again. */
 export function createSpaceGuard(
-  { configuration, location, realClock, logger, stops }: Foundation,
+  { configuration, realClock, logger, stops }: Foundation,
   retention: Pick<Retention, 'run'>,
 ): DiskGuard {
   const { data_dir: folder, storage } = configuration.server
-  const isInPlace = createPlaceWatch(join(location.folder, 'sternpost.db'))
+  const isInPlace = createPlaceWatch(join(folder, 'sternpost.db'))
   const guard = createDiskGuard({
     folder,
     fileProblem: () => (isInPlace() ? null : NOT_IN_PLACE),

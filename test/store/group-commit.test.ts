@@ -9,7 +9,7 @@ import {
   type CommitReport,
   type GroupCommit,
   type PendingVerb,
-} from '../../src/store/sqlite/engine/group-commit.ts'
+} from '../../src/store/thread/group-commit.ts'
 import { until } from '../support/until.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import { acceptOne } from './store-samples.ts'
@@ -46,6 +46,8 @@ function makeBed(
     lingerMilliseconds: linger,
     mostRows: 100,
     requireInPlace: () => {},
+    isLate: () => false,
+    wasCommitted: () => undefined,
     now: () => now,
     afterGroup,
     onCommit(report) {

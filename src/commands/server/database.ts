@@ -14,7 +14,7 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { loadConfiguration } from '../../config/load-configuration.ts'
 import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
-import { locationFor, type StoreLocation } from '../../store/store-location.ts'
+import { fileLocationFor, type SqliteLocation } from '../../store/store-location.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
 import { byteText, linesText, localTime, sheetText } from '../shared/text.ts'
@@ -136,14 +136,18 @@ function verify(flags: Flags): void {
 }
 
 /** No secret is read. Throws ConfigurationError. */
-function dataLocation({ config }: Flags): StoreLocation {
+function dataLocation({ config }: Flags): SqliteLocation {
   const { server } = loadConfiguration({
     folder: configurationFolder(config),
     shippedFolder: SHIPPED_FOLDER,
     offline: true,
     neededSecrets: 'none',
   })
-  return locationFor(server)
+  if (server.storage.engine !== 'sqlite') {
+    const sentence = 'storage.engine: the data is in PostgreSQL, whose own tools do this (systemd/README.md "PostgreSQL")'
+    throw new ProcessExit(EXIT.configuration, sentence)
+  }
+  return fileLocationFor(server)
 }
 
 /** A backup that cannot be used is a disk error for the shell. `end` comes behind the work in any case. */

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import type { Database } from 'better-sqlite3'
 import { CONFIGURATION, DATABASE, timeStamp } from '../../backup-archive.ts'
 import type { BackupCounts } from '../../records/backup-records.ts'
-import type { StoreLocation } from '../../store-location.ts'
+import type { SqliteLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
 import { lockDatabase, openDatabase } from '../engine/database.ts'
 import { SCHEMA_VERSION } from '../engine/migrate.ts'
@@ -16,13 +16,13 @@ import { flush, ownAs } from '../engine/snapshot.ts'
 import { verifyBackup, type VerifyStage } from './verify-backup.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
-import { TOGETHER } from '../ips/allowance.ts'
-import { oneColumn } from '../engine/statements.ts'
+import { TOGETHER } from '../../verbs/ips/allowance.ts'
+import { oneColumn } from '../../verbs/tools/statements.ts'
 
 interface RestoreOptions {
   file: string
   /** Where the database is to be. */
-  location: StoreLocation
+  location: SqliteLocation
   now: number
   /** Today's warmup allowance stays as the backup has it. */
   keepsAllowance: boolean

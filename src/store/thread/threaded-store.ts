@@ -1,0 +1,88 @@
+/**
+ * The store as the main thread sees it, whatever the engine in its thread. When the store thread dies, every open and later call is rejected and
+ * `onDeath` is told once: the process must end and recover as after a kill. What was called before `close` is finished;
+ * whatever comes later is rejected. Rejects with ProcessExit when the database cannot be opened: see `openStore`.
+ */
+import { MessageChannel, Worker } from 'node:worker_threads'
+import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { createThreadChannel, type ThreadChannel } from '../../base/threads/thread-channel.ts'
+import type { OpenStoreOptions } from '../store-location.ts'
+import type { Store } from '../store.ts'
+import type { CommitReport } from './group-commit.ts'
+import { createStoreCalls } from './store-calls.ts'
+import { CLOSE_CALL, type StoreThreadData, type StoreThreadMessage } from './thread-messages.ts'
+
+type Opened = Extract<StoreThreadMessage, { kind: 'opened' }>
+
+/** Starts the store thread, which opens the database and runs outstanding migrations. */
+export async function openThreadedStore(options: OpenStoreOptions): Promise<Store> {
+  const { port1, port2 } = new MessageChannel()
+  const workerData: StoreThreadData = { location: options.location, verbs: port2 }
+  const entry = new URL('./store-thread.ts', import.meta.url)
+  // Without the flags of the process: what they load (a debugger, a test runner) has no business here.
+  const worker = new Worker(entry, { workerData, transferList: [port2], name: 'store', execArgv: [] })
+  options.metrics.watchThread('store', worker)
+  const channel = createThreadChannel(port1, (note) => observeCommit(options.metrics, note as CommitReport))
+  let state: 'opening' | 'open' | 'closing' = 'opening'
+  let failure: Error | undefined
+  const exited = watch(worker, (reason, code) => {
+    if (code !== 0) failure = reason
+    channel.fail(state === 'closing' ? storeClosed() : storeClosed(reason))
+    port1.close()
+    if (state === 'open') options.onDeath(reason)
+  })
+  const { facts, verbs } = await hearThread(worker, exited)
+  state = 'open'
+  options.logger.info(facts, 'store opened')
+
+  const ask: ThreadChannel['call'] = (...asked) =>
+    state === 'closing' ? Promise.reject(storeClosed()) : channel.call(...asked)
+  const close = async (): Promise<void> => {
+    state = 'closing'
+    // The thread's end may be seen before its answer, and is as good: a close that fails is an error of the thread.
+    channel.call(CLOSE_CALL, undefined).catch(() => {})
+    await exited
+    if (failure !== undefined) throw failure
+  }
+  return { ...createStoreCalls(ask, verbs), close }
+}
+
+/** There is nothing to ask any more. */
+function storeClosed(cause?: Error): ServiceError {
+  return new ServiceError('unavailable', 'the store is closed', { cause })
+}
+
+/** Resolves when the thread has ended; `onEnd` gets the reason once, and 0 for an end that was asked for. */
+function watch(worker: Worker, onEnd: (reason: Error, exitCode: number) => void): Promise<void> {
+  let reason: Error | undefined
+  worker.on('error', (error) => {
+    reason ??= error instanceof Error ? error : new Error(String(error))
+  })
+  return new Promise((resolve) => {
+    worker.on('exit', (code) => {
+      onEnd(reason ?? new Error(`the store thread ended with code ${code}`), code)
+      resolve()
+    })
+  })
+}
+
+/** Resolves when the thread has opened the database. */
+function hearThread(worker: Worker, exited: Promise<void>): Promise<Opened> {
+  return new Promise((resolve, reject) => {
+    worker.once('message', (message: StoreThreadMessage) => {
+      if (message.kind === 'opened') resolve(message)
+      else reject(new ProcessExit(message.exitCode, message.sentence))
+    })
+    worker.once('error', (error) => {
+      reject(new ProcessExit(EXIT.disk, 'the store thread failed while it opened the database', { cause: error }))
+    })
+    void exited.then(() => reject(new ProcessExit(EXIT.disk, 'the store thread ended while it opened the database')))
+  })
+}
+
+function observeCommit(metrics: Metrics, report: CommitReport): void {
+  metrics.storeBatchSize.observe(report.verbs)
+  metrics.storeCommitSeconds.observe(report.seconds)
+  if (report.messages > 0) metrics.storeMessagesPerCommit.observe(report.messages)
+}
