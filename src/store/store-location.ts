@@ -41,12 +41,7 @@ interface StoredBy {
 export function locationFor(server: StoredBy): StoreLocation {
   const { engine, postgres, commit } = server.storage
   if (engine === 'sqlite' || postgres === null) return fileLocationFor(server)
-  return {
-    engine,
-    url: postgres.url,
-    commitLingerMilliseconds: commit.linger,
-    commitMostRows: commit.rows,
-  }
+  return { engine, url: postgres.url, commitLingerMilliseconds: commit.linger, commitMostRows: commit.rows }
 }
 
 /** Where SQLite keeps it, whatever the engine. */

@@ -106,7 +106,11 @@ const LOCATION = { folder: '.', commitLingerMilliseconds: 8, commitMostRows: 1_0
 export function openSimulatedStore({ database }: SimulatedDisk, threads: StoreThreads): Store {
   const { time, main, thread, open } = threads
   const [near, far] = createPorts(time, [main, thread], threads)
-  const verbs = serveVerbs(createSqliteEngine({ writer: database, reader: database, close: () => {} }, LOCATION), far, LOCATION)
+  const verbs = serveVerbs(
+    createSqliteEngine({ writer: database, reader: database, close: () => {} }, LOCATION),
+    far,
+    LOCATION,
+  )
   const channel = createThreadChannel(near)
   const ask: typeof channel.call = (...asked) => {
     open.count++

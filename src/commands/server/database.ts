@@ -144,7 +144,8 @@ function dataLocation({ config }: Flags): SqliteLocation {
     neededSecrets: 'none',
   })
   if (server.storage.engine !== 'sqlite') {
-    const sentence = 'storage.engine: the data is in PostgreSQL, whose own tools do this (systemd/README.md "PostgreSQL")'
+    const sentence =
+      'storage.engine: the data is in PostgreSQL, whose own tools do this (systemd/README.md "PostgreSQL")'
     throw new ProcessExit(EXIT.configuration, sentence)
   }
   return fileLocationFor(server)

@@ -37,7 +37,9 @@ function apply(wire: BlockingWire, version: number, name: string): void {
   const statements = readFileSync(new URL(`./migrations/${name}`, import.meta.url), 'utf8')
   try {
     // As one text without parameters: the server runs it in a transaction of its own.
-    wire.ask('write', [{ name: '', text: `${statements};\nupdate schema_version set version = ${version}`, values: [] }])
+    wire.ask('write', [
+      { name: '', text: `${statements};\nupdate schema_version set version = ${version}`, values: [] },
+    ])
   } catch (cause) {
     throw new ProcessExit(EXIT.configuration, `the migration ${name} failed: ${errorText(cause)}`, { cause })
   }

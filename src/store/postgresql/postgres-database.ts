@@ -98,11 +98,15 @@ export function createPostgresDatabase(options: PostgresOptions): PostgresDataba
 // The table of an insert.
 const TABLE = /^\s*insert into (\w+)/
 
+// Words between spaces or quotes.
+const WORDS = /[^" ]+/g
+
 function valueOf({ of, as }: SentParameter, given: unknown[], { erasureKey }: PostgresOptions): unknown {
   const value = typeof of === 'number' ? given[of] : (given[0] as Record<string, unknown>)[of]
   switch (as) {
     case 'value':
-      return value
+      // PostgreSQL keeps no U+0000. Requests with one are refused; a server's reply may hold one all the same.
+      return typeof value === 'string' && value.includes('\0') ? value.replaceAll('\0', '\uFFFD') : value
     case 'is-null':
       return value === null
     case 'erased':
@@ -110,7 +114,8 @@ function valueOf({ of, as }: SentParameter, given: unknown[], { erasureKey }: Po
     case 'forms':
       return formsOfAddress(String(value))
     case 'words':
-      return String(value).split(' ')
+      // Without a word nothing is found, and nothing is kept.
+      return String(value).match(WORDS) ?? null
   }
 }
 

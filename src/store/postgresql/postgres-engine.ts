@@ -32,11 +32,7 @@ export function openPostgresEngine({ url, erasureKey }: PostgresLocation): OpenE
   }
 }
 
-function createEngine(
-  wire: BlockingWire,
-  erasureKey: Uint8Array | undefined,
-  facts: OpenEngine['facts'],
-): OpenEngine {
+function createEngine(wire: BlockingWire, erasureKey: Uint8Array | undefined, facts: OpenEngine['facts']): OpenEngine {
   const rowNumbers = createRowNumbers(wire)
   const writer = createWritingDatabase(createPostgresDatabase({ wire, line: 'write', rowNumbers, erasureKey }))
   const reader = createPostgresDatabase({ wire, line: 'read', rowNumbers, erasureKey })

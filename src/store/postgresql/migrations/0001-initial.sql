@@ -791,7 +791,7 @@ create table certificates (
 
 create table subjects (
   rowid bigint primary key, -- contents.content_id
-  subject text[] not null -- its words
+  subject text[] -- its words, null: it has none
 );
 
 create index subjects_words on subjects using gin (subject);

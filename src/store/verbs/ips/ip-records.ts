@@ -58,7 +58,7 @@ export function createIpWrites(database: Database) {
       since = @since, curve = @curve, stage = @stage, target_daily_volume = @targetDailyVolume,
       started_at = @startedAt, hold_reason = @holdReason, days_held = @daysHeld, days_at_target = @daysAtTarget,
       paused_at = @pausedAt, closed_day = @closedDay,
-      last_sent_at = nullif(max(coalesce(last_sent_at, 0), coalesce(@lastSentAt, 0)), 0), version = version + 1
+      last_sent_at = coalesce(max(last_sent_at, @lastSentAt), last_sent_at, @lastSentAt), version = version + 1
     where ip = @ip and version = @version`)
   const addAudit = createAuditWriter(database)
   const setCaps = createCapWriter(database)

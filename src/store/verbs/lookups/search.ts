@@ -7,14 +7,7 @@ import type { Database } from '../tools/database.ts'
 import { HOUR } from '../../../base/clock.ts'
 import { getNamed } from '../tools/stored-identifier.ts'
 import type { SearchMessagesRequest } from '../../records/lookup-records.ts'
-import {
-  bisect,
-  createWalk,
-  MOST_ROWS_READ,
-  positionAfter,
-  type RunWalk,
-  type WalkParameters,
-} from '../tools/pages.ts'
+import { bisect, createWalk, MOST_ROWS_READ, positionAfter, type RunWalk, type WalkParameters } from '../tools/pages.ts'
 import { oneColumn } from '../tools/statements.ts'
 import { comparableAddress } from '../tools/stored-address.ts'
 import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
