@@ -45,6 +45,7 @@ function makeBed(
     database,
     lingerMilliseconds: linger,
     mostRows: 100,
+    mostWorkMilliseconds: 5,
     requireInPlace: () => {},
     isLate: () => false,
     wasCommitted: () => undefined,

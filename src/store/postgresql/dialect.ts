@@ -21,7 +21,7 @@ export interface SentParameter {
   as: 'value' | 'is-null' | 'erased' | 'forms' | 'words'
 }
 
-export interface PostgresStatement {
+interface PostgresStatement {
   text: string
   parameters: SentParameter[]
 }

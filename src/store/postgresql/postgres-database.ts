@@ -5,12 +5,13 @@
  *
  * Rows are numbered here, from blocks: an insert needs no answer to be named by others.
  */
-import type { Database, Statement } from '../verbs/tools/database.ts'
+import type { Database, Statement } from '../engine/database.ts'
 import { erasedAddress, formsOfAddress } from '../verbs/tools/stored-address.ts'
 import type { BlockingWire } from './blocking-wire.ts'
 import { ROW_NUMBER, toPostgres, type SentParameter } from './dialect.ts'
 import type { RowNumbers } from './row-numbers.ts'
-import type { StatementAnswer, WireLine, WireStatement } from './wire-messages.ts'
+import { createStatementQueue, type SentStatement } from './statement-queue.ts'
+import type { StatementAnswer, WireLine } from './wire-messages.ts'
 
 interface PostgresOptions {
   wire: BlockingWire
@@ -20,15 +21,9 @@ interface PostgresOptions {
   erasureKey: Uint8Array | undefined
 }
 
-/** A statement on its way. */
-export interface Sent {
-  /** Asks for it, with all that waits before it. */
-  answer(): StatementAnswer
-}
-
 export interface PostgresDatabase extends Database {
   /** Waits for company: `answer` of it, or of one behind it. */
-  send(text: string, values?: unknown[]): Sent
+  send(text: string, values?: unknown[]): SentStatement
   flush(): void
   /** What waits is never sent. */
   forget(): void
@@ -36,45 +31,21 @@ export interface PostgresDatabase extends Database {
 
 export function createPostgresDatabase(options: PostgresOptions): PostgresDatabase {
   const { wire, line, rowNumbers } = options
-  const names = new Map<string, string>()
-  let waiting: { statement: WireStatement; settle(answer: StatementAnswer): void }[] = []
-
-  const flush = (): void => {
-    const asked = waiting
-    waiting = []
-    if (asked.length === 0) return
-    const answers = wire.ask(
-      line,
-      asked.map(({ statement }) => statement),
-    )
-    for (const [index, answer] of answers.entries()) asked[index]?.settle(answer)
-  }
-  const send = (text: string, values: unknown[] = []): Sent => {
-    const name = names.get(text) ?? `s${names.size}`
-    names.set(text, name)
-    let answered: StatementAnswer | undefined
-    waiting.push({ statement: { name, text, values }, settle: (answer) => (answered = answer) })
-    return {
-      answer() {
-        if (answered === undefined) flush()
-        if (answered === undefined) throw new Error(`this statement was undone before it was sent: ${text}`)
-        return answered
-      },
-    }
-  }
+  const queue = createStatementQueue(wire, line)
   return {
     prepare: <Parameters extends unknown[], Row>(sql: string): Statement<Parameters, Row> => {
       const { text, parameters } = toPostgres(sql, rowNumbers.keyOf)
+      const prepared = queue.prepared(text)
       const table = TABLE.exec(text)?.[1] ?? ''
       const number = parameters.findIndex(({ of }) => of === ROW_NUMBER)
-      const ask = (given: unknown[]) => {
-        const row = number === -1 ? 0 : rowNumbers.next(table)
-        const values = parameters.map((each, index) => (index === number ? row : valueOf(each, given, options)))
-        return { row, sent: send(text, values) }
-      }
+      const valuesOf = (given: unknown[], row: number): unknown[] =>
+        parameters.map((each, index) => (index === number ? row : valueOf(each, given, options)))
+      const nextRow = (): number => (number === -1 ? 0 : rowNumbers.next(table))
+      const ask = (given: unknown[]): SentStatement => queue.send(prepared, valuesOf(given, nextRow()), true)
       const statement = (rowsOf: (answer: StatementAnswer) => Row[]): Statement<Parameters, Row> => ({
         run(...given) {
-          const { row, sent } = ask(given)
+          const row = nextRow()
+          const sent = queue.send(prepared, valuesOf(given, row), false)
           return {
             lastInsertRowid: row,
             get changes() {
@@ -82,16 +53,20 @@ export function createPostgresDatabase(options: PostgresOptions): PostgresDataba
             },
           }
         },
-        get: (...given) => rowsOf(ask(given).sent.answer())[0],
-        all: (...given) => rowsOf(ask(given).sent.answer()),
-        iterate: (...given) => rowsOf(ask(given).sent.answer()).values(),
+        get: (...given) => rowsOf(ask(given).answer())[0],
+        all: (...given) => rowsOf(ask(given).answer()),
+        iterate: (...given) => rowsOf(ask(given).answer()).values(),
         pluck: () => statement(({ rows }) => rows.map(([value]) => stored(value) as Row)),
+        ask(...given) {
+          const sent = ask(given)
+          return () => rowsOf(sent.answer())
+        },
       })
       return statement(namedRows)
     },
-    send,
-    flush,
-    forget: () => void (waiting = []),
+    send: (text, values = []) => queue.send(queue.prepared(text), values, true),
+    flush: queue.flush,
+    forget: queue.forget,
   }
 }
 

@@ -3,7 +3,7 @@
  * process works with this database, 78 when it is not one that mail may be trusted to, or its schema is newer.
  */
 import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
-import type { OpenEngine } from '../engine.ts'
+import type { OpenEngine } from '../engine/open-engine.ts'
 import type { PostgresLocation } from '../store-location.ts'
 import { openBlockingWire, StatementFailed, type BlockingWire } from './blocking-wire.ts'
 import { migrate } from './migrate.ts'
@@ -11,6 +11,8 @@ import { createPostgresDatabase } from './postgres-database.ts'
 import { createRowNumbers } from './row-numbers.ts'
 import { CommitUnknown, createWritingDatabase } from './writing-database.ts'
 
+/** Most of it is waiting for the server. */
+const MOST_WORK_MILLISECONDS = 20
 const OLDEST_VERSION = 150_000
 const FIND_FACTS = `
   select current_setting('server_version_num')::bigint, current_setting('server_version'),
@@ -51,6 +53,7 @@ function createEngine(wire: BlockingWire, erasureKey: Uint8Array | undefined, fa
     isDamage: (thrown) => thrown instanceof StatementFailed && DAMAGE.has(thrown.code),
     isLate: (thrown) => thrown instanceof StatementFailed,
     wasCommitted: (thrown) => (thrown instanceof CommitUnknown ? writer.wasCommitted(thrown.commit) : undefined),
+    mostWorkMilliseconds: MOST_WORK_MILLISECONDS,
     facts,
     close: wire.close,
   }

@@ -7,8 +7,9 @@
  * whether the commit happened.
  */
 import { ServiceError } from '../../base/errors.ts'
-import type { WritingDatabase } from '../engine.ts'
-import type { RunResult, Statement } from '../verbs/tools/database.ts'
+import type { WritingDatabase } from '../engine/open-engine.ts'
+import type { RunResult, Statement } from '../engine/database.ts'
+import { ask } from '../verbs/tools/statements.ts'
 import { ConnectionLost, StatementFailed } from './blocking-wire.ts'
 import type { PostgresDatabase } from './postgres-database.ts'
 
@@ -27,7 +28,7 @@ const NOTE_COMMIT = `
   on conflict (name) do update set value = excluded.value`
 const FIND_COMMIT = `select value from meta where name = 'last_commit'`
 
-export interface PostgresWriter extends WritingDatabase {
+interface PostgresWriter extends WritingDatabase {
   /** true: it happened, false: it did not, null: the server does not answer yet. */
   wasCommitted(commit: number): boolean | null
 }
@@ -37,17 +38,17 @@ export function createWritingDatabase(database: PostgresDatabase): PostgresWrite
   // Of this process alone: another one may have counted as far.
   let commits = Date.now() * 1_000
 
-  const guarded = (work: () => void): void => {
+  /** Without a connection there is no transaction any more. */
+  const guard = <Result>(call: () => Result): Result => {
     try {
-      work()
+      return call()
     } catch (thrown) {
-      if (!(thrown instanceof StatementFailed)) leave()
+      if (!(thrown instanceof StatementFailed)) {
+        database.forget()
+        inTransaction = false
+      }
       throw thrown
     }
-  }
-  const leave = (): void => {
-    database.forget()
-    inTransaction = false
   }
   const commit = (): void => {
     commits += 1
@@ -77,12 +78,12 @@ export function createWritingDatabase(database: PostgresDatabase): PostgresWrite
     // What the verb did is answered before the next one begins: a failure belongs to it.
     'release verb'() {
       database.send('release verb')
-      guarded(database.flush)
+      guard(database.flush)
     },
     'rollback to verb'() {
       database.forget()
       database.send('rollback to verb')
-      guarded(database.flush)
+      guard(database.flush)
     },
   }
   return {
@@ -92,7 +93,7 @@ export function createWritingDatabase(database: PostgresDatabase): PostgresWrite
     prepare: <Parameters extends unknown[], Row>(sql: string) => {
       const control = controls[sql]
       if (control !== undefined) return controlStatement(control) as Statement<Parameters, Row>
-      return guardedStatement(database.prepare<Parameters, Row>(sql), guardedCall)
+      return guardedStatement(database.prepare<Parameters, Row>(sql), guard)
     },
     wasCommitted(number) {
       try {
@@ -103,15 +104,6 @@ export function createWritingDatabase(database: PostgresDatabase): PostgresWrite
         throw thrown
       }
     },
-  }
-
-  function guardedCall<Result>(call: () => Result): Result {
-    try {
-      return call()
-    } catch (thrown) {
-      if (!(thrown instanceof StatementFailed)) leave()
-      throw thrown
-    }
   }
 }
 
@@ -134,6 +126,10 @@ function guardedStatement<Parameters extends unknown[], Row>(
     get: (...given) => guard(() => statement.get(...given)),
     all: (...given) => guard(() => statement.all(...given)),
     iterate: (...given) => guard(() => statement.iterate(...given)),
+    ask(...given) {
+      const rows = guard(() => ask(statement, ...given))
+      return () => guard(rows)
+    },
     pluck: () => guardedStatement(statement.pluck(), guard),
   }
 }

@@ -45,7 +45,7 @@ export async function openSqliteContentReader(location: SqliteLocation): Promise
 }
 
 /** About what it takes in memory. */
-export const contentBytes = ({ html, text, raw, attachments }: StoredContent): number =>
+const contentBytes = ({ html, text, raw, attachments }: StoredContent): number =>
   attachments.reduce(
     (sum, { bytes }) => sum + bytes.length,
     (html?.length ?? 0) + (text?.length ?? 0) + (raw?.length ?? 0),

@@ -8,11 +8,14 @@
  * claim.
  */
 import { ServiceError } from '../../base/errors.ts'
-import type { WritingDatabase } from '../engine.ts'
+import type { WritingDatabase } from '../engine/open-engine.ts'
 
 /** A verb call that writes, as it waits for its group. */
 export interface PendingVerb {
   run(): unknown
+  /** Verbs with the same one run as one, over their requests; left out: this one runs alone. */
+  together?: (requests: readonly unknown[]) => unknown[]
+  request?: unknown
   resolve(value: unknown): void
   reject(thrown: unknown): void
   /** Messages that this call accepts. */
@@ -36,6 +39,8 @@ interface GroupCommitOptions {
   /** The longest time between the beginnings of two groups that a verb waits for company. */
   lingerMilliseconds: number
   mostRows: number
+  /** A group that has worked for so long ends: acceptances wait for its commit. */
+  mostWorkMilliseconds: number
   /** Monotonic milliseconds. */
   now: () => number
   /** Throws when what is committed would not be found again. Asked before each group and before its answers. */
@@ -53,7 +58,6 @@ interface GroupCommitOptions {
 const DOUBT_PAUSE_MILLISECONDS = 200
 const RETRY_SOON = { headers: { 'Retry-After': '2' } }
 const MOST_BYTES = 4 * 1_024 * 1_024
-const MOST_WORK_MILLISECONDS = 5
 /** After a pause this long no company is expected. */
 const REST_MILLISECONDS = 50
 /** Of the time under load, the groups take one part in so many, unless the linger time is shorter. */
@@ -84,6 +88,8 @@ export function createGroupCommit(options: GroupCommitOptions) {
       for (const verb of waiting.splice(0)) verb.reject(new ServiceError('unavailable', '', RETRY_SOON))
       return
     }
+    const length = groupLength(waiting, options.mostRows)
+    waiting = [...gathered(waiting.slice(0, length)), ...waiting.slice(length)]
     const { taken, doubt } = runGroup(waiting)
     if (doubt !== null) doubts.add(doubt)
     const acceptances = countAcceptances(waiting, taken)
@@ -230,7 +236,7 @@ interface Progress {
 }
 
 /** One transaction over a group, noted in `progress`; run again verb by verb when one of them fails. */
-function createGroupTransaction({ database, now, isLate }: GroupCommitOptions) {
+function createGroupTransaction({ database, now, isLate, mostWorkMilliseconds }: GroupCommitOptions) {
   const begin = database.prepare('begin immediate')
   const commit = database.prepare('commit')
   const rollback = database.prepare('rollback')
@@ -240,10 +246,11 @@ function createGroupTransaction({ database, now, isLate }: GroupCommitOptions) {
     begin.run()
     let isCommitting = false
     try {
-      for (const verb of group) {
-        if (progress.taken > 0 && now() - start > MOST_WORK_MILLISECONDS) break
-        progress.taken += 1
-        progress.done.push({ verb, isKept: true, value: verb.run() })
+      for (const part of partsOf(group)) {
+        if (progress.taken > 0 && now() - start > mostWorkMilliseconds) break
+        progress.taken += part.length
+        const values = valuesOf(part)
+        progress.done.push(...part.map((verb, index) => ({ verb, isKept: true, value: values[index] })))
       }
       isCommitting = true
       commit.run()
@@ -257,6 +264,43 @@ function createGroupTransaction({ database, now, isLate }: GroupCommitOptions) {
       commit.run()
     }
   }
+}
+
+/** So many at once are still about a millisecond. */
+const MOST_TOGETHER = 16
+
+/** Those that stand one behind the other and run as one. */
+function* partsOf(group: readonly PendingVerb[]): Generator<readonly PendingVerb[]> {
+  let start = 0
+  while (start < group.length) {
+    const { together } = group[start] ?? {}
+    let end = start + 1
+    while (together !== undefined && end < start + MOST_TOGETHER && group[end]?.together === together) end += 1
+    yield group.slice(start, end)
+    start = end
+  }
+}
+
+function valuesOf(part: readonly PendingVerb[]): unknown[] {
+  const { together } = part[0] ?? {}
+  if (together === undefined || part.length === 1) return part.map((verb) => verb.run())
+  return together(part.map(({ request }) => request))
+}
+
+/** Calls came side by side, so their order is free: those that run as one stand where the first of them stood. */
+function gathered(verbs: readonly PendingVerb[]): PendingVerb[] {
+  const places = new Map<unknown, PendingVerb[]>()
+  const lists = verbs.map((verb) => {
+    const list = verb.together === undefined ? undefined : places.get(verb.together)
+    if (list !== undefined) {
+      list.push(verb)
+      return []
+    }
+    const own = [verb]
+    if (verb.together !== undefined) places.set(verb.together, own)
+    return own
+  })
+  return lists.flat()
 }
 
 /** A verb that ran: `value` is its answer, or what it threw. */

@@ -5,13 +5,16 @@
  */
 import type { MessagePort } from 'node:worker_threads'
 import { answerThreadChannel, type IncomingCall } from '../../base/threads/thread-channel.ts'
-import type { OpenEngine } from '../engine.ts'
+import type { OpenEngine } from '../engine/open-engine.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { createGroupCommit, type PendingVerb } from './group-commit.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import { createReadVerbs, createWriteVerbs, freeContent, weigh } from '../verbs/verbs.ts'
 
-type AnyVerb = (...input: unknown[]) => unknown
+interface AnyVerb {
+  (...input: unknown[]): unknown
+  together?: (requests: readonly unknown[]) => unknown[]
+}
 
 export function serveVerbs(
   engine: OpenEngine,
@@ -25,6 +28,7 @@ export function serveVerbs(
     database: engine.writer,
     lingerMilliseconds: location.commitLingerMilliseconds,
     mostRows: location.commitMostRows,
+    mostWorkMilliseconds: engine.mostWorkMilliseconds,
     now: () => performance.now(),
     requireInPlace: engine.requireInPlace,
     isLate: engine.isLate,
@@ -59,6 +63,7 @@ function pendingVerb(call: IncomingCall, verb: AnyVerb, reject: Rejecting): Pend
   const input = inputOf(call)
   return {
     run: () => verb(...input),
+    ...(verb.together === undefined ? {} : { together: verb.together, request: input[0] }),
     resolve(value) {
       call.resolve(value)
       freeContent(call.verb, input[0])

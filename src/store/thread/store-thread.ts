@@ -5,7 +5,7 @@
 import { flushCompileCache } from 'node:module'
 import { parentPort, workerData, type MessagePort } from 'node:worker_threads'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
-import type { OpenEngine } from '../engine.ts'
+import type { OpenEngine } from '../engine/open-engine.ts'
 import { openSqliteEngine } from '../sqlite/sqlite-engine.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { serveVerbs } from './serve-verbs.ts'

@@ -14,7 +14,7 @@ import { createAuditReads, createAuditWrites } from './console/audit.ts'
 import { createLoginReads, createLoginWrites } from './console/logins.ts'
 import { createCustomerActions, createRequestToRepeat } from './queue/cancel.ts'
 import { createClaiming } from './queue/claim.ts'
-import type { OpenEngine } from '../engine.ts'
+import type { OpenEngine } from '../engine/open-engine.ts'
 import { createDomainReads, createDomainWrites, createQueuedCount, createDomainRemoval } from './domains/domains.ts'
 import { createRecordEngagement, createRecordUnsubscribe } from './outcomes/engagement.ts'
 import { createEventStream } from './events/event-stream.ts'
@@ -66,7 +66,7 @@ export type Verbs = WriteVerbs & ReadVerbs
 
 export function createWriteVerbs({ writer, giveBackPages }: Pick<OpenEngine, 'writer' | 'giveBackPages'>) {
   return {
-    acceptMessages: createAcceptMessages(writer),
+    acceptMessages: together(createAcceptMessages(writer)),
     ...createAnswerWrites(writer),
     ...createClaiming(writer),
     assignSomeRoutes: createAssignRoutes(writer),
@@ -156,6 +156,21 @@ export function createReadVerbs({ reader, databaseSize }: Pick<OpenEngine, 'read
     storageFigures: createStorageFigures(reader, databaseSize),
     tick: () => void tick.get(),
   }
+}
+
+/** Calls of this verb in one group run as one. */
+interface TogetherVerb<Request, Answer> {
+  (request: Request): Answer
+  together(requests: readonly Request[]): Answer[]
+}
+
+function together<Request, Answer>(many: (requests: readonly Request[]) => Answer[]): TogetherVerb<Request, Answer> {
+  const one = (request: Request): Answer => {
+    const [answer] = many([request])
+    if (answer === undefined) throw new Error('a verb gave no answer')
+    return answer
+  }
+  return Object.assign(one, { together: many })
 }
 
 /** What a call puts on its group: it ends at so many rows or bytes. */

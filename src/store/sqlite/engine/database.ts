@@ -148,7 +148,7 @@ function prepareWriter(writer: Database, location: SqliteLocation): void {
   addAddressFunctions(writer, location.erasureKey)
 }
 
-export interface Durability {
+interface Durability {
   journalMode: string
   /** 2 is FULL: a commit waits until its bytes are on the disk. */
   synchronous: number

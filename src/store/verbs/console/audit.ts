@@ -1,5 +1,5 @@
 /** What people and API keys did: rows that are added and listed, newest first. A search looks at 10,000 rows a page. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { AuditEntry } from '../../records/console-records.ts'
 import { createWalk, positionAfter } from '../tools/pages.ts'
 import type { SomeVerbs } from '../tools/verb-types.ts'

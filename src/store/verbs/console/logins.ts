@@ -2,7 +2,7 @@
  * People, login links and sessions of the console. Of links and cookies only the SHA-256 is stored. There is always an
  * owner once there was one: the last can neither be removed nor become less.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { ServiceError } from '../../../base/errors.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { NewSession, PersonRecord, PersonRole, SessionRecord } from '../../records/console-records.ts'

@@ -1,5 +1,5 @@
 /** Passkeys of people: by person, and by the credential that a browser brings. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { PasskeyRecord } from '../../records/console-records.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'

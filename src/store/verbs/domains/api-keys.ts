@@ -1,5 +1,5 @@
 /** API keys: only the SHA-256 of a key is stored, and by it a key is found. A revoked key keeps its row. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { ServiceError } from '../../../base/errors.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { ApiKeyRecord } from '../../records/sender-records.ts'

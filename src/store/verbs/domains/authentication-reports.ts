@@ -2,7 +2,7 @@
  * What DMARC and TLS reports say of our domains (inbound/README.md "DMARC and TLS reports"). A report counts once for a
  * domain; rows of a domain and day are bounded, whoever sends how many reports.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { OTHER_SOURCES, type DmarcSource } from '../../../mail/authentication/authentication-report.ts'
 import type { AuthenticationResult, DmarcDay, SourceSums, TlsDay } from '../../records/authentication-records.ts'
 import { additionsOf } from '../ips/ip-counters.ts'

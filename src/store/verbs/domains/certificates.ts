@@ -1,5 +1,5 @@
 /** Certificates by ACME and our accounts at authorities: read whole, saved whole. There are few. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { AcmeAccountRecord, CertificateRecord } from '../../records/certificate-records.ts'
 import type { SomeVerbs } from '../tools/verb-types.ts'
 

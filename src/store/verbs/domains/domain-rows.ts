@@ -1,5 +1,5 @@
 /** Rows of domains and of their keys, to and from records. A removed domain keeps its row. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { ServiceError } from '../../../base/errors.ts'
 import type { DkimKeyRecord, DomainRecord, RecordCheck } from '../../records/sender-records.ts'
 import { oneColumn } from '../tools/statements.ts'

@@ -1,5 +1,5 @@
 /** Sending domains, their keys, and what the last check of their DNS records found. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { ServiceError } from '../../../base/errors.ts'
 import type { DomainCheckResult, PublicDkimKey } from '../../records/sender-records.ts'
 import { pageOf, positionAfter } from '../tools/pages.ts'

@@ -2,7 +2,7 @@
  * Events in the order they were recorded, for those who follow along. The number that belongs to a time is found by
  * bisection over the times of identifiers, which are made a little before the event is recorded.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { MINUTE } from '../../../base/clock.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
@@ -38,11 +38,13 @@ export function createEventStream(database: Database) {
     eventsAfter: (position, limit) =>
       findAfter
         .all(position, limit)
-        .map(({ id, body, messageKey, ...row }) => ({
-          ...row,
+        .map((row) => ({ ...row, owner: owners.askEvent(row.messageKey, () => dataIn(row.body)) }))
+        .map(({ id, body, kind, position, owner }) => ({
+          position,
+          kind,
           eventId: identifierFromBytes('evt', id),
           body: body ?? '',
-          owner: owners.ofEvent(messageKey, () => dataIn(body)),
+          owner: owner(),
         })),
     /** The place behind this event, or the present end; never one before `since`. Undefined for what is no identifier. */
     eventPosition(lastEventId, since) {

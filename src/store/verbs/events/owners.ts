@@ -2,8 +2,9 @@
  * Whom a message or an event belongs to: the sending domain that signs and that of `from`, and whether a test key sent
  * it. An event of no message belongs to the domain it tells of, or to the server itself.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { ownerOf, type Owner } from '../../../mail/reach.ts'
+import { ask } from '../tools/statements.ts'
 import { getNamed } from '../tools/stored-identifier.ts'
 
 interface OwnerRow {
@@ -12,7 +13,7 @@ interface OwnerRow {
   isTest: number
 }
 
-const OF_SERVER: Owner = { isTest: false, domains: [] }
+export const OF_SERVER: Owner = { isTest: false, domains: [] }
 
 export function createOwners(database: Database) {
   const query = (source: 'messages' | 'traces', where: string): string => `
@@ -33,12 +34,15 @@ export function createOwners(database: Database) {
   return {
     ofRow,
     ofMessage,
-    /** `data` as it is told; only asked for where there is no message. */
-    ofEvent(messageKey: number | null, data: () => Record<string, unknown>): Owner {
-      if (messageKey !== null) return ofRow(messageKey)
+    /** `data` as it is told; only asked for where there is no message. What is returned looks at the answer. */
+    askEvent(messageKey: number | null, data: () => Record<string, unknown>): () => Owner {
+      if (messageKey !== null) {
+        const rows = ask(find, messageKey)
+        return () => toOwner(rows()[0])
+      }
       const { message_id: messageId, domain } = data()
-      if (typeof messageId === 'string') return ofMessage(messageId)
-      return typeof domain === 'string' ? { isTest: false, domains: [domain] } : OF_SERVER
+      if (typeof messageId === 'string') return () => ofMessage(messageId)
+      return () => (typeof domain === 'string' ? { isTest: false, domains: [domain] } : OF_SERVER)
     },
   }
 }

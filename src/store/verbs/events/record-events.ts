@@ -3,14 +3,15 @@
  * each endpoint that asked for this kind and reaches whom the event belongs to, skipped while it is disabled. Always part of the verb that changes the state:
  * there is no state without its event and no event without its state.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { newIdentifier, newIdentifierBytes } from '../../../base/identifier.ts'
 import { eventBody, isSubscribed, type ServiceEvent } from '../../../mail/event.ts'
-import { reaches, type Owner, type Reach } from '../../../mail/reach.ts'
+import { reaches, type Reach } from '../../../mail/reach.ts'
 import type { IncludedField } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
-import { createOwners } from './owners.ts'
+import { ask } from '../tools/statements.ts'
+import { createOwners, OF_SERVER } from './owners.ts'
 
 /** Kinds that tell what a server answered. */
 const ANSWERED = ['email.delivered', 'email.bounced', 'email.deferred']
@@ -47,23 +48,27 @@ export function createEventRecorder(database: Database) {
   const addDelivery = database.prepare(`
     insert into webhook_deliveries (id, endpoint_id, event_seq, state, next_at, ended_at, body)
     values (?, ?, ?, ?, ?, ?, ?)`)
-  const bodyWithExtras = createBodyWithExtras(database)
+  const askExtras = createAskExtras(database)
   const owners = createOwners(database)
 
   return {
     /** Events of one verb; the endpoints are read once for all of them. `now`: when a delivery is due. */
     record(events: readonly RecordedEvent[], now: number): void {
       const endpoints = readEndpoints()
-      for (const event of events) {
+      const wanted = events.map((event) => endpoints.filter((endpoint) => isWanted(event, endpoint)))
+      // Everything is asked before anything is written.
+      const owner = events.map((event, index) =>
+        wanted[index]?.length === 0 ? undefined : owners.askEvent(event.messageKey, () => event.data),
+      )
+      const extras = events.map((event, index) =>
+        wanted[index]?.some(({ include }) => include.length > 0) === true ? askExtras(event) : undefined,
+      )
+      for (const [index, event] of events.entries()) {
         const eventId = storedIdentifier('evt', event.id)
         const { lastInsertRowid } = addEvent.run(eventId, event.messageKey, event.kind, event.at, eventBody(event))
-        let owner: Owner | undefined
-        for (const endpoint of endpoints) {
-          if (!isWanted(event, endpoint)) continue
-          owner ??= owners.ofEvent(event.messageKey, () => event.data)
-          if (!reaches(endpoint.reach, owner)) continue
-          const { number, isEnabled, include } = endpoint
-          const body = include.length === 0 ? null : bodyWithExtras(event, include)
+        for (const { number, isEnabled, include, reach } of wanted[index] ?? []) {
+          if (!reaches(reach, owner[index]?.() ?? OF_SERVER)) continue
+          const body = include.length === 0 ? null : (extras[index]?.(include) ?? null)
           const id = newIdentifierBytes(now)
           if (isEnabled) addDelivery.run(id, number, lastInsertRowid, 'pending', now, null, body)
           else addDelivery.run(id, number, lastInsertRowid, 'skipped', now, now, body)
@@ -155,7 +160,7 @@ interface EventOfMessage extends ServiceEvent {
  * where the event is recorded, in its transaction, behind everything that the verb wrote. Fields that an event does not
  * have are left out; what is no event of a message has none. null: the standard bytes.
  */
-function createBodyWithExtras(database: Database) {
+function createAskExtras(database: Database) {
   const find = database.prepare<[number], ExtrasRow>(`
     select
       contents.tags, contents.metadata, bounces.category, bounces.late, bounces.description,
@@ -165,13 +170,19 @@ function createBodyWithExtras(database: Database) {
     cross join contents on contents.content_id = messages.content_id
     left join bounces on bounces.message_seq = messages.seq
     where messages.seq = ?`)
-  return (event: EventOfMessage, include: readonly IncludedField[]): string | null => {
-    const row = event.messageKey === null ? undefined : find.get(event.messageKey)
-    if (row === undefined) return null
-    const extras = extrasOf(event, row).filter(([name, value]) => value !== null && include.includes(name))
-    if (extras.length === 0) return null
-    return eventBody({ ...event, data: { ...event.data, ...Object.fromEntries(extras) } })
+  return (event: EventOfMessage) => {
+    const rows = event.messageKey === null ? undefined : ask(find, event.messageKey)
+    return (include: readonly IncludedField[]): string | null => {
+      const row = rows?.()[0]
+      return row === undefined ? null : bodyWith(event, row, include)
+    }
   }
+}
+
+function bodyWith(event: EventOfMessage, row: ExtrasRow, include: readonly IncludedField[]): string | null {
+  const extras = extrasOf(event, row).filter(([name, value]) => value !== null && include.includes(name))
+  if (extras.length === 0) return null
+  return eventBody({ ...event, data: { ...event.data, ...Object.fromEntries(extras) } })
 }
 
 function extrasOf({ kind }: EventOfMessage, row: ExtrasRow): [IncludedField, object | string | null][] {

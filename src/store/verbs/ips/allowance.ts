@@ -3,7 +3,7 @@
  * Reading, deciding and writing are one verb of the only connection that writes. The day's cap stands once more in the
  * statement that grants, and in a check of the table; it throws when that guard had to act: a fault of this file.
  */
-import type { Database, RunResult } from '../tools/database.ts'
+import type { Database, RunResult } from '../../engine/database.ts'
 import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
 import {
   decideAllowance,

@@ -3,7 +3,7 @@
  * written for many together, in hours and in days, for the provider and for all together. On one day an IP has at most
  * MOST_ISPS providers with a name of their own, the rest is counted as OTHER_ISPS: so the rows are bounded.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { HOUR } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { addDurations, durationClass, type DurationClasses } from '../../duration-classes.ts'

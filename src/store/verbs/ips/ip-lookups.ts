@@ -3,7 +3,7 @@
  * statistics"). Sums by provider are taken from whole days where the asked time covers them and from hours at its
  * edges. What still waits to be added (`waiting-counts.ts`) is not in them.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../../base/utc-day.ts'
 import { addDurations, durationPercentile, type DurationClasses } from '../../duration-classes.ts'

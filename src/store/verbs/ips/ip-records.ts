@@ -2,7 +2,7 @@
  * What is known of each egress IP, and its changes with their audit rows and events: all of a change or nothing, and
  * only by who has seen the last one (compare and set by version).
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { AuditRecord, IpChange, IpRecord, PathStateRecord } from '../../records/warmup-records.ts'
 import { providerCap, TOGETHER } from './allowance.ts'
 import { createEventRecorder } from '../events/record-events.ts'

@@ -3,7 +3,7 @@
  * egress/README.md "Gates"). Counted is what left this host: not captured and simulated mail, not what the suppression
  * list held back. What comes later counts for the IP of the last attempt, at the time when it came.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { unreachable } from '../../../base/errors.ts'
 import type { BounceCategory } from '../../../mail/reply/bounce-category.ts'
 import type { BounceType } from '../../../mail/reply/delivery-outcome.ts'
@@ -14,7 +14,7 @@ import type { OutcomeRecord } from '../../records/claim-records.ts'
 import { createIpSums, OTHER_ISPS, type IpSums } from './ip-counters.ts'
 import { createCountKeeper } from './waiting-counts.ts'
 import { createWarmupSums, type WarmupSums } from './warmup-counters.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { ask, oneColumn } from '../tools/statements.ts'
 
 /** An attempt is a try that reached MAIL FROM (src/README.md "Words"). */
 const ATTEMPT_STAGES: readonly SmtpStage[] = ['mail', 'rcpt', 'data', 'dot']
@@ -31,20 +31,26 @@ const BOUNCE_COUNTERS = {
 /** Returns the statistics of one verb. */
 export function createOutcomeStatistics(database: Database) {
   const keep = createCountKeeper(database)
-  const firstTriedAt = createFirstTried(database)
+  const askFirstTried = createAskFirstTried(database)
 
   return () => {
     const ips = createIpSums()
     const warmup = createWarmupSums()
     const sentAt = new Map<string, number>()
     return {
-      /** `isFirstAttempt`: the message had none before. Its row of `attempts` is written already. */
-      add(record: OutcomeRecord, { isFirstAttempt, isCounted }: { isFirstAttempt: boolean; isCounted: boolean }): void {
+      /** Before the outcome is written: asks when the message was first tried from this IP; null: it was not. */
+      askFirstTried({ key, attempt }: OutcomeRecord, hasAttempts: boolean): () => number | null {
+        if (!hasAttempts || attempt.ip === null) return () => null
+        const found = askFirstTried(key, attempt.ip)
+        return () => found() ?? null
+      },
+      /** `firstAt`: what was asked before. */
+      add(record: OutcomeRecord, { firstAt: before, isCounted }: { firstAt: number | null; isCounted: boolean }): void {
         const { ip, at, stage, durationMilliseconds } = record.attempt
         if (!isCounted || ip === null) return
         const isp = record.isp ?? OTHER_ISPS
         const isAttempt = ATTEMPT_STAGES.includes(stage)
-        const firstAt = isFirstAttempt ? at : (firstTriedAt(record.key, ip) ?? at)
+        const firstAt = isAttempt ? Math.min(before ?? at, at) : (before ?? at)
         const isFirstHere = isAttempt && firstAt === at
         const where = { ip, isp, at: at + Math.round(durationMilliseconds) }
         if (isAttempt) ips.add(where, isFirstHere ? ['attempts', 'messages'] : ['attempts'])
@@ -106,20 +112,23 @@ function countForGates(warmup: WarmupSums, record: OutcomeRecord, where: Where, 
   }
 }
 
-/** When the message was first tried from this IP, or undefined: never before. */
-function createFirstTried(database: Database): (messageKey: number, ip: string) => number | undefined {
+/** When a message was first tried from this IP; undefined: never before. */
+function createAskFirstTried(database: Database): (messageKey: number, ip: string) => () => number | undefined {
   const find = oneColumn(database)<[number, string], number>(`
     select at
     from attempts
     where message_seq = ? and ip = ? and stage in ('mail', 'rcpt', 'data', 'dot')
     order by at
     limit 1`)
-  return (messageKey, ip) => find.get(messageKey, ip)
+  return (messageKey, ip) => {
+    const rows = ask(find, messageKey, ip)
+    return () => rows()[0]
+  }
 }
 
 export function createEventStatistics(database: Database) {
   const keep = createCountKeeper(database)
-  const firstTriedAt = createFirstTried(database)
+  const askFirstTried = createAskFirstTried(database)
   const findMessage = createSentMessages(database)
 
   return () => {
@@ -135,7 +144,7 @@ export function createEventStatistics(database: Database) {
       bounced(messageKey: number, type: BounceType, now: number, after?: 'delivery'): void {
         if (type === 'suppressed') return
         const message = count(messageKey, now, BOUNCE_COUNTERS[type])
-        const firstAt = message === undefined ? undefined : firstTriedAt(messageKey, message.ip)
+        const firstAt = message === undefined ? undefined : askFirstTried(messageKey, message.ip)()
         if (message === undefined || firstAt === undefined) return
         const where = { ...message, at: firstAt }
         warmup.addToDay(where, type)

@@ -2,7 +2,7 @@
  * MTA-STS policies of recipient domains, as they were fetched (RFC 8461 §3.3); hosts whose STARTTLS failed; what
  * connections said about TLS, for the reports of RFC 8460, and which of those went out.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { PlainMemory, StsPolicyRecord, TlsResult } from '../../records/tls-records.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
 import { dayAfter } from '../../../base/utc-day.ts'

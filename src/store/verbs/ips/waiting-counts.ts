@@ -3,9 +3,10 @@
  * which is removed in the transaction that writes the sums of many. Whoever reads sums has what waits added first
  * (`store-calls.ts`). A day of warmup counts from its first grant on: what is counted before is not kept for it.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { DAY } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
+import { ask } from '../tools/statements.ts'
 import { createLastSentNote, TOGETHER } from './allowance.ts'
 import { createIpSums, createIpSumsWriter, type HourSums } from './ip-counters.ts'
 import { createWarmupSums, createWarmupSumsWriter, SLOTS_OF_USE, type WarmupLists } from './warmup-counters.ts'
@@ -25,16 +26,18 @@ const MOST_SUMS = 250
 /** Keeps what a verb counted; where much waits, a part of it is added. */
 export function createCountKeeper(database: Database): (counts: VerbCounts, now: number) => void {
   const keep = database.prepare<[string]>('insert into waiting_counts (counts) values (?)')
-  const findFirst = database.prepare<[], number>('select min(waiting_seq) from waiting_counts').pluck()
+  const findFirst = database.prepare<[], number | null>('select min(waiting_seq) from waiting_counts').pluck()
   const findDay = database.prepare<[string, string, string], number>(`
     select 1 from warmup_days where ip = ? and day = ? and isp = +?`)
   const addSome = createAddWaitingCounts(database)
   return ({ hours, sent, ...counts }, now) => {
-    const days = counts.days.filter(({ ip, day }) => findDay.get(ip, utcDay(day * DAY), TOGETHER) !== undefined)
+    const first = ask(findFirst)
+    const isCounted = counts.days.map(({ ip, day }) => ask(findDay, ip, utcDay(day * DAY), TOGETHER))
+    const days = counts.days.filter((_, index) => isCounted[index]?.()[0] !== undefined)
     const slots = counts.slots.filter(({ slotAt }) => slotAt >= now - SLOTS_OF_USE)
     if (hours.length + days.length + slots.length + sent.length === 0) return
     const last = Number(keep.run(JSON.stringify({ hours, days, slots, sent })).lastInsertRowid)
-    if (last - (findFirst.get() ?? last) + 1 >= MOST_WAITING) addSome()
+    if (last - (first()[0] ?? last) + 1 >= MOST_WAITING) addSome()
   }
 }
 

@@ -3,7 +3,7 @@
  * first on them, and five-minute slots for the last hour. A day has rows only where allowance was granted; what comes
  * for another one is not counted here. Made in memory by one verb, and written for many together.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { DAY, HOUR } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { createSlotRemoval, slotOf, TOGETHER } from './allowance.ts'

@@ -2,7 +2,7 @@
  * Counts for metrics, in one short read: about 10 ms at the most. Where more than MOST_COUNTED deliveries wait, or are
  * dead, the exact number says nothing more and is not looked for; the oldest is then that of those that were looked at.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { StoreFigures } from '../../store.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'

@@ -1,5 +1,5 @@
 /** What is known of a message, for lookup. Reads only what was committed. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
 import type { RoadSummary, TimelineEvent, TranscriptView, BatchView } from '../../records/lookup-records.ts'

@@ -3,7 +3,7 @@
  * and of so many at most (`pages.ts`). Times have no index: the numbers that can lie within them are found by
  * bisection, since rows are numbered in the order of their acceptance.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { HOUR } from '../../../base/clock.ts'
 import { getNamed } from '../tools/stored-identifier.ts'
 import type { SearchMessagesRequest } from '../../records/lookup-records.ts'

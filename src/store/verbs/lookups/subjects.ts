@@ -2,7 +2,7 @@
  * Words of subjects, to find messages by. Contents are added behind their acceptance, in slices, in the order of their
  * numbers: each once, also when the server is killed.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs } from '../tools/verb-types.ts'
 

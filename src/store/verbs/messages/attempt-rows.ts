@@ -1,8 +1,8 @@
 /** The row of a try: `attempts`, written once and read back as it was given. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { DeliveryAttempt, TlsFacts } from '../../../mail/reply/delivery-outcome.ts'
 
-/** Returns false when this try is recorded already. `counts` false: it is stale. */
+/** A try that is recorded already stays as it is. `counts` false: it is stale. */
 export function createAttemptWriter(database: Database) {
   const add = database.prepare(`
     insert into attempts
@@ -10,8 +10,8 @@ export function createAttemptWriter(database: Database) {
       reply, stale)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     on conflict do nothing`)
-  return (key: number, attempt: DeliveryAttempt, counts: boolean): boolean => {
-    const { changes } = add.run(
+  return (key: number, attempt: DeliveryAttempt, counts: boolean): void => {
+    add.run(
       key,
       attempt.at,
       attempt.result,
@@ -26,7 +26,6 @@ export function createAttemptWriter(database: Database) {
       attempt.reply,
       counts ? 0 : 1,
     )
-    return changes === 1
   }
 }
 

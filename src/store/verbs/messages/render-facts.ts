@@ -1,5 +1,5 @@
 /** What is known of one message when it is rendered, beside its content. */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { RenderFacts, Stream } from '../../../mail/message.ts'
 import { variablesFrom } from './message-views.ts'

@@ -3,7 +3,7 @@
  * after the other in pieces of at most 1 MiB. A content whose parts are shorter than its facts say throws: it is
  * damaged.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { Mailbox, StoredContent } from '../../../mail/message.ts'
 import type { AttachmentFacts, ContentRow, PackedContent } from '../../records/packed-content.ts'
 import { comparableAddress } from '../tools/stored-address.ts'

@@ -3,7 +3,7 @@
  * each link, is an event. What a machine did is counted apart and is only a line of the timeline. A person who clicks
  * has opened the mail. Hits of messages that are not there any more are left out.
  */
-import type { Database, Statement } from '../tools/database.ts'
+import type { Database, Statement } from '../../engine/database.ts'
 import { newIdentifier } from '../../../base/identifier.ts'
 import { clickedData, openedData, unsubscribedData } from '../../../mail/event.ts'
 import type { EngagementHit, EngagementTally } from '../../records/engagement-records.ts'

@@ -9,7 +9,7 @@
  * A try that is recorded already changes nothing; one whose claim holds its row no more is stale (store/README.md
  * "Leases and claims").
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { unreachable } from '../../../base/errors.ts'
 import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
@@ -18,6 +18,7 @@ import { createAllowanceRefund } from '../ips/allowance.ts'
 import { createAttemptWriter } from '../messages/attempt-rows.ts'
 import { createBounceWriter, createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createOutcomeStatistics } from '../ips/ip-statistics.ts'
+import { firstOfEach } from '../tools/statements.ts'
 import { createRecipientSuppression } from '../suppressions/suppressions.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
@@ -37,6 +38,8 @@ export function createRecordOutcomes(database: Database): Verb<'recordOutcomes'>
     from messages
     cross join pools on pools.pool_id = messages.pool_id
     where messages.seq = +?`)
+  const findAttempt = database.prepare<[number, number, string], number>(`
+    select 1 from attempts where message_seq = ? and at = ? and result = ?`)
   const markDuplicate = database.prepare<[number]>('update messages set possible_duplicate = 1 where seq = ?')
   const addAttempt = createAttemptWriter(database)
   const addTranscript = createTranscriptWriter(database)
@@ -49,25 +52,49 @@ export function createRecordOutcomes(database: Database): Verb<'recordOutcomes'>
   return ({ epoch, now, outcomes }) => {
     const happened: RecordedEvent[] = []
     const statistics = beginStatistics()
-    for (const record of outcomes) {
-      const row = findHold.get(record.key)
-      if (row === undefined) continue
-      const isDelivered = record.outcome.kind === 'delivered'
-      const counts = isHeld(row, epoch, record.claim) || (row.state === 'waiting' && isDelivered)
-      if (!addAttempt(record.key, record.attempt, counts)) continue
-      addTranscript(record)
-      if (record.refund !== null) refundAllowance(record.refund)
-      statistics.add(record, { isFirstAttempt: row.attempts === 0, isCounted: counts && row.pool !== CAPTURE_POOL })
-      happened.push(attemptedEvent(record, now))
-      if (!counts && isDelivered && row.state === 'sending') markDuplicate.run(record.key)
-      if (!counts) continue
-      changeState(record, now)
-      if (record.suppresses) suppress(record.key, now)
-      for (const event of record.events) happened.push({ ...event, messageKey: record.key })
+    for (const part of onceEach(outcomes)) {
+      const rows = firstOfEach(
+        findHold,
+        part.map(({ key }) => [key]),
+      )
+      const tried = part.map((record, index) => statistics.askFirstTried(record, (rows[index]?.attempts ?? 0) > 0))
+      for (const [index, record] of part.entries()) {
+        const row = rows[index]
+        if (row === undefined) continue
+        const { key, attempt, claim } = record
+        const isDelivered = record.outcome.kind === 'delivered'
+        const isOurs = isHeld(row, epoch, claim)
+        // What was recorded already has given its row back.
+        if (!isOurs && findAttempt.get(key, attempt.at, attempt.result) !== undefined) continue
+        const counts = isOurs || (row.state === 'waiting' && isDelivered)
+        addAttempt(key, attempt, counts)
+        addTranscript(record)
+        if (record.refund !== null) refundAllowance(record.refund)
+        statistics.add(record, { firstAt: tried[index]?.() ?? null, isCounted: counts && row.pool !== CAPTURE_POOL })
+        happened.push(attemptedEvent(record, now))
+        if (!counts && isDelivered && row.state === 'sending') markDuplicate.run(key)
+        if (!counts) continue
+        changeState(record, now)
+        if (record.suppresses) suppress(key, now)
+        for (const event of record.events) happened.push({ ...event, messageKey: key })
+      }
     }
     statistics.flush(now)
     events.record(happened, now)
   }
+}
+
+/** In parts in which no message is there twice: the second outcome of one finds what the first has done. */
+function onceEach(outcomes: readonly OutcomeRecord[]): OutcomeRecord[][] {
+  const parts: OutcomeRecord[][] = []
+  const counts = new Map<number, number>()
+  for (const record of outcomes) {
+    const earlier = counts.get(record.key) ?? 0
+    counts.set(record.key, earlier + 1)
+    const part = (parts[earlier] ??= [])
+    part.push(record)
+  }
+  return parts
 }
 
 const isHeld = (row: HeldRow, epoch: number, claim: number): boolean =>

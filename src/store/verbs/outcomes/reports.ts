@@ -11,7 +11,7 @@
  * delivery was recorded. Simulated recipients get the events and are never suppressed (http/README.md "Simulated
  * recipients").
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { DAY } from '../../../base/clock.ts'
 import { unreachable } from '../../../base/errors.ts'
 import { bouncedData, complainedData, unsubscribedData, type EventKind } from '../../../mail/event.ts'

@@ -5,37 +5,92 @@
  *   (accept) -> waiting      due now, or at the request's time
  *   (accept) -> suppressed   the address is on the list: final at once, with its bounce and events
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import type { AcceptResult, NewMessage, PackedRequest, SuppressedMessage } from '../../records/accept-records.ts'
 import { textUnlessEmpty } from '../../records/packed-content.ts'
 import { CAPTURE_ROUTE, UNROUTED, type QueuedRows } from '../../records/queue-records.ts'
 import type { SuppressionReason } from '../../records/suppression-records.ts'
 import { comparableAddress } from '../tools/stored-address.ts'
-import { createAnswerWriter, createFindIdempotent } from './kept-answers.ts'
-import { createQueueNames, createQueuedTally } from './queue-names.ts'
-import { ownerOf } from '../../../mail/reach.ts'
+import type { Stream } from '../../../mail/message.ts'
+import { ownerOf, type Owner } from '../../../mail/reach.ts'
+import { createAnswerWriter, createAskIdempotent } from './kept-answers.ts'
+import { createNameQuestions, createQueuedTally } from './queue-names.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
-import { createFindDomainRoute, type KnownRoute } from './routes.ts'
+import { createAskDomainRoute, type KnownRoute } from './routes.ts'
 import { createContentWriter } from '../messages/stored-content.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
 
-export function createAcceptMessages(database: Database): (request: PackedRequest) => AcceptResult {
-  const findIdempotent = createFindIdempotent(database)
+/** Of requests that came together: what they have to look up is asked at once. */
+export function createAcceptMessages(database: Database): (requests: readonly PackedRequest[]) => AcceptResult[] {
+  const askIdempotent = createAskIdempotent(database)
+  const askAll = createQuestions(database)
   const keepAnswer = createAnswerWriter(database)
   const addRequest = createRequestWriter(database)
-  return (request) => {
-    const { idempotency, now } = request
-    if (idempotency !== null) {
-      const known = findIdempotent(idempotency.entry, now)
-      if (known.kind !== 'new') return known
-    }
-    const { suppressed, queued } = addRequest(request)
-    if (idempotency !== null) keepAnswer(idempotency.entry, idempotency.answer, suppressed, now)
-    return { kind: 'accepted', suppressed, queued }
+  return (requests) => {
+    const known = requests.map(({ idempotency, now }) => idempotency && askIdempotent(idempotency.entry, now))
+    const answers = askAll(requests)
+    const usedKeys = new Set<string>()
+    return requests.map((request, index) => {
+      const { idempotency, now } = request
+      if (idempotency !== null) {
+        const { entry } = idempotency
+        const name = `${entry.apiKeyId} ${entry.key}`
+        const earlier = usedKeys.has(name) ? askIdempotent(entry, now)() : known[index]?.()
+        if (earlier !== undefined && earlier.kind !== 'new') return earlier
+        usedKeys.add(name)
+      }
+      const { suppressed, queued } = addRequest(request, answers)
+      if (idempotency !== null) keepAnswer(idempotency.entry, idempotency.answer, suppressed, now)
+      return { kind: 'accepted', suppressed, queued }
+    })
   }
 }
+
+/** What requests ask of the database before they are written. */
+interface Answers {
+  poolId(name: string): number
+  laneId(domain: string, stream: Stream): number
+  routeId(name: string): number
+  /** UNROUTED: it is not looked up yet. */
+  routeOf(recipientDomain: string): KnownRoute
+  /** Why a message is not sent, or null. */
+  suppression(message: NewMessage, request: PackedRequest): SuppressionReason | null
+}
+
+const UNKNOWN_ROUTE: KnownRoute = { routeId: 0, route: UNROUTED }
+
+/** Asks everything that the requests need, each once. */
+function createQuestions(database: Database): (requests: readonly PackedRequest[]) => Answers {
+  const beginNames = createNameQuestions(database)
+  const askRoute = createAskDomainRoute(database)
+  const beginChecks = createSuppressionCheck(database)
+  return (requests) => {
+    const names = beginNames()
+    const askListed = beginChecks()
+    const routes = new Map<string, () => KnownRoute | undefined>()
+    const checks = new Map<NewMessage, (list: string | null) => SuppressionReason | null>()
+    for (const request of requests) {
+      names.ask(request)
+      const owner = ownerOfRequest(request)
+      for (const message of request.messages) {
+        const { isCaptured, recipientDomain, to, simulatedSuppression } = message
+        if (!isCaptured && !routes.has(recipientDomain)) routes.set(recipientDomain, askRoute(recipientDomain))
+        if (simulatedSuppression === undefined) checks.set(message, askListed(comparableAddress(to.address), owner))
+      }
+    }
+    return {
+      ...names,
+      routeOf: (domain) => routes.get(domain)?.() ?? UNKNOWN_ROUTE,
+      suppression: (message, { content }) =>
+        checks.get(message)?.(content.unsubscribeList) ?? message.simulatedSuppression ?? null,
+    }
+  }
+}
+
+const ownerOfRequest = ({ isTest, domain, content }: PackedRequest): Owner =>
+  ownerOf({ isTest, domain, from: content.fromAddress })
 
 interface WrittenRequest {
   /** Messages that ended at once. */
@@ -45,40 +100,31 @@ interface WrittenRequest {
 }
 
 /** Writes everything of a request but its idempotency key. */
-function createRequestWriter(database: Database): (request: PackedRequest) => WrittenRequest {
-  const names = createQueueNames(database)
+function createRequestWriter(database: Database): (request: PackedRequest, answers: Answers) => WrittenRequest {
   const writeContent = createContentWriter(database)
   const addBatch = createBatchWriter(database)
-  const checkSuppression = createSuppressionCheck(database)
   const endSuppressed = createSuppressedEnding(database)
-  const createRoad = createRoads(database)
   const addMessage = createMessageWriter(database)
   const events = createEventRecorder(database)
 
-  return (request) => {
-    const { now, isTest, content } = request
+  return (request, answers) => {
+    const { now, isTest, content, domain, stream } = request
     const sendAt = request.sendAt !== null && request.sendAt > now ? request.sendAt : null
     const contentId = writeContent(content, { isTest, sendAt, retryOf: request.retryOf })
     addBatch(contentId, request)
-    const laneId = names.laneId(request.domain, request.stream)
-    const roadOf = createRoad(request)
-    const owner = ownerOf({ isTest, domain: request.domain, from: content.fromAddress })
+    const laneId = answers.laneId(domain, stream)
     const suppressed: SuppressedMessage[] = []
     const tally = createQueuedTally()
     const happened: RecordedEvent[] = []
     for (const [index, message] of request.messages.entries()) {
       const recipient = comparableAddress(message.to.address)
-      const reason =
-        message.simulatedSuppression === undefined
-          ? checkSuppression(recipient, owner, content.unsubscribeList)
-          : message.simulatedSuppression
-      const road = roadOf(message)
+      const reason = answers.suppression(message, request)
+      const road = roadOf(message, request, answers)
       const dueAt = sendAt ?? now
       const key = addMessage(message, { contentId, laneId, road, recipient, dueAt, now, reason })
       events.recordPlain('email.accepted', key, now)
       if (reason === null) {
         const { pool, route } = road
-        const { domain, stream } = request
         tally.add({ pool, route, domain, stream, isRetry: false }, message.recipientDomain, dueAt)
         continue
       }
@@ -98,32 +144,15 @@ interface Road extends KnownRoute {
   acceptedFor: number | null
 }
 
-/** The roads of a request's messages: looked up once for each recipient domain. */
-function createRoads(database: Database): (request: PackedRequest) => (message: NewMessage) => Road {
-  const names = createQueueNames(database)
-  const findRoute = createFindDomainRoute(database)
-  return ({ pool }) => {
-    const poolId = names.poolId(pool)
-    const roads = new Map<string, Road>()
-    const unrouted: KnownRoute = { routeId: 0, route: UNROUTED }
-    let captured: Road | undefined
-    return ({ isCaptured, recipientDomain }) => {
-      if (isCaptured) {
-        captured ??= {
-          pool: CAPTURE_POOL,
-          poolId: names.poolId(CAPTURE_POOL),
-          acceptedFor: poolId,
-          route: CAPTURE_ROUTE,
-          routeId: names.routeId(CAPTURE_ROUTE),
-        }
-        return captured
-      }
-      const known = roads.get(recipientDomain)
-      if (known !== undefined) return known
-      const road = { pool, poolId, acceptedFor: null, ...(findRoute(recipientDomain) ?? unrouted) }
-      roads.set(recipientDomain, road)
-      return road
-    }
+function roadOf({ isCaptured, recipientDomain }: NewMessage, { pool }: PackedRequest, answers: Answers): Road {
+  const poolId = answers.poolId(pool)
+  if (!isCaptured) return { pool, poolId, acceptedFor: null, ...answers.routeOf(recipientDomain) }
+  return {
+    pool: CAPTURE_POOL,
+    poolId: answers.poolId(CAPTURE_POOL),
+    acceptedFor: poolId,
+    route: CAPTURE_ROUTE,
+    routeId: answers.routeId(CAPTURE_ROUTE),
   }
 }
 

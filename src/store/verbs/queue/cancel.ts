@@ -4,7 +4,7 @@
  *   waiting -> canceled   cancelMessage, cancelBatch: with its event, never sent
  *   waiting -> waiting    retryNow: due at once, unless the operator holds it
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
 import { canceledData } from '../../../mail/event.ts'
 import { UNROUTED } from '../../records/queue-records.ts'

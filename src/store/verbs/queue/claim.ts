@@ -10,7 +10,7 @@
  *
  * `+?` here and elsewhere keeps SQLite from planning anew at each call (store/README.md "Decisions").
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { SECOND } from '../../../base/clock.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
@@ -19,7 +19,7 @@ import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/cl
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createOwners } from '../events/owners.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { ask, oneColumn } from '../tools/statements.ts'
 
 /** A message as its row has it. `isListed`: its address is on some suppression list. */
 type DueRow = Omit<ClaimedMessage, 'id' | 'claim' | 'avoidIps' | 'isCaptured' | keyof Origin> & {
@@ -64,24 +64,30 @@ export function createClaiming(database: Database) {
 }
 
 function createClaimDue(database: Database, lease: Leasing): (request: ClaimRequest) => ClaimResult {
-  const findFirst = createFirstOfKey(database)
+  const findFirst = createFirstOfKeys(database)
 
   return ({ asks, ...terms }) => {
     const messages: ClaimedMessage[] = []
-    const earliestAt = asks.map(({ key, limit }) => {
-      const { due, nextAt } = findFirst(key, limit, terms.now)
+    const firsts = findFirst(asks, terms.now)
+    for (const [index, { key }] of asks.entries()) {
+      const due = firsts[index]?.due ?? []
       const { pool, route, domain, stream } = key
       if (due.length > 0) messages.push(...lease(due, () => ({ pool, route, domain, stream }), terms))
-      return nextAt
-    })
-    return { messages, earliestAt }
+    }
+    return { messages, earliestAt: firsts.map(({ nextAt }) => nextAt) }
   }
 }
 
-/** The first unexpired rows of a key that are due, and when the next one is; null: there is none. */
-function createFirstOfKey(
+interface FirstOfKey {
+  due: DueRow[]
+  /** When the next one is due; null: there is none. */
+  nextAt: number | null
+}
+
+/** The first unexpired rows of each key that are due. */
+function createFirstOfKeys(
   database: Database,
-): (key: QueueKey, limit: number, now: number) => { due: DueRow[]; nextAt: number | null } {
+): (asks: readonly { key: QueueKey; limit: number }[], now: number) => FirstOfKey[] {
   const find = database.prepare<(string | number)[], DueRow>(`
     select ${WALKED_COLUMNS}, ${IS_LISTED}
     from messages as walked
@@ -98,22 +104,31 @@ function createFirstOfKey(
   const findLater = oneColumn(database)<(string | number)[], number>(`
     select next_at from messages where ${KEY} and next_at > +? order by next_at limit 1`)
 
-  return ({ pool, route, domain, stream, isRetry }, limit, now) => {
-    const key = [pool, route, domain, stream, Number(isRetry), now]
-    // One more than is wanted tells when the key is due next.
-    const wanted = limit + 1
-    let rows = find.all(...key, wanted)
-    let isBeyond = false
-    let askAgainAt = Infinity
-    if (rows.some(({ expiresAt }) => expiresAt <= now)) {
-      rows = findUnexpired.all(...key, wanted + MOST_EXPIRED, now, wanted)
-      isBeyond = rows.length < wanted && findBeyond.get(...key, wanted + MOST_EXPIRED) !== undefined
-      askAgainAt = now + (isBeyond ? EXPIRED_PAUSE : ENDED_WITHIN)
-    }
-    const due = rows.slice(0, limit)
-    const next = isBeyond ? undefined : (rows[limit]?.nextAt ?? findLater.get(...key))
-    const nextAt = Math.min(next ?? Infinity, askAgainAt)
-    return { due, nextAt: nextAt === Infinity ? null : nextAt }
+  return (asks, now) => {
+    const keys = asks.map(({ key: { pool, route, domain, stream, isRetry } }) => {
+      return [pool, route, domain, stream, Number(isRetry), now]
+    })
+    const found = asks.map(({ limit }, index) => ask(find, ...(keys[index] ?? []), limit + 1))
+    const firsts = asks.map(({ limit }, index) => {
+      const key = keys[index] ?? []
+      // One more than is wanted tells when the key is due next.
+      const wanted = limit + 1
+      const rows = found[index]?.() ?? []
+      if (!rows.some(({ expiresAt }) => expiresAt <= now)) return { rows, isBeyond: false, askAgainAt: Infinity }
+      const unexpired = findUnexpired.all(...key, wanted + MOST_EXPIRED, now, wanted)
+      const isBeyond = unexpired.length < wanted && findBeyond.get(...key, wanted + MOST_EXPIRED) !== undefined
+      return { rows: unexpired, isBeyond, askAgainAt: now + (isBeyond ? EXPIRED_PAUSE : ENDED_WITHIN) }
+    })
+    const later = firsts.map(({ rows, isBeyond }, index) => {
+      const isKnown = isBeyond || rows.length > (asks[index]?.limit ?? 0)
+      return isKnown ? undefined : ask(findLater, ...(keys[index] ?? []))
+    })
+    return firsts.map(({ rows, isBeyond, askAgainAt }, index) => {
+      const { limit } = asks[index] ?? { limit: 0 }
+      const next = isBeyond ? undefined : (rows[limit]?.nextAt ?? later[index]?.()[0])
+      const nextAt = Math.min(next ?? Infinity, askAgainAt)
+      return { due: rows.slice(0, limit), nextAt: nextAt === Infinity ? null : nextAt }
+    })
   }
 }
 
@@ -201,18 +216,19 @@ function createSuppressedEnder(database: Database): (listed: readonly DueRow[], 
   const findList = oneColumn(database)<[number], string | null>(`
     select unsubscribe_list from contents where content_id = ?`)
   const owners = createOwners(database)
-  const check = createSuppressionCheck(database)
+  const beginChecks = createSuppressionCheck(database)
   const end = database.prepare<[number, number]>(`update messages set state = 'suppressed', final_at = ? where seq = ?`)
   const endingOf = createSuppressedEnding(database)
   const events = createEventRecorder(database)
   return (listed, now) => {
     const suppressed = new Set<number>()
+    const check = beginChecks()
     const happened: RecordedEvent[] = []
     for (const { key, id, recipient, recipientDomain, contentId } of listed) {
       const list = findList.get(contentId)
       // Whether a simulated recipient is suppressed was decided at acceptance.
       if (list === undefined || isSimulated(recipientDomain)) continue
-      const reason = check(recipient, owners.ofRow(key), list)
+      const reason = check(recipient, owners.ofRow(key))(list)
       if (reason === null) continue
       suppressed.add(key)
       end.run(now, key)

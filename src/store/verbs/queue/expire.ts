@@ -2,7 +2,7 @@
  * The end of a lifetime: waiting messages past it become bounces of category `expired`, whatever held them
  * (delivery/README.md "Expiry"), each with its event.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 import { bouncedData } from '../../../mail/event.ts'

@@ -1,11 +1,17 @@
 /** Idempotency keys: what a request was answered within the last 24 h (http/README.md "Idempotency"). */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { DAY } from '../../../base/clock.ts'
 import type { IdempotencyEntry, KeptAnswer, SuppressedMessage } from '../../records/accept-records.ts'
+import { ask } from '../tools/statements.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
 
-export function createFindIdempotent(database: Database): Verb<'findIdempotent'> {
+type IdempotencyLookup = ReturnType<Verb<'findIdempotent'>>
+
+/** What is returned looks at the answer. */
+export function createAskIdempotent(
+  database: Database,
+): (entry: IdempotencyEntry, now: number) => () => IdempotencyLookup {
   const find = database.prepare<
     [Buffer, string, number],
     { fingerprint: Buffer; status: number; body: string; suppressed: string | null }
@@ -14,15 +20,23 @@ export function createFindIdempotent(database: Database): Verb<'findIdempotent'>
     from idempotency_keys
     where api_key_id = ? and key = ? and created_at > ?`)
   return (entry, now) => {
-    const row = find.get(ownerOf(entry), entry.key, now - DAY)
-    if (row === undefined) return { kind: 'new' }
-    if (!row.fingerprint.equals(entry.fingerprint)) return { kind: 'mismatch' }
-    return {
-      kind: 'replayed',
-      answer: { status: row.status, body: row.body },
-      suppressed: row.suppressed === null ? [] : (JSON.parse(row.suppressed) as SuppressedMessage[]),
+    const rows = ask(find, ownerOf(entry), entry.key, now - DAY)
+    return () => {
+      const [row] = rows()
+      if (row === undefined) return { kind: 'new' }
+      if (!row.fingerprint.equals(entry.fingerprint)) return { kind: 'mismatch' }
+      return {
+        kind: 'replayed',
+        answer: { status: row.status, body: row.body },
+        suppressed: row.suppressed === null ? [] : (JSON.parse(row.suppressed) as SuppressedMessage[]),
+      }
     }
   }
+}
+
+export function createFindIdempotent(database: Database): Verb<'findIdempotent'> {
+  const askFor = createAskIdempotent(database)
+  return (entry, now) => askFor(entry, now)()
 }
 
 /** Keeps the answer of a key that is new or outdated; another one keeps what it has. */

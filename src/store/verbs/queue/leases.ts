@@ -4,7 +4,7 @@
  *
  *   sending -> waiting   unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EpochStart } from '../../records/claim-records.ts'
 import { createAllowanceRefund } from '../ips/allowance.ts'
@@ -38,15 +38,18 @@ export function createLeaseWrites(database: Database) {
 
   return {
     unclaim({ epoch, rows }) {
-      for (const { key, claim, nextAt, waitingFor, refund, route, isPossibleDuplicate } of rows) {
+      const released = rows.map(({ key, claim, nextAt, waitingFor, route, isPossibleDuplicate }) => {
         const routeId = route === undefined ? null : names.routeId(route)
         const doubt = isPossibleDuplicate === true ? 1 : 0
-        const { changes } = release.run(nextAt, waitingFor ?? null, routeId, doubt, key, epoch, claim)
-        if (changes === 1 && refund !== undefined) refundAllowance(refund)
+        return release.run(nextAt, waitingFor ?? null, routeId, doubt, key, epoch, claim)
+      })
+      for (const [index, { refund }] of rows.entries()) {
+        if (refund !== undefined && released[index]?.changes === 1) refundAllowance(refund)
       }
     },
     markDotSent(epoch, rows) {
-      const stale = rows.filter(({ key, claim }) => mark.run(key, epoch, claim).changes === 0)
+      const marked = rows.map(({ key, claim }) => mark.run(key, epoch, claim))
+      const stale = rows.filter((_, index) => marked[index]?.changes === 0)
       return { stale: stale.map(({ claim }) => claim) }
     },
     /** Row by row, as their holder names them: a row that nobody holds any more lapses. */

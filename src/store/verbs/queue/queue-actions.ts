@@ -8,7 +8,7 @@
  *
  * Captured mail is never moved: it has one road.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { unreachable } from '../../../base/errors.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import { HELD_UNTIL, type QueuedRows } from '../../records/queue-records.ts'

@@ -3,7 +3,7 @@
  * time that no row has) a seek leads to the first row of the next. A page costs its keys (about 15 µs each, at most
  * 100) and its counted rows (about 0.1 µs each; with `none` nothing is counted), however many rows wait.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { Stream } from '../../../mail/message.ts'
 import type { QueueKey, QueueKeyPage, QueueKeyState } from '../../records/queue-records.ts'
 import { createQueueNames, type NumberedKey } from './queue-names.ts'

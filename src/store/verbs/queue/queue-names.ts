@@ -2,10 +2,17 @@
  * Pools, lanes and routes: the few names that a million rows refer to by number. A name gets its row with its first
  * message. Nothing is remembered between calls: a transaction that is undone takes its names with it.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database, Statement } from '../../engine/database.ts'
+import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import type { Stream } from '../../../mail/message.ts'
-import { type QueueKey, UNROUTED, type QueuedRows, type QueueKeyState } from '../../records/queue-records.ts'
-import { oneColumn } from '../tools/statements.ts'
+import {
+  CAPTURE_ROUTE,
+  type QueueKey,
+  UNROUTED,
+  type QueuedRows,
+  type QueueKeyState,
+} from '../../records/queue-records.ts'
+import { ask, oneColumn } from '../tools/statements.ts'
 
 /** A queue key as the rows have it; `isRetry` is 0 or 1. */
 export interface NumberedKey {
@@ -15,7 +22,7 @@ export interface NumberedKey {
   isRetry: number
 }
 
-export function createQueueNames(database: Database) {
+function createNameStatements(database: Database) {
   const findPool = database.prepare<[string], number>('select pool_id from pools where name = ?').pluck()
   const addPool = database.prepare<[string]>('insert into pools (name) values (?)')
   const allPools = database.prepare<[], { poolId: number; name: string }>('select pool_id as poolId, name from pools')
@@ -24,7 +31,11 @@ export function createQueueNames(database: Database) {
   const addLane = database.prepare<[string, Stream]>('insert into lanes (domain, stream) values (?, ?)')
   const findRoute = database.prepare<[string], number>('select route_id from routes where name = ?').pluck()
   const addRoute = database.prepare<[string]>('insert into routes (name) values (?)')
+  return { findPool, addPool, allPools, findLane, addLane, findRoute, addRoute }
+}
 
+export function createQueueNames(database: Database) {
+  const { findPool, addPool, allPools, findLane, addLane, findRoute, addRoute } = createNameStatements(database)
   return {
     /** The number of a pool, route or lane: new, or known. */
     poolId: (name: string): number => findPool.get(name) ?? Number(addPool.run(name).lastInsertRowid),
@@ -41,6 +52,56 @@ export function createQueueNames(database: Database) {
       const laneId = findLane.get(domain, stream)
       if (poolId === undefined || routeId === undefined || laneId === undefined) return undefined
       return { poolId, routeId, laneId, isRetry: Number(isRetry) }
+    },
+  }
+}
+
+/** A place of some requests: whose names are asked at once, before the first number is needed. */
+interface NamedPlace {
+  pool: string
+  domain: string
+  stream: Stream
+  messages: readonly { isCaptured: boolean }[]
+}
+
+/** What is returned begins a round of questions. A name gets its row, where it has none, when its number is needed. */
+export function createNameQuestions(database: Database) {
+  const { findPool, addPool, findLane, addLane, findRoute, addRoute } = createNameStatements(database)
+  return () => {
+    const pools = createNumbers(findPool, addPool)
+    const lanes = createNumbers(findLane, addLane)
+    const routes = createNumbers(findRoute, addRoute)
+    return {
+      ask({ pool, domain, stream, messages }: NamedPlace): void {
+        pools.ask(pool)
+        lanes.ask(domain, stream)
+        if (!messages.some(({ isCaptured }) => isCaptured)) return
+        pools.ask(CAPTURE_POOL)
+        routes.ask(CAPTURE_ROUTE)
+      },
+      poolId: pools.number,
+      laneId: lanes.number,
+      routeId: routes.number,
+    }
+  }
+}
+
+function createNumbers<Name extends string[]>(find: Statement<Name, number>, add: Statement<Name>) {
+  const asked = new Map<string, () => number[]>()
+  const numbers = new Map<string, number>()
+  const question = (...name: Name): (() => number[]) => {
+    const key = name.join('\0')
+    const known = asked.get(key) ?? ask(find, ...name)
+    asked.set(key, known)
+    return known
+  }
+  return {
+    ask: (...name: Name): void => void question(...name),
+    number(...name: Name): number {
+      const key = name.join('\0')
+      const known = numbers.get(key) ?? question(...name)()[0] ?? Number(add.run(...name).lastInsertRowid)
+      numbers.set(key, known)
+      return known
     },
   }
 }

@@ -2,7 +2,7 @@
  * What keeps the queue in order beside the scheduler: messages of removed pools, rows that should have moved long ago,
  * and how much waits. Each is done in parts or bounded, so that none holds the store for long.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import { createQueueNames } from './queue-names.ts'
 import type { WalkPosition } from './waiting-rows.ts'

@@ -3,10 +3,11 @@
  *
  * A domain's waiting rows move in parts, so that a million of them holds nobody up.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { Stream } from '../../../mail/message.ts'
 import type { RouteAssignment } from '../../records/queue-records.ts'
 import { createQueueNames, createQueuedTally } from './queue-names.ts'
+import { ask } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
 /** Rows that one call moves: about 5 ms. */
@@ -75,13 +76,17 @@ export interface KnownRoute {
   route: string
 }
 
-export function createFindDomainRoute(database: Database): (domain: string) => KnownRoute | undefined {
+/** What is returned looks at the answer; undefined: it was not looked up yet. */
+export function createAskDomainRoute(database: Database): (domain: string) => () => KnownRoute | undefined {
   const find = database.prepare<[string], KnownRoute>(`
     select routes.route_id as routeId, routes.name as route
     from domain_routes
     cross join routes on routes.route_id = domain_routes.route_id
     where domain_routes.domain = +?`)
-  return (domain) => find.get(domain)
+  return (domain) => {
+    const rows = ask(find, domain)
+    return () => rows()[0]
+  }
 }
 
 /**

@@ -2,7 +2,7 @@
  * A walk over everything that waits, for the operator: about 10 ms a step, whatever the filter leaves. Rows are met by
  * lane and number; what is accepted meanwhile may be met or not, nothing else is missed or met twice.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { Stream } from '../../../mail/message.ts'
 import type { QueueFilter, QueueGroup, QueueGrouping } from '../../../mail/waiting-mail.ts'
 import type { WaitingFor } from '../../records/queue-records.ts'

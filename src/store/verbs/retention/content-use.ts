@@ -3,7 +3,7 @@
  *
  * The newest content stays in any case, so that its number is not given again: readers keep what they know by number.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { createSubjectRemoval } from '../lookups/subjects.ts'
 import { partKeys, recordFrom } from '../messages/stored-content.ts'
 

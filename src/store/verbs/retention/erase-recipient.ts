@@ -3,7 +3,7 @@
  * found again. What is being sent cannot be taken back: it is counted and left. Answers that were kept for idempotency
  * keys are gone within a day.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { newIdentifier } from '../../../base/identifier.ts'
 import { createSubjectRemoval } from '../lookups/subjects.ts'
 import { createCanceling } from '../queue/cancel.ts'
@@ -81,15 +81,15 @@ function createMessageErasure(database: Database): (row: FoundRow) => void {
     where content_id = ?`)
   const removeLinks = database.prepare<[number]>('delete from kept_links where content_id = ?')
   // Not all are counted: a batch has thousands.
-  const isShared = oneColumn(database)<[number], number>(`
-    select count(*) > 1 from (select 1 from messages where content_id = ? limit 2) as found`)
+  const isShared = oneColumn(database)<[number, number], number>(`
+    select count(*) > 1 from (select 1 from messages where content_id = ? limit +?) as walked`)
   const removeTags = createTagsRemoval(database)
   const removeSubject = createSubjectRemoval(database)
   const removeBytes = createBytesRemoval(database)
 
   return ({ seq, contentId, recipient }) => {
     // What was written for one person may name it anywhere.
-    if (isShared.get(contentId) === 0) {
+    if (isShared.get(contentId, 2) === 0) {
       removeTags(contentId)
       removeSubject(contentId)
       clear.run(contentId)

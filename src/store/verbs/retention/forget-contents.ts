@@ -4,7 +4,7 @@
  * looks again at what it deletes. Contents are met in the order of their acceptance: behind the first that is too young
  * nothing can be over.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import type { OverdueContent } from '../../records/retention-records.ts'
 import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createBytesRemoval, createContentUse, isOver, createContentRelease } from './content-use.ts'

@@ -6,7 +6,7 @@
  * the targets of its links are read from them first; the newest one, so that no number is given twice. Where a link of
  * it may still be followed, a trace stays in its place.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { partKeys } from '../messages/stored-content.ts'
 import { createContentRelease } from './content-use.ts'
 import { walkOldest, type AgedRow } from './walk-oldest.ts'

@@ -2,7 +2,7 @@
  * What the database is full of, by kind: estimated from some hundred rows of all ages, in a few milliseconds whatever
  * the size. The kinds together are what is in use; `other` is what samples do not explain.
  */
-import type { Database, Statement } from '../tools/database.ts'
+import type { Database, Statement } from '../../engine/database.ts'
 import { DAY } from '../../../base/clock.ts'
 import type { KindBytes } from '../../records/retention-records.ts'
 import { PIECES_PER_CONTENT } from '../messages/stored-content.ts'

@@ -3,7 +3,7 @@
  * the transaction that notes the last one: so each counts once, and what the sums say equals the events. An event of a
  * message that is not there any more counts for nothing; the job comes long before that.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { HOUR } from '../../../base/clock.ts'
 import {
   STATISTICS_COUNTERS,

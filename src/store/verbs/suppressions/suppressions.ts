@@ -2,11 +2,12 @@
  * The suppression list: adding, removing and listing addresses nothing is sent to; whether mail may go to one, and the
  * end of a message that may not. An address is kept in its comparable form; each is there once for a list, a scope and a sending domain.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
 import type { SuppressionRecord, SuppressionReason } from '../../records/suppression-records.ts'
 import { createWalk, pageOf, positionAfter } from '../tools/pages.ts'
 import { comparableAddress, FIND_ERASED } from '../tools/stored-address.ts'
+import { ask } from '../tools/statements.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
@@ -171,9 +172,9 @@ const toRecord = ({ seq: _seq, id, isTest, messageId, ...row }: SuppressionRow):
 })
 
 /**
- * Why mail of this owner is not sent to an address (in its comparable form), or null. `list`: the one that the mail
- * belongs to; without one only scope `all` counts. The scopes of one address are few, and are
- * chosen from here: of `scope in (…)` SQLite makes a table of its own at each call.
+ * Why mail is not sent to an address (in its comparable form). What is returned begins a round of questions. `list`: the
+ * one that the mail belongs to; without one only scope `all` counts. The scopes of one address are few, and are chosen
+ * from here: of `scope in (…)` SQLite makes a table of its own at each call.
  */
 export function createSuppressionCheck(database: Database) {
   const find = database.prepare<[string, number], ListedScope>(`
@@ -181,14 +182,24 @@ export function createSuppressionCheck(database: Database) {
   const findAnyErased = database.prepare<[], number>(FIND_ERASED).pluck()
   const findErased = database.prepare<[string, number], ListedScope>(`
     select scope, domain, reason from suppressions where address = erased_address(+?) and is_test = +?`)
-  return (address: string, { isTest, domains }: Owner, list: string | null): SuppressionReason | null => {
-    const reasonAmong = (listed: readonly ListedScope[]): SuppressionReason | null => {
-      const meant = listed.filter(({ domain }) => domain === '' || domains.includes(domain))
-      return (meant.find(({ scope }) => scope === 'all') ?? meant.find(({ scope }) => scope === list))?.reason ?? null
+  return () => {
+    let anyErased: (() => number[]) | undefined
+    /** Asks; what is returned tells why mail of this owner, for this list, may not go to the address; null: it may. */
+    return (address: string, { isTest, domains }: Owner): ((list: string | null) => SuppressionReason | null) => {
+      const listed = ask(find, address, Number(isTest))
+      anyErased ??= ask(findAnyErased)
+      const isAnyErased = anyErased
+      return (list) => {
+        const reasonAmong = (rows: readonly ListedScope[]): SuppressionReason | null => {
+          const meant = rows.filter(({ domain }) => domain === '' || domains.includes(domain))
+          const found = meant.find(({ scope }) => scope === 'all') ?? meant.find(({ scope }) => scope === list)
+          return found?.reason ?? null
+        }
+        const reason = reasonAmong(listed())
+        if (reason !== null || isAnyErased().length === 0) return reason
+        return reasonAmong(findErased.all(address, Number(isTest)))
+      }
     }
-    const reason = reasonAmong(find.all(address, Number(isTest)))
-    if (reason !== null || findAnyErased.get() === undefined) return reason
-    return reasonAmong(findErased.all(address, Number(isTest)))
   }
 }
 

@@ -2,7 +2,7 @@
  * Pages of rows that are listed by their falling number: a cursor is the number of the last row that was looked at, so
  * a row that is added meanwhile moves no other one. Throws ServiceError invalid_request for a cursor that is none.
  */
-import type { Database } from './database.ts'
+import type { Database } from '../../engine/database.ts'
 import { ServiceError } from '../../../base/errors.ts'
 import { oneColumn } from './statements.ts'
 

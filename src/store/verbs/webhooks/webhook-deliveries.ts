@@ -8,18 +8,26 @@
  * No endpoint gets more than its share at once, and slots are dealt in turns: none keeps another waiting, however many
  * of its deliveries are due. Those of a replay go behind the others of their endpoint.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
 import type { WebhookResult, WebhookTarget } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { SECRET_COLUMNS, secretsOf, type SecretColumns } from './webhook-endpoints.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { ask, firstOfEach, oneColumn } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
 interface DueRow {
   key: number
   nextAt: number
+}
+
+/** Of one endpoint: how many of its deliveries may be claimed. */
+interface Share {
+  number: number
+  most: number
+  underWay: number
+  target: WebhookTarget
 }
 
 /** A delivery that could be claimed, and how many of its endpoint would be under way before it. */
@@ -53,22 +61,37 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
   const lease = database.prepare<[number, number, number]>(`
     update webhook_deliveries set next_at = ?, lease_epoch = ? where delivery_seq = ?`)
 
-  const dueOf = (number: number, now: number, most: number): DueRow[] => {
-    const live = findDue.all(number, 0, now, most)
-    return live.length === most ? live : [...live, ...findDue.all(number, 1, now, most - live.length)]
+  /** Live ones first; each with the place it would have among those of its endpoint. */
+  const candidatesOf = (shares: readonly Share[], now: number): Candidate[] => {
+    const live = shares.map(({ number, most }) => ask(findDue, number, 0, now, most))
+    const behind = shares.map(({ number, most }, index) => {
+      const room = most - (live[index]?.().length ?? 0)
+      return room === 0 ? undefined : ask(findDue, number, 1, now, room)
+    })
+    return shares.flatMap(({ underWay, target }, index) =>
+      [...(live[index]?.() ?? []), ...(behind[index]?.() ?? [])].map((row, place) => ({
+        ...row,
+        turn: underWay + place,
+        target,
+      })),
+    )
   }
   return ({ now, epoch, leaseUntil, limit, perEndpoint, busy, ahead = {} }) => {
-    const candidates = findEndpoints.all().flatMap(({ number, id, url, ...secrets }): Candidate[] => {
+    const shares = findEndpoints.all().flatMap(({ number, id, url, ...secrets }): Share[] => {
       const endpointId = identifierFromBytes('wh', id)
       const underWay = busy[endpointId] ?? 0
       const most = Math.min(perEndpoint + (ahead[endpointId] ?? 0) - underWay, limit)
-      if (most <= 0) return []
-      const target = { endpointId, url, ...secretsOf(secrets) }
-      return dueOf(number, now, most).map((row, index) => ({ ...row, turn: underWay + index, target }))
+      return most <= 0 ? [] : [{ number, most, underWay, target: { endpointId, url, ...secretsOf(secrets) } }]
     })
-    candidates.sort((left, right) => left.turn - right.turn || left.nextAt - right.nextAt)
-    return candidates.slice(0, limit).flatMap(({ key, target }) => {
-      const row = read.get(key)
+    const candidates = candidatesOf(shares, now)
+      .toSorted((left, right) => left.turn - right.turn || left.nextAt - right.nextAt)
+      .slice(0, limit)
+    const rows = firstOfEach(
+      read,
+      candidates.map(({ key }) => [key]),
+    )
+    return candidates.flatMap(({ key, target }, index) => {
+      const row = rows[index]
       if (row === undefined) return []
       lease.run(leaseUntil, epoch, key)
       return [
@@ -83,6 +106,8 @@ export function createRecordWebhookResults(database: Database): Verb<'recordWebh
     select endpoint_id
     from webhook_deliveries
     where delivery_seq = +? and id = ? and lease_epoch = +? and state = 'pending'`)
+  const findAttempt = database.prepare<[number, number]>(`
+    select 1 from webhook_attempts where delivery_seq = ? and at = ?`)
   const addAttempt = database.prepare(`
     insert into webhook_attempts (delivery_seq, at, duration_milliseconds, status, error, answer)
     values (?, ?, ?, ?, ?, ?)
@@ -94,13 +119,17 @@ export function createRecordWebhookResults(database: Database): Verb<'recordWebh
   return ({ epoch, results, disableAfter }) => {
     const disabled: string[] = []
     const counters = beginCounters()
-    for (const result of results) {
-      const endpoint = findHeld.get(result.key, storedIdentifier('whd', result.id), epoch)
-      if (endpoint === undefined) continue
-      const { key, at, durationMilliseconds, status, error, answer } = result
-      const { changes } = addAttempt.run(key, at, Math.round(durationMilliseconds), status, error, answer)
+    const held = results.map(({ key, id }) => ask(findHeld, key, storedIdentifier('whd', id), epoch))
+    const posts = results.map(({ key, at }) => ask(findAttempt, key, at))
+    const settled = new Set<number>()
+    for (const [index, result] of results.entries()) {
+      const [endpoint] = held[index]?.() ?? []
       // A post that is recorded already: the batch was repeated after the delivery had been claimed again.
-      if (changes === 0) continue
+      const isKnown = settled.has(result.key) || posts[index]?.()[0] !== undefined
+      if (endpoint === undefined || isKnown) continue
+      const { key, at, durationMilliseconds, status, error, answer } = result
+      addAttempt.run(key, at, Math.round(durationMilliseconds), status, error, answer)
+      settled.add(key)
       settle(result)
       counters.add(endpoint, result)
       if (result.next.kind !== 'dead-letter' || disableAfter === null) continue

@@ -7,7 +7,7 @@
  *
  * A rotated secret takes over by the time alone: until `switch_at` the old one signs.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { ServiceError } from '../../../base/errors.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { SigningSecrets, WebhookEndpointState } from '../../records/webhook-records.ts'

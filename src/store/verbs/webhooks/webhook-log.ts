@@ -2,7 +2,7 @@
  * What became of webhook deliveries: the list of an endpoint's, newest first, one of them with every attempt, and how
  * they are forgotten.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { WebhookAttemptRecord, WebhookDeliveryRecord } from '../../records/webhook-records.ts'
 import { createWalk, wrongCursor } from '../tools/pages.ts'

@@ -2,7 +2,7 @@
  * Replays: a new delivery of the same event and bytes to the same endpoint; many of them in parts, from the oldest on.
  * The latest delivery of an event speaks for it: what was replayed or got through later is not replayed by a repeat.
  */
-import type { Database } from '../tools/database.ts'
+import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes, identifierToBytes, newIdentifier } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
 import type { ReplayedEvent, ReplayWebhooksRequest } from '../../records/webhook-records.ts'
@@ -127,6 +127,6 @@ function createReplayedEvents(database: Database): (row: ReplayRow) => ReplayedE
     eventId: identifierFromBytes('evt', eventId),
     kind,
     body,
-    owner: owners.ofEvent(messageKey, () => dataIn(body)),
+    owner: owners.askEvent(messageKey, () => dataIn(body))(),
   })
 }

@@ -17,6 +17,11 @@ export interface Statement<Parameters extends unknown[] = unknown[], Row = unkno
   get(...parameters: Parameters): Row | undefined
   all(...parameters: Parameters): Row[]
   iterate(...parameters: Parameters): IterableIterator<Row>
+  /**
+   * Where an answer takes a trip: asks, and goes on; what is returned waits for it, with all that was asked meanwhile
+   * (tools/statements.ts).
+   */
+  ask?(...parameters: Parameters): () => Row[]
   /** Rows are the value of their first column. */
   pluck(): Statement<Parameters, Row>
 }

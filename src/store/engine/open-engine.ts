@@ -1,6 +1,6 @@
 /** What the thread of the store works with: an engine that is open, with its tables as this program needs them. */
-import type { DatabaseSize } from './records/retention-records.ts'
-import type { Database } from './verbs/tools/database.ts'
+import type { DatabaseSize } from '../records/retention-records.ts'
+import type { Database } from './database.ts'
 
 /** A connection that writes, one transaction at a time. */
 export interface WritingDatabase extends Database {
@@ -32,6 +32,8 @@ export interface OpenEngine {
   wasCommitted(thrown: unknown): boolean | null | undefined
   /** The database is not sound any more: going on could only make it worse. */
   isDamage(thrown: unknown): boolean
+  /** A group of verbs that has worked for so long ends. */
+  mostWorkMilliseconds: number
   /** For the log: how it is kept. */
   facts: Record<string, string | number>
   close(): void
