@@ -92,11 +92,11 @@ function createFirstOfKeys(
     select ${WALKED_COLUMNS}, ${IS_LISTED}
     from messages as walked
     where ${KEY} and next_at <= +?
-    order by next_at
+    order by next_at, seq
     limit +?`)
   const findUnexpired = database.prepare<(string | number)[], DueRow>(`
     select walked.*, ${IS_LISTED}
-    from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= +? order by next_at limit +?) as walked
+    from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= +? order by next_at, seq limit +?) as walked
     where expiresAt > +?
     limit +?`)
   const findBeyond = oneColumn(database)<(string | number)[], number>(`
@@ -142,7 +142,7 @@ function createClaimUnrouted(
       select ${WALKED_COLUMNS}, pool_id, lane_id
       from messages
       where state = 'waiting' and route_id < 1 and recipient_domain = +? and next_at <= +?
-      order by next_at
+      order by next_at, seq
       limit +?
     ) as walked
     cross join pools on pools.pool_id = walked.pool_id

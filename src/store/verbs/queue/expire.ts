@@ -39,7 +39,7 @@ export function createExpireDue(database: Database): Verb<'expireDue'> {
       (select reply from attempts where message_seq = messages.seq order by at desc limit 1) as lastReply
     from messages
     where state = 'waiting' and expires_at <= ?
-    order by expires_at
+    order by expires_at, seq
     limit +?`)
   const end = database.prepare<[number, number]>(`update messages set state = 'bounced', final_at = ? where seq = ?`)
   const addBounce = createBounceWriter(database)

@@ -45,7 +45,7 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
     select delivery_seq as key, next_at as nextAt
     from webhook_deliveries
     where state = 'pending' and endpoint_id = +? and is_behind = +? and next_at <= +?
-    order by next_at
+    order by next_at, delivery_seq
     limit +?`)
   // Only of what is claimed: with many endpoints, most candidates are left for the next rounds.
   const read = database.prepare<
