@@ -57,8 +57,9 @@ export function createStatisticsWrites(database: Database) {
   const findSummed = oneColumn(database)<[], number>(`select value from meta where name = 'summed_event'`)
   const noteSummed = database.prepare<[number]>(`
     insert into meta (name, value) values ('summed_event', ?) on conflict (name) do update set value = excluded.value`)
-  const findLast = oneColumn(database)<[number, number], number | null>(`
-    select max(event_seq) from (select event_seq from events where event_seq > +? order by event_seq limit +?) as walked`)
+  const findLast = database.prepare<[number, number], { last: number | null; events: number }>(`
+    select max(event_seq) as last, count(*) as events
+    from (select event_seq from events where event_seq > +? order by event_seq limit +?) as walked`)
   const findNewest = oneColumn(database)<[], number | null>('select max(event_seq) from events')
   const findHappened = database.prepare<[number, number], Happened>(HAPPENED)
   const writeSums = createSumsWriter(database)
@@ -69,7 +70,7 @@ export function createStatisticsWrites(database: Database) {
   return {
     sumStatistics(limit) {
       const summed = findSummed.get() ?? 0
-      const last = findLast.get(summed, limit) ?? null
+      const { last = null, events = 0 } = findLast.get(summed, limit) ?? {}
       if (last === null) {
         // The newest events are gone, and their numbers will be given again.
         const newest = findNewest.get() ?? 0
@@ -78,7 +79,7 @@ export function createStatisticsWrites(database: Database) {
       }
       writeSums(sumsOf(findHappened.all(summed, last)))
       noteSummed.run(last)
-      return last - summed >= limit
+      return events >= limit
     },
     forgetStatistics: (before, limit) => forget.run(before, limit).changes,
   } satisfies SomeVerbs
