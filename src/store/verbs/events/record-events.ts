@@ -100,7 +100,8 @@ function createEndpointReader(database: Database): () => Endpoint[] {
   const find = database.prepare<[], EndpointRow>(`
     select endpoint_id as number, status, events, include, is_test as isTest, domains
     from webhook_endpoints
-    where removed_at is null`)
+    where removed_at is null
+    order by endpoint_id`)
   const parsed = new Map<number, { row: EndpointRow; endpoint: Endpoint }>()
   return () => {
     const rows = find.all()

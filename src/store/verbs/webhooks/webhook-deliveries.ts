@@ -40,7 +40,8 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
   const findEndpoints = database.prepare<[], SecretColumns & { number: number; id: Buffer; url: string }>(`
     select endpoint_id as number, id, url, ${SECRET_COLUMNS}
     from webhook_endpoints
-    where status = 'enabled'`)
+    where status = 'enabled'
+    order by endpoint_id`)
   const findDue = database.prepare<[number, number, number, number], DueRow>(`
     select delivery_seq as key, next_at as nextAt
     from webhook_deliveries
