@@ -7,7 +7,7 @@ import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, renameSync, 
 import { join } from 'node:path'
 import type { Database } from 'better-sqlite3'
 import { CONFIGURATION, DATABASE, timeStamp } from '../../backup-archive.ts'
-import type { BackupCounts } from '../../records/backup-records.ts'
+import { BackupError, type BackupCounts } from '../../records/backup-records.ts'
 import type { SqliteLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
 import { lockDatabase, openDatabase } from '../engine/database.ts'
@@ -56,7 +56,9 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
   }
   const work = mkdtempSync(join(folder, WORK_PREFIX))
   try {
-    const { schema: fromSchema, mark } = verifyBackup(file, work, onStage)
+    const { manifest, schema: fromSchema, mark } = verifyBackup(file, work, onStage)
+    if (manifest?.counts === null)
+      throw new BackupError(`${file} holds the configuration alone: tar -xf ${file} config`)
     onStage('migrating')
     const database = openDatabase({ ...location, folder: work })
     const state = settleRestored(database.writer, { mark, now, keepsAllowance })
