@@ -39,9 +39,12 @@ interface StoredBy {
 
 /** By the settings of the server. */
 export function locationFor(server: StoredBy): StoreLocation {
-  const { engine, url, commit } = server.storage
-  if (engine === 'sqlite' || url === null) return fileLocationFor(server)
-  return { engine, url, commitLingerMilliseconds: commit.linger, commitMostRows: commit.rows }
+  const { engine, url } = server.storage
+  return engine === 'sqlite' || url === null ? fileLocationFor(server) : postgresLocationFor(server, url)
+}
+
+export function postgresLocationFor({ storage: { commit } }: StoredBy, url: string): PostgresLocation {
+  return { engine: 'postgres', url, commitLingerMilliseconds: commit.linger, commitMostRows: commit.rows }
 }
 
 /** Where SQLite keeps it, whatever the engine. */

@@ -68,10 +68,7 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     database.close()
     onStage('placing')
     const stamp = timeStamp(now)
-    const movedTo = moveAside(folder, `before-restore-${stamp}`)
-    ownAs(join(work, DATABASE), folder)
-    flush(join(work, DATABASE))
-    renameSync(join(work, DATABASE), join(folder, DATABASE))
+    const movedTo = placeDatabase(work, folder, `before-restore-${stamp}`)
     const configuration = placeConfiguration(work, join(folder, `restored-config-${stamp}`))
     flush(folder)
     return { ...state, mark, fromSchema, schema: SCHEMA_VERSION, counts, movedTo, configuration }
@@ -79,6 +76,16 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     rmSync(work, { recursive: true, force: true })
     lock.close()
   }
+}
+
+/** Whole and closed in `work`; the one in `folder` goes into a folder of this name. Returns that one, or null. */
+export function placeDatabase(work: string, folder: string, name: string): string | null {
+  const movedTo = moveAside(folder, name)
+  ownAs(join(work, DATABASE), folder)
+  flush(join(work, DATABASE))
+  renameSync(join(work, DATABASE), join(folder, DATABASE))
+  flush(folder)
+  return movedTo
 }
 
 function moveAside(folder: string, name: string): string | null {
