@@ -30,7 +30,7 @@ interface StoredBy {
   data_dir: string
   storage: {
     engine: 'sqlite' | 'postgres'
-    postgres: { url: string } | null
+    url: string | null
     page_cache: number
     wal_max: number
     commit: { linger: number; rows: number }
@@ -39,9 +39,12 @@ interface StoredBy {
 
 /** By the settings of the server. */
 export function locationFor(server: StoredBy): StoreLocation {
-  const { engine, postgres, commit } = server.storage
-  if (engine === 'sqlite' || postgres === null) return fileLocationFor(server)
-  return { engine, url: postgres.url, commitLingerMilliseconds: commit.linger, commitMostRows: commit.rows }
+  const { engine, url } = server.storage
+  return engine === 'sqlite' || url === null ? fileLocationFor(server) : postgresLocationFor(server, url)
+}
+
+export function postgresLocationFor({ storage: { commit } }: StoredBy, url: string): PostgresLocation {
+  return { engine: 'postgres', url, commitLingerMilliseconds: commit.linger, commitMostRows: commit.rows }
 }
 
 /** Where SQLite keeps it, whatever the engine. */
