@@ -24,6 +24,8 @@ export const skipWithoutPostgres = programs() === undefined ? 'Debian package po
 
 export interface PostgresCluster {
   port: number
+  /** Of the server: all its others are below it. */
+  readonly processId: number
   /** Of a database of this cluster. */
   url(database: string): string
   /** A new database, empty or as the one of this name. */
@@ -86,6 +88,9 @@ export async function startPostgres(
   let made = 0
   return {
     port,
+    get processId() {
+      return server?.pid ?? 0
+    },
     url,
     query,
     async createDatabase(like) {
