@@ -1,14 +1,17 @@
 /**
- * Many rows by one statement. Verbs write row by row; what waits for its trip anyway is sent as one statement over lists
- * of values, which costs the server a fifth. Pure.
+ * Many of one kind by one statement. Verbs ask and write row by row; what waits for its trip anyway is sent as one
+ * statement over lists of values, which costs both sides a fifth. Pure.
  */
 
-/** How a statement that writes one row at a time is written for many. */
+/** How a statement about one row is written for many. */
 export interface MergedForm {
+  /** ask: its rows are told with their place from 1; update: the places of the rows that were changed are told. */
+  kind: 'ask' | 'insert' | 'update'
+  /** That is written. */
   table: string
-  /** Place of the parameter that names the row; -1: an insert. */
+  /** Of an update: the parameter that names the row. */
   key: number
-  /** With `types`, as `pg_prepared_statements` names them. Rows that were changed are told by their place from 1. */
+  /** With `types`, as `pg_prepared_statements` names them. */
   text(types: readonly string[]): string
 }
 
@@ -20,9 +23,20 @@ const KEY = /\b(?:seq|\w+_seq|\w+_id) = \$(\d+)/
 
 /** null: this statement goes alone. */
 export function mergedForm(text: string): MergedForm | null {
+  if (/^\s*select\b/.test(text)) return /\$1\b/.test(text) ? mergedQuestion(text) : null
   // What reads other rows, or is read, is not one of many.
   if (/\b(?:select|returning|do update)\b/.test(text)) return null
   return mergedInsert(text) ?? mergedUpdate(text)
+}
+
+function mergedQuestion(text: string): MergedForm {
+  return {
+    kind: 'ask',
+    table: '',
+    key: -1,
+    text: (types) =>
+      `select given.place, found.* from ${lists(types, ' with ordinality')} cross join lateral (${fromList(text)}) as found`,
+  }
 }
 
 function mergedInsert(text: string): MergedForm | null {
@@ -43,6 +57,7 @@ function mergedUpdate(text: string): MergedForm | null {
   const key = KEY.exec(condition)?.[1]
   if (key === undefined || /\bor\b/.test(condition)) return null
   return {
+    kind: 'update',
     table,
     key: Number(key) - 1,
     text: (types) =>

@@ -41,11 +41,11 @@ export function createPostgresDatabase(options: PostgresOptions): PostgresDataba
       const valuesOf = (given: unknown[], row: number): unknown[] =>
         parameters.map((each, index) => (index === number ? row : valueOf(each, given, options)))
       const nextRow = (): number => (number === -1 ? 0 : rowNumbers.next(table))
-      const ask = (given: unknown[]): SentStatement => queue.send(prepared, valuesOf(given, nextRow()), true)
+      const ask = (given: unknown[]): SentStatement => queue.send(prepared, valuesOf(given, nextRow()))
       const statement = (rowsOf: (answer: StatementAnswer) => Row[]): Statement<Parameters, Row> => ({
         run(...given) {
           const row = nextRow()
-          const sent = queue.send(prepared, valuesOf(given, row), false)
+          const sent = queue.send(prepared, valuesOf(given, row))
           return {
             lastInsertRowid: row,
             get changes() {
@@ -64,7 +64,7 @@ export function createPostgresDatabase(options: PostgresOptions): PostgresDataba
       })
       return statement(namedRows)
     },
-    send: (text, values = []) => queue.send(queue.prepared(text), values, true),
+    send: (text, values = []) => queue.send(queue.prepared(text), values),
     flush: queue.flush,
     forget: queue.forget,
   }

@@ -1,6 +1,7 @@
 /**
- * Statements that wait for their trip to the server, in order. Writes of rows of their own may share one statement with
- * those before them (merged-statements.ts), as long as nothing between them touches their table or reads.
+ * Statements that wait for their trip to the server, in order. A write of a row may share one statement with those
+ * before it (merged-statements.ts), as long as nothing between them touches its table or reads; a question with those
+ * before it, as long as nothing between them writes.
  */
 import type { BlockingWire } from './blocking-wire.ts'
 import { mergedForm, type MergedForm } from './merged-statements.ts'
@@ -34,8 +35,7 @@ interface Waiting {
 
 interface StatementQueue {
   prepared(text: string): Prepared
-  /** `isAlone`: it is asked, and no other row may share it. */
-  send(statement: Prepared, values: unknown[], isAlone: boolean): SentStatement
+  send(statement: Prepared, values: unknown[]): SentStatement
   /** Asks for the answers of all that waits. */
   flush(): void
   /** What waits is never sent. */
@@ -72,10 +72,10 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
       known.set(text, made)
       return made
     },
-    send(statement, values, isAlone) {
+    send(statement, values) {
       let answered: StatementAnswer | undefined
       const settle = (answer: StatementAnswer): void => void (answered = answer)
-      const company = isAlone ? undefined : companyIn(waiting, statement, values)
+      const company = companyIn(waiting, statement, values)
       const key = values[statement.merged?.key ?? -1]
       if (company === undefined) {
         waiting.push({ statement, rows: [values], keys: new Set([key]), settle: [settle] })
@@ -103,12 +103,20 @@ function companyIn(waiting: readonly Waiting[], statement: Prepared, values: unk
   if (merged === null || values.some(isLarge)) return undefined
   for (const entry of waiting.toReversed()) {
     if (entry.statement === statement) {
-      const isFree = entry.rows.length < MOST_ROWS && !entry.keys.has(values[merged.key])
+      const isTwice = merged.kind === 'update' && entry.keys.has(values[merged.key])
+      const isFree = entry.rows.length < MOST_ROWS && !isTwice
       return isFree && !entry.rows[0]?.some(isLarge) ? entry : undefined
     }
-    if (entry.statement.merged === null || entry.statement.merged.table === merged.table) return undefined
+    if (!mayPass(merged, entry.statement.merged)) return undefined
   }
   return undefined
+}
+
+/** Whether the order of the two is free. */
+function mayPass(merged: MergedForm, other: MergedForm | null): boolean {
+  if (other === null) return false
+  if (merged.kind === 'ask' || other.kind === 'ask') return merged.kind === other.kind
+  return merged.table !== other.table
 }
 
 function toWire(entry: Waiting): WireStatement[] {
@@ -153,13 +161,15 @@ const isLarge = (value: unknown): boolean => value instanceof Uint8Array && valu
 const isMerged = ({ statement: { types }, rows }: Waiting): boolean =>
   rows.length > 1 && types !== undefined && !types.some((type) => type.endsWith('[]'))
 
-/** Each row hears whether it was changed: an update tells which, an insert how many. */
+/** Each gets its own: the rows it asked for, or whether its row was changed. An insert tells only how many were. */
 function settleMerged({ statement, settle }: Waiting, answer: StatementAnswer = NO_ANSWER): void {
-  const changed = new Set(answer.rows.map(([place]) => place))
-  const isUpdate = (statement.merged?.key ?? -1) >= 0
+  const rows = settle.map((): unknown[][] => [])
+  for (const [place, ...row] of answer.rows) rows[Number(place) - 1]?.push(row)
+  const isInsert = statement.merged?.kind === 'insert'
+  const fields = answer.fields.slice(1)
   for (const [index, each] of settle.entries()) {
-    const count = isUpdate ? Number(changed.has(index + 1)) : Number(answer.count === settle.length)
-    each({ ...NO_ANSWER, count })
+    const own = rows[index] ?? []
+    each({ fields, rows: own, count: isInsert ? Number(answer.count === settle.length) : own.length, command: '' })
   }
 }
 
