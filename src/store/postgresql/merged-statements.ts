@@ -47,7 +47,12 @@ function mergedInsert(text: string): MergedForm | null {
   const [values, rest] = [text.slice(start.length, end), text.slice(end + 1)]
   // What is given once for all rows cannot stand behind them.
   if (/\$\d/.test(rest)) return null
-  return { table, key: -1, text: (types) => `${into}select ${fromList(values)} from ${lists(types, '')} ${rest}` }
+  return {
+    kind: 'insert',
+    table,
+    key: -1,
+    text: (types) => `${into}select ${fromList(values)} from ${lists(types, '')} ${rest}`,
+  }
 }
 
 function mergedUpdate(text: string): MergedForm | null {
