@@ -63,7 +63,7 @@ function growth(facts: PostgresFacts, { warn }: Verdicts): HealthFinding[] {
   if (!hasAutovacuum) found.push(warn(null, 'autovacuum is off: dead rows stay', 'alter system set autovacuum = on'))
   const age = oldestSnapshotSeconds * SECOND
   if (age > OLD_SNAPSHOT) {
-    const fix = 'select pid, xact_start, query from pg_stat_activity order by xact_start; end it: pg_terminate_backend'
+    const fix = 'find it in pg_stat_activity by its xact_start, and end it: pg_terminate_backend(pid)'
     found.push(warn(null, `a transaction is open for ${ageText(age)}: no dead row behind it goes`, fix))
   }
   if (!seesOthers) {
