@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
-import { moveData, verifyDatabase } from '../../src/store/open/offline.ts'
+import { moveData, moveToFile, verifyDatabase } from '../../src/store/open/offline.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import type { SqliteLocation, StoreLocation } from '../../src/store/store-location.ts'
 import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.ts'
@@ -182,6 +182,11 @@ else {
     await store.close()
     const moved = await moveData(stopAt(''))
     t.equal(moved.isResumed, false)
+    const killedAtTheEnd = freshLocation(t)
+    const work = { ...killedAtTheEnd, folder: join(killedAtTheEnd.folder, '.move-unfinished') }
+    await moveData({ from: to, to: work, onProgress() {} })
+    const placed = await moveToFile({ from: to, to: killedAtTheEnd, now: NOW, onProgress() {} })
+    t.match(placed, { counts: moved.counts, checksum: moved.checksum, isResumed: false, movedTo: null })
     t.equal(
       moved.held,
       (await cluster.query(`select * from messages where waiting_for = 'held'`, to.url.split('/').at(-1))).length,

@@ -5,7 +5,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { snakeFields } from '../../api/names.ts'
-import { EXIT, ProcessExit } from '../../base/errors.ts'
+import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import { readDatabaseUrl } from '../../config/settings/database-url.ts'
 import type { ServerSettings } from '../../config/settings/server-settings.ts'
 import * as offline from '../../store/open/offline.ts'
@@ -34,6 +34,10 @@ export async function moveTo(target: string, server: ServerSettings, flags: Outp
       requireDatabase(file.folder)
       moved = await offline.moveData({ from: file, to: postgresLocationFor(server, url), onProgress })
     }
+  } catch (thrown) {
+    if (thrown instanceof ProcessExit) throw thrown
+    const sentence = `the move stopped: ${errorText(thrown)}. Run it again: it goes on where it was`
+    throw new ProcessExit(EXIT.tryAgain, sentence, { cause: thrown })
   } finally {
     line.end()
   }

@@ -96,7 +96,11 @@ const checkFile = DATABASE.onServer(async (server, { configuration }) => {
 
 export const checkDatabase = DATABASE.anywhere(async (world) => {
   const { engine, url } = world.configuration.server.storage
-  return engine === 'postgres' ? postgresFindings(url ?? '', DATABASE) : checkFile.run(world)
+  if (engine === 'sqlite') return checkFile.run(world)
+  // A store that waits for the server says nothing.
+  const facts = await world.server?.database().catch(() => undefined)
+  const ofCommits = facts === undefined ? [] : commits(facts, 'the server of PostgreSQL')
+  return [...(await postgresFindings(url ?? '', DATABASE)), ...ofCommits]
 })
 
 function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): HealthFinding {

@@ -25,13 +25,15 @@ export interface MoveProgress {
   step: 'moving' | 'comparing'
   table: string
   rows: number
-  /** Of this table. */
+  /** Of this table; of PostgreSQL an estimate. */
   total: number
 }
 
 interface MoveOptions {
   from: StoreLocation
   to: StoreLocation
+  /** What is in the target is nobody's. */
+  isOwn?: boolean
   onProgress: (progress: MoveProgress) => void
 }
 
@@ -45,20 +47,20 @@ export interface MoveSummary {
   isResumed: boolean
 }
 
-interface Ends {
+interface Ends extends MoveOptions {
   source: OpenEngine
   target: OpenEngine
   tables: readonly MovedTable[]
-  onProgress: MoveOptions['onProgress']
 }
 
-export async function moveData({ from, to, onProgress }: MoveOptions): Promise<MoveSummary> {
+export async function moveData(options: MoveOptions): Promise<MoveSummary> {
+  const { from, to } = options
   const source = await openEngine(from)
   try {
     const target = await openEngine(to)
     try {
       const tables = movedTables((from.engine === 'sqlite' ? source : target).writer)
-      return move({ source, target, tables, onProgress }, to.engine)
+      return move({ ...options, source, target, tables })
     } finally {
       target.close()
     }
@@ -67,31 +69,28 @@ export async function moveData({ from, to, onProgress }: MoveOptions): Promise<M
   }
 }
 
-function move(ends: Ends, engine: StoreLocation['engine']): MoveSummary {
+function move(ends: Ends): MoveSummary {
   const { source, target, tables } = ends
-  const isResumed = begin(ends, engine)
+  const { engine } = ends.to
+  const isResumed = begin(ends)
   for (const table of tables) {
     moveRows(table, ends)
     if (engine === 'postgres') target.writer.prepare(`analyze ${table.name}`).run()
   }
-  const { counts, checksum } = compareAll(ends)
+  const compared = compareAll(ends)
   if (engine === 'postgres') numberAbove(source.reader, ends)
   finish(ends)
-  const held = source.reader
-    .prepare<[], number>(`select count(*) from messages where state = 'waiting' or state = 'sending'`)
-    .pluck()
-    .get()
-  return { counts, checksum, held: held ?? 0, isResumed }
+  return { ...compared, isResumed }
 }
 
 /** Returns whether some of it was there already. */
-function begin({ source, target: { writer }, tables }: Ends, engine: StoreLocation['engine']): boolean {
+function begin({ source, target: { writer }, tables, to: { engine }, isOwn = false }: Ends): boolean {
   const epoch = epochOf(source.reader)
   const mark = markOf(writer)
   if (mark === epoch) return true
   // Of a new schema these have rows.
   const filled = tables.find(({ name }) => name !== 'routes' && writer.prepare(`select 1 from ${name} limit 1`).get())
-  if (mark === undefined && filled !== undefined) {
+  if (!isOwn && mark === undefined && filled !== undefined) {
     const sentence = `the target has data in its table ${filled.name}: give an empty database`
     throw new ProcessExit(EXIT.configuration, sentence)
   }
@@ -110,13 +109,13 @@ const epochOf = (database: Database): number => database.prepare<[string], numbe
 const markOf = (database: Database): number | undefined =>
   database.prepare<[string], number>(FIND_META).pluck().get(MOVE_MARK)
 
-function moveRows(table: MovedTable, { source, target, onProgress }: Ends): void {
+function moveRows(table: MovedTable, { source, target, from, to, onProgress }: Ends): void {
   const { writer } = target
   const { name, columns, key } = table
-  const total = countOf(source.reader, table)
+  const total = countOf(source.reader, table, from)
   const newest = key.map((column) => `${column} desc`).join(', ')
   const last = writer.prepare<[], Row>(`select ${key.join(', ')} from ${name} order by ${newest} limit 1`).get()
-  let rows = last === undefined ? 0 : countOf(writer, table)
+  let rows = last === undefined ? 0 : countOf(writer, table, to)
   const reader = readRows(source.reader, table, last)
   const insert = writer.prepare<Value[]>(
     `insert into ${name} (${columns.join(', ')}) values (${columns.map(() => '?').join(', ')})`,
@@ -136,17 +135,26 @@ function moveRows(table: MovedTable, { source, target, onProgress }: Ends): void
   }
 }
 
-const countOf = (database: Database, { name }: MovedTable): number =>
-  database.prepare<[], number>(`select count(*) from ${name}`).pluck().get() ?? 0
+/** A large table takes PostgreSQL too long to count. */
+function countOf(database: Database, { name }: MovedTable, { engine }: StoreLocation): number {
+  const estimate = `select max(reltuples, 0)::bigint from pg_class where oid = to_regclass('${name}')`
+  const text = engine === 'postgres' ? estimate : `select count(*) from ${name}`
+  return database.prepare<[], number>(text).pluck().get() ?? 0
+}
 
-function compareAll(ends: Ends): Pick<MoveSummary, 'counts' | 'checksum'> {
-  const hash = createHash('sha256')
-  const counts = Object.fromEntries(ends.tables.map((table) => [table.name, compareRows(table, ends, hash)]))
-  return { counts, checksum: hash.digest('hex') }
+function compareAll(ends: Ends): Omit<MoveSummary, 'isResumed'> {
+  const sum: Sum = { hash: createHash('sha256'), held: 0 }
+  const counts = Object.fromEntries(ends.tables.map((table) => [table.name, compareRows(table, ends, sum)]))
+  return { counts, checksum: sum.hash.digest('hex'), held: sum.held }
+}
+
+interface Sum {
+  hash: Hash
+  held: number
 }
 
 /** Returns how many there are. */
-function compareRows(table: MovedTable, { source, target: { writer }, onProgress }: Ends, hash: Hash): number {
+function compareRows(table: MovedTable, { source, target: { writer }, onProgress }: Ends, sum: Sum): number {
   const [left, right] = [readRows(source.reader, table, undefined), readRows(writer, table, undefined)]
   const limit = createBatchLimit()
   let rows = 0
@@ -158,7 +166,8 @@ function compareRows(table: MovedTable, { source, target: { writer }, onProgress
     const wrong = Math.max(texts.length, found.length) === 0 ? -1 : texts.findIndex((text, at) => text !== found[at])
     if (wrong !== -1 || found.length !== texts.length) return differ(table, batch[wrong], writer)
     if (batch.length === 0) return rows
-    for (const text of texts) hash.update(text)
+    for (const text of texts) sum.hash.update(text)
+    if (table.name === 'messages') sum.held += batch.filter((row) => row['waiting_for'] === 'held').length
     rows += batch.length
     limit.note(batch)
     onProgress({ step: 'comparing', table: table.name, rows, total: rows })

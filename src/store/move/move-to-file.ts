@@ -28,7 +28,7 @@ export async function moveToFile(options: MoveToFileOptions): Promise<MoveSummar
   const lock = lockDatabase(to)
   try {
     const work = join(to.folder, WORK_FOLDER)
-    const summary = await moveData({ from, to: { ...to, folder: work }, onProgress })
+    const summary = await moveData({ from, to: { ...to, folder: work }, isOwn: true, onProgress })
     const movedTo = placeDatabase(work, to.folder, `before-move-${timeStamp(now)}`)
     rmSync(work, { recursive: true, force: true })
     return { ...summary, movedTo }
