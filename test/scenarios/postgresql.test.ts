@@ -76,6 +76,9 @@ t.test('a server on PostgreSQL keeps what it accepted', { skip: skipWithoutPostg
   t.match(found.body, { data: { state: 'delivered', uncertain: true } }, 'marked after the kill')
   t.equal(mx.messages.length, 3)
 
+  const storage = (await api.get('/admin/storage')).body
+  t.match(storage, { data: { days_left: null, log_bytes: 0 } })
+  t.match(JSON.stringify(storage), /"used_bytes":[1-9]/)
   const backup = await command('backup')
   t.match(backup, { code: 0, text: /the configuration alone[^]*pg_dump/ })
   const archive = /^\S+\.tar$/m.exec(backup.text)?.[0] ?? ''
