@@ -90,6 +90,25 @@ t.test('a real server', { skip: skipWithoutPostgres }, async (t) => {
     t.equal(little.seesOthers, false, 'a role without rights is told so')
   })
 
+  t.test('has a standby that no commit waits for', async (t) => {
+    const [{ setting } = {}] = (await cluster.query(`select setting from pg_config where name = 'BINDIR'`)) as {
+      setting: string
+    }[]
+    const words = ['-h', '127.0.0.1', '-p', String(cluster.port), '-U', 'postgres', '-D', t.testdir({})]
+    const standby = spawn(join(setting ?? '', 'pg_receivewal'), words, { stdio: 'ignore' })
+    t.teardown(() => standby.kill('SIGKILL'))
+    const isToldOf = async (): Promise<boolean> =>
+      (await postgresFindings(plain, VERDICTS)).some(({ seen }) =>
+        /no commit waits for any of its 1 standbys/.test(seen),
+      )
+    await until('the failure', isToldOf)
+    await cluster.query(`alter system set synchronous_standby_names = 'ANY 1 (*)'`)
+    await cluster.query('select pg_reload_conf()')
+    await until('it is waited for', async () => !(await isToldOf()))
+    await cluster.query('alter system reset synchronous_standby_names')
+    await cluster.query('select pg_reload_conf()')
+  })
+
   t.test('speaks TLS as sslmode asks for it', async (t) => {
     await cluster.query('alter system set ssl = on')
     await cluster.query('select pg_reload_conf()')
