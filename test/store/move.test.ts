@@ -192,4 +192,20 @@ else {
       (await cluster.query(`select * from messages where waiting_for = 'held'`, to.url.split('/').at(-1))).length,
     )
   })
+  t.test('rows that differ are told, and the next move begins anew', async (t) => {
+    const file = freshLocation(t)
+    writeSource(file)
+    const database = await cluster.createDatabase()
+    const ways = { from: file, to: postgresLocation(cluster.url(database)) }
+    const stop = ({ table }: { table: string }): void => {
+      if (table === 'traces') throw new Error('stopped')
+    }
+    await t.rejects(moveData({ ...ways, onProgress: stop }), { message: 'stopped' })
+    await cluster.query('update messages set attempts = attempts + 1 where seq = 7', database)
+    await t.rejects(moveData({ ...ways, onProgress() {} }), {
+      message: /the rows of messages are not the same on both sides from \[7\] on/,
+    })
+    await t.rejects(openTestStore(ways.to), { message: /not all of it is here/ })
+    t.match(await moveData({ ...ways, onProgress() {} }), { isResumed: false })
+  })
 }
