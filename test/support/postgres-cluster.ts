@@ -26,6 +26,8 @@ export interface PostgresCluster {
   port: number
   /** Of the server: all its others are below it. */
   readonly processId: number
+  /** Belongs to the user that the server runs as. */
+  folder: string
   /** Of a database of this cluster; `through`: the port of a proxy. */
   url(database: string, through?: number): string
   /** A new database, empty or as the one of this name. */
@@ -91,6 +93,7 @@ export async function startPostgres(
     get processId() {
       return server?.pid ?? 0
     },
+    folder,
     url,
     query,
     async createDatabase(like) {
