@@ -28,7 +28,7 @@ const NOTE_COMMIT = `
   insert into meta (name, value) values ('last_commit', $1)
   on conflict (name) do update set value = excluded.value`
 
-export interface PostgresWriter extends WritingDatabase {
+interface PostgresWriter extends WritingDatabase {
   /** true: it happened, false: it did not, null: the server does not answer yet. */
   wasCommitted(commit: number): boolean | null
 }
