@@ -35,10 +35,7 @@ t.test('PostgreSQL is killed under load', { skip: skipWithoutPostgres }, async (
   writeFileSync(file, cluster.url(database), { mode: 0o600 })
   const { sink, server, api, key, domains } = await startManyDestinations(t, {
     answerDelayMilliseconds: () => random.integer(LONGEST_ANSWER),
-    settings: {
-      storage: { engine: 'postgres', postgres: { url: { file } } },
-      delivery: { uncertain_retry: '1s', threads: 1 },
-    },
+    settings: { storage: { engine: 'postgres', url: { file } }, delivery: { uncertain_retry: '1s', threads: 1 } },
   })
   const { processId } = server
   const load = startSteadyLoad({

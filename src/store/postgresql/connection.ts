@@ -44,6 +44,8 @@ interface ConnectionOptions {
   line: WireLine
   /** Of this process and no other: by it the server knows an earlier connection of ours. */
   name: string
+  /** It is only looked at. */
+  mayBeStandby?: boolean
   /** Told once, when it ended without `close`. */
   onLost: (reason: string) => void
 }
@@ -53,7 +55,8 @@ type Stream = { cork(): void; uncork(): void; destroy(): void; on(event: 'data',
 const streamOf = (client: pg.Client): Stream =>
   (client as unknown as { connection: { stream: Stream } }).connection.stream
 
-export async function openConnection({ url, line, name, onLost }: ConnectionOptions): Promise<Connection> {
+export async function openConnection(options: ConnectionOptions): Promise<Connection> {
+  const { url, line, name, mayBeStandby = false, onLost } = options
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MILLISECONDS,
@@ -75,7 +78,7 @@ export async function openConnection({ url, line, name, onLost }: ConnectionOpti
   let lastCommit: number | null = null
   try {
     await client.connect()
-    await checkServer(client)
+    await checkServer(client, mayBeStandby)
     await client.query(SESSION)
     if (line === 'write') {
       await lockDatabase(client, name)
@@ -152,11 +155,11 @@ export const NOT_TRUSTED = 'not-trusted'
  * A pooler that hands each transaction to another session breaks what is prepared, and locks. A standby takes no
  * changes, and may know less than was committed.
  */
-async function checkServer(client: pg.Client): Promise<void> {
+async function checkServer(client: pg.Client, mayBeStandby: boolean): Promise<void> {
   const { processID } = client as unknown as { processID: number }
   const asked = 'select pg_backend_pid() as process, pg_is_in_recovery() as standby'
   const { rows } = await client.query<{ process: number; standby: number }>(asked)
-  if (rows[0]?.standby === 1) throw new Error('the server is a standby, which takes no changes')
+  if (rows[0]?.standby === 1 && !mayBeStandby) throw new Error('the server is a standby, which takes no changes')
   if (rows[0]?.process === processID) return
   const problem = new Error('a pooler stands before the server: connect to the server itself')
   throw Object.assign(problem, { code: NOT_TRUSTED })
