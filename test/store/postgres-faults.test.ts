@@ -304,6 +304,11 @@ async function killServer(t: Test, cluster: PostgresCluster, like: string): Prom
     }
   })
   t.comment(JSON.stringify(result))
+  await cluster.kill()
+  const startedAt = performance.now()
+  await bed.store.close()
+  t.ok(performance.now() - startedAt < 5_000, 'a stop does not wait for a server that is down')
+  await cluster.start()
 }
 
 async function changeDatabase(t: Test, cluster: PostgresCluster, like: string): Promise<void> {
