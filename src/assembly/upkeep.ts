@@ -67,7 +67,7 @@ export function createBackupWriter(foundation: Foundation): Backups {
 
 /** Started with the dispatcher, which it tells when there is space again. */
 export function createSpaceGuard(
-  { configuration, location, realClock, logger, stops }: Foundation,
+  { configuration, location, realClock, store, logger, stops }: Foundation,
   retention: Pick<Retention, 'run'>,
 ): DiskGuard {
   const { data_dir: folder, storage } = configuration.server
@@ -76,7 +76,7 @@ export function createSpaceGuard(
   const isInPlace = isFile ? createPlaceWatch(join(folder, 'sternpost.db')) : (): boolean => true
   const guard = createDiskGuard({
     folder,
-    fileProblem: () => (isInPlace() ? null : NOT_IN_PLACE),
+    storeProblem: () => (isInPlace() ? store.problem() : NOT_IN_PLACE),
     onShort: () => void retention.run().catch((thrown: unknown) => logger.error({ err: thrown }, 'retention failed')),
     minFreeAccept: isFile ? storage.min_free_accept : 0,
     minFreeDeliver: isFile ? storage.min_free_deliver : 0,

@@ -172,7 +172,9 @@ const webhookMetrics = ({ counter, gauge, histogram }: Make) => ({
   webhookDeadLetters: gauge('webhook_dead_letters', 'Events that were given up, and are kept'),
 })
 
-const storeMetrics = ({ gauge, histogram }: Make) => ({
+const storeMetrics = ({ counter, gauge, histogram }: Make) => ({
+  storeAnswers: gauge('store_answers', '1: the database answers; 0: its server does not'),
+  storeAbsences: counter('store_absences_total', 'Times that the server of the database did not answer any more'),
   storeCommitSeconds: histogram('store_commit_seconds', 'Time of one group commit', SHORT_BUCKETS),
   storeBatchSize: histogram('store_batch_size', 'Verbs that shared one commit', BATCH_BUCKETS),
   storeMessagesPerCommit: histogram(

@@ -117,5 +117,6 @@ export function openSimulatedStore({ database }: SimulatedDisk, threads: StoreTh
     threads.onCall(asked[0], (asked[1] as unknown[])[0])
     return channel.call(...asked).finally(() => void open.count--)
   }
-  return { ...createStoreCalls(ask, verbs), close: async () => void (await channel.call(CLOSE_CALL, undefined)) }
+  const close = async (): Promise<void> => void (await channel.call(CLOSE_CALL, undefined))
+  return { ...createStoreCalls(ask, verbs), problem: () => null, close }
 }

@@ -26,8 +26,10 @@ export interface PostgresCluster {
   port: number
   /** Of the server: all its others are below it. */
   readonly processId: number
-  /** Of a database of this cluster. */
-  url(database: string): string
+  /** Belongs to the user that the server runs as. */
+  folder: string
+  /** Of a database of this cluster; `through`: the port of a proxy. */
+  url(database: string, through?: number): string
   /** A new database, empty or as the one of this name. */
   createDatabase(like?: string): Promise<string>
   query(text: string, database?: string): Promise<Record<string, unknown>[]>
@@ -57,7 +59,7 @@ export async function startPostgres(
     ...settings,
   }
   let server: ReturnType<typeof spawn> | undefined
-  const url = (database: string): string => `postgres://${USER}@127.0.0.1:${port}/${database}`
+  const url = (database: string, through = port): string => `postgres://${USER}@127.0.0.1:${through}/${database}`
   const start = async (): Promise<void> => {
     const given = Object.entries(options).flatMap(([name, value]) => ['-c', `${name}=${value}`])
     server = spawn(join(bin, 'postgres'), ['-D', data, ...given], run)
@@ -91,6 +93,7 @@ export async function startPostgres(
     get processId() {
       return server?.pid ?? 0
     },
+    folder,
     url,
     query,
     async createDatabase(like) {

@@ -8,6 +8,11 @@ export interface WritingDatabase extends Database {
   readonly inTransaction: boolean
 }
 
+/** What an engine tells by itself, whatever its thread waits for. */
+export type EngineNote =
+  /** It does not answer: all that is asked until `back` fails. */
+  { kind: 'away'; reason: string } | { kind: 'back' }
+
 export interface OpenEngine {
   /** The only connection of this process that writes. */
   writer: WritingDatabase

@@ -4,7 +4,7 @@
  * schema, before anything is written, and for a migration that failed.
  */
 import { readFileSync } from 'node:fs'
-import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
+import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
 import type { BlockingWire } from './blocking-wire.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
@@ -37,10 +37,11 @@ function apply(wire: BlockingWire, version: number, name: string): void {
   const statements = readFileSync(new URL(`./migrations/${name}`, import.meta.url), 'utf8')
   try {
     // As one text without parameters: the server runs it in a transaction of its own.
-    wire.ask('write', [
-      { name: '', text: `${statements};\nupdate schema_version set version = ${version}`, values: [] },
-    ])
+    const text = `${statements};\nupdate schema_version set version = ${version}`
+    wire.ask('write', [{ name: '', text, values: [] }], true)
   } catch (cause) {
+    // A server that did not answer may do so at the next start.
+    if (cause instanceof ServiceError) throw cause
     throw new ProcessExit(EXIT.configuration, `the migration ${name} failed: ${errorText(cause)}`, { cause })
   }
 }

@@ -17,15 +17,16 @@ import { namedRows } from './postgres-database.ts'
 import type { StatementAnswer, WireStatement } from './wire-messages.ts'
 
 export async function openPostgresContentReader({ url }: PostgresLocation): Promise<ContentReader> {
-  const line = keepConnected(url, 'read')
+  const line = keepConnected({ url, line: 'read', name: 'sternpost' })
   let lastId = 0
 
   /** In one flight; answers in order. */
   async function ask(statements: WireStatement[]): Promise<StatementAnswer[]> {
     if (statements.length === 0) return []
-    const answer = await line.ask({ kind: 'ask', id: ++lastId, line: 'read', statements, isPatient: true })
+    const answer = await line.ask({ ...ANY, id: ++lastId, statements })
     if (answer.kind === 'done') return answer.answers
-    throw new ServiceError('unavailable', 'the database does not answer', { cause: new Error(answer.message) })
+    const cause = new Error('message' in answer ? answer.message : answer.kind)
+    throw new ServiceError('unavailable', 'the database does not answer', { cause })
   }
   async function find<Row>(statement: WireStatement): Promise<Row[]> {
     return (await ask([statement])).flatMap((answer) => namedRows<Row>(answer))
@@ -76,6 +77,8 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
     close: line.close,
   }
 }
+
+const ANY = { kind: 'ask', line: 'read', session: null, lastCommit: null, isPatient: false } as const
 
 function statement(name: string, sql: string): (...values: unknown[]) => WireStatement {
   const { text } = toPostgres(sql, () => undefined)

@@ -2,10 +2,19 @@
  * PostgreSQL as the thread of the store works with it. Throws ProcessExit: 75 when the server does not answer or another
  * process works with this database, 78 when it is not one that mail may be trusted to, or its schema is newer.
  */
+import type { MessagePort } from 'node:worker_threads'
 import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
 import type { PostgresLocation } from '../store-location.ts'
-import { openBlockingWire, StatementFailed, type BlockingWire } from './blocking-wire.ts'
+import {
+  DatabaseChanged,
+  isOfStatement,
+  openBlockingWire,
+  reasonOf,
+  StatementFailed,
+  type BlockingWire,
+} from './blocking-wire.ts'
+import { NOT_TRUSTED } from './connection.ts'
 import { migrate } from './migrate.ts'
 import { createPostgresDatabase } from './postgres-database.ts'
 import { createRowNumbers } from './row-numbers.ts'
@@ -20,8 +29,12 @@ const FIND_FACTS = `
 const FIND_SIZE = `
   select pg_database_size(current_database())`
 
-export function openPostgresEngine({ url, erasureKey }: PostgresLocation): OpenEngine {
-  const wire = openBlockingWire(url)
+// SQLSTATE of a login that is refused, of a database that does not exist, and of a right that is missing: only a person changes that.
+const MISTAKE = new RegExp(`^(?:28|3D000|42501|${NOT_TRUSTED})`)
+
+/** `notes`: where EngineNotes go; null: nowhere. */
+export function openPostgresEngine({ url, erasureKey }: PostgresLocation, notes: MessagePort | null): OpenEngine {
+  const wire = openBlockingWire(url, notes)
   try {
     const facts = checkServer(wire)
     const schema_version = migrate(wire)
@@ -30,13 +43,14 @@ export function openPostgresEngine({ url, erasureKey }: PostgresLocation): OpenE
     wire.close()
     if (!(thrown instanceof ServiceError)) throw thrown
     const sentence = `the database cannot be opened: ${errorText(thrown.cause ?? thrown)}`
-    throw new ProcessExit(EXIT.tryAgain, sentence, { cause: thrown })
+    const exitCode = MISTAKE.test(reasonOf(thrown)) ? EXIT.configuration : EXIT.tryAgain
+    throw new ProcessExit(exitCode, sentence, { cause: thrown })
   }
 }
 
 function createEngine(wire: BlockingWire, erasureKey: Uint8Array | undefined, facts: OpenEngine['facts']): OpenEngine {
   const rowNumbers = createRowNumbers(wire)
-  const writer = createWritingDatabase(createPostgresDatabase({ wire, line: 'write', rowNumbers, erasureKey }))
+  const writer = createWritingDatabase(createPostgresDatabase({ wire, line: 'write', rowNumbers, erasureKey }), wire)
   const reader = createPostgresDatabase({ wire, line: 'read', rowNumbers, erasureKey })
   const findSize = reader.prepare<[], Record<string, number>>(FIND_SIZE).pluck()
   return {
@@ -50,8 +64,9 @@ function createEngine(wire: BlockingWire, erasureKey: Uint8Array | undefined, fa
     giveBackPages: () => 0,
     requireInPlace: () => {},
     afterGroup: () => {},
-    isDamage: (thrown) => thrown instanceof StatementFailed && DAMAGE.has(thrown.code),
-    isLate: (thrown) => thrown instanceof StatementFailed,
+    isDamage: (thrown) =>
+      thrown instanceof DatabaseChanged || (thrown instanceof StatementFailed && DAMAGE.has(thrown.code)),
+    isLate: isOfStatement,
     wasCommitted: (thrown) => (thrown instanceof CommitUnknown ? writer.wasCommitted(thrown.commit) : undefined),
     mostWorkMilliseconds: MOST_WORK_MILLISECONDS,
     facts,

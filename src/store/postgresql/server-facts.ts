@@ -60,10 +60,16 @@ const FIND_TABLES = `
 const FIND_TIME = 'select extract(epoch from clock_timestamp()) * 1000'
 
 export async function findPostgresFacts(url: string): Promise<PostgresFacts> {
-  const connection = await openConnection({ url, line: 'read', lastProcess: null, onLost: () => {} })
+  const connection = await openConnection({
+    url,
+    line: 'read',
+    name: 'sternpost',
+    mayBeStandby: true,
+    onLost: () => {},
+  })
   try {
     const ask = async (text: string): Promise<unknown[][]> => {
-      const answer = await connection.ask({ id: 0, statements: [{ name: '', text, values: [] }] })
+      const answer = await connection.ask({ statements: [{ name: '', text, values: [] }], isPatient: false })
       if (answer.kind === 'done') return answer.answers[0]?.rows ?? []
       throw new Error(answer.message)
     }

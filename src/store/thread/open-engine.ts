@@ -1,14 +1,15 @@
 /** Opens the engine that a location names. Throws ProcessExit as that one does. */
+import type { MessagePort } from 'node:worker_threads'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
 import { openSqliteEngine } from '../sqlite/sqlite-engine.ts'
 import type { StoreLocation } from '../store-location.ts'
 
-/** The driver of PostgreSQL is loaded where it is needed. */
-export async function openEngine(location: StoreLocation): Promise<OpenEngine> {
+/** The driver of PostgreSQL is loaded where it is needed. `notes`: where EngineNotes go; null: nowhere. */
+export async function openEngine(location: StoreLocation, notes: MessagePort | null = null): Promise<OpenEngine> {
   if (location.engine === 'sqlite') return openSqliteEngine(location)
   const { openPostgresEngine } = await import('../postgresql/postgres-engine.ts')
-  return openPostgresEngine(location)
+  return openPostgresEngine(location, notes)
 }
 
 /** In `meta` while data moves here; its value: the epoch of where it comes from. */

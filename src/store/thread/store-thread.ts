@@ -12,7 +12,7 @@ import type { StoreThreadData, StoreThreadMessage } from './thread-messages.ts'
 async function startStoreThread(port: MessagePort, data: StoreThreadData): Promise<void> {
   const tell = (message: StoreThreadMessage): void => port.postMessage(message)
   try {
-    const engine = await openEngine(data.location)
+    const engine = await openEngine(data.location, data.notes)
     refuseUnfinishedMove(engine)
     const verbs = serveVerbs(engine, data.verbs, data.location)
     tell({ kind: 'opened', facts: engine.facts, verbs })

@@ -8,6 +8,8 @@ export interface StoreThreadData {
   location: StoreLocation
   /** Where the verbs come in, and a CommitReport goes out for each commit; the rest goes over the thread's own port. */
   verbs: MessagePort
+  /** Where EngineNotes go, from whatever thread of the engine. */
+  notes: MessagePort
 }
 
 export type StoreThreadMessage =
