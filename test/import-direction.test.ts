@@ -111,6 +111,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   zod: ['api/', 'config/', 'http/'],
   yaml: ['config/', 'http/openapi/'],
   'better-sqlite3': ['store/sqlite/'],
+  pg: ['store/postgresql/'],
   'smtp-server': ['inbound/', 'capture/'],
   nodemailer: ['content/', 'capture/'],
   '@simplewebauthn/server': ['operations/'],

@@ -3,6 +3,7 @@
  */
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
+import pg from 'pg'
 
 export interface DatabaseFigures {
   messages: number
@@ -11,15 +12,36 @@ export interface DatabaseFigures {
   webhookDeliveries: number
 }
 
+const COUNTS = {
+  messages: 'select count(*) from messages',
+  delivered: `select count(*) from messages where state = 'delivered'`,
+  deliveredEvents: `select count(*) from events where kind = 'email.delivered'`,
+  webhookDeliveries: 'select count(*) from webhook_deliveries',
+} satisfies Record<keyof DatabaseFigures, string>
+
+export async function readBackPostgres(url: string): Promise<DatabaseFigures> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    const found: Record<string, number> = {}
+    for (const [name, query] of Object.entries(COUNTS)) {
+      found[name] = Number((await client.query<{ count: string }>(query)).rows[0]?.count)
+    }
+    return found as unknown as DatabaseFigures
+  } finally {
+    await client.end()
+  }
+}
+
 export function readBack(folder: string): DatabaseFigures {
   const database = new Database(join(folder, 'sternpost.db'), { readonly: true })
   const count = (query: string): number => Number(database.prepare(query).pluck().get())
   try {
     return {
-      messages: count('select count(*) from messages'),
-      delivered: count(`select count(*) from messages where state = 'delivered'`),
-      deliveredEvents: count(`select count(*) from events where kind = 'email.delivered'`),
-      webhookDeliveries: count('select count(*) from webhook_deliveries'),
+      messages: count(COUNTS.messages),
+      delivered: count(COUNTS.delivered),
+      deliveredEvents: count(COUNTS.deliveredEvents),
+      webhookDeliveries: count(COUNTS.webhookDeliveries),
     }
   } finally {
     database.close()

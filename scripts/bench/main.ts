@@ -5,6 +5,7 @@
  * | -------- | ------------------------------------------------------------------------------------------------ |
  * | whole    | HTTP POST to Postfix's smtp-sink, signed, with outcome, event and webhook rows; peers in turns   |
  * | batch    | the same with 1,000 recipients a request, beside Postfix with OpenDKIM                           |
+ * | engines  | the whole way on SQLite and on PostgreSQL                                                        |
  * | accept   | HTTP POST to the commit, 1 and 50 clients, batches; beside a bare Koa that stores nothing        |
  * | delivery | queue to sink: messages accepted before and due at one moment                                    |
  * | clicks   | tracked links that redirect                                                                      |
@@ -43,7 +44,7 @@ import {
   printProfile,
 } from './report.ts'
 import { print } from './table.ts'
-import { compareBatch, compareWholeWay, WARM_UP, WARM_UP_OF_COMPILED } from './whole-way.ts'
+import { compareBatch, compareEngines, compareWholeWay, WARM_UP, WARM_UP_OF_COMPILED } from './whole-way.ts'
 
 /** sysexits: a service it needs is not there. */
 const UNAVAILABLE = 69
@@ -107,6 +108,14 @@ async function runParts(wanted: BenchOptions): Promise<void> {
     (result) => {
       document['batch'] = result.rows
       if (!wanted.isJson) printComparison('batches of 1,000, messages per second', result)
+    },
+  )
+  await part(
+    'engines',
+    () => compareEngines(wanted),
+    (result) => {
+      document['engines'] = result.rows
+      if (!wanted.isJson) printComparison('both engines, messages per second', result)
     },
   )
   await part(

@@ -7,6 +7,7 @@ import { parseArgs } from 'node:util'
 export const PARTS = [
   'whole',
   'batch',
+  'engines',
   'accept',
   'delivery',
   'clicks',
@@ -39,6 +40,7 @@ export const USAGE = `npm run bench -- [options]
   --full         every part, growth with 1,000,000 messages; half an hour or more
   --only LIST    of ${PARTS.join(', ')}; default ${USUAL_PARTS.join(',')}
   --latency      only the delay proxy: 50 ms round trip, 1,000 connections
+  --engines      only the whole way on SQLite and on PostgreSQL, in turns
   --growth       only growth: 10,000 and 1,000,000 queued (--stored), 5,000 destinations, 64 IPs, choosing an IP
   --console      only the console in Debian's Chromium, beside 1,000,000 messages (--stored)
   --profile      only the CPU profile of the whole way, by stage
@@ -64,6 +66,7 @@ function toOptions(args: readonly string[]): BenchOptions {
       quick: { type: 'boolean' },
       full: { type: 'boolean' },
       latency: { type: 'boolean' },
+      engines: { type: 'boolean' },
       growth: { type: 'boolean' },
       console: { type: 'boolean' },
       profile: { type: 'boolean' },

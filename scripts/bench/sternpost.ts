@@ -8,7 +8,7 @@ import { applianceZone, prepareSender, SENDING_DOMAIN } from '../../test/support
 import { until } from '../../test/support/until.ts'
 import { startZone, type Zone, type ZoneServer } from '../../test/support/zone.ts'
 import { CHANGED_SETTINGS } from './changed-settings.ts'
-import { readBack, type DatabaseFigures } from './database-figures.ts'
+import { readBack, readBackPostgres, type DatabaseFigures } from './database-figures.ts'
 import { startWebhookCounter, type WebhookCounter } from './webhook-counter.ts'
 
 export interface SternpostOptions {
@@ -21,6 +21,8 @@ export interface SternpostOptions {
   names?: Zone
   /** With a database in it; left out: an empty one. */
   dataFolder?: string
+  /** Of PostgreSQL; left out: SQLite. */
+  databaseUrl?: string
   /** For the process that is started, beside our own environment. */
   environment?: Record<string, string>
 }
@@ -64,8 +66,11 @@ export async function startSternpost(options: SternpostOptions): Promise<Sternpo
     if (registered.status !== 201) throw new Error(`no webhook endpoint: ${JSON.stringify(registered.body)}`)
     const key = await server.createKey('send', 'webhooks', 'messages:read')
     const opened = server.log().findLast((line) => line['msg'] === 'store opened')
-    if (opened?.['synchronous'] !== SYNCHRONOUS_FULL) throw new Error(`not FULL: ${JSON.stringify(opened)}`)
-    return toSternpost({ server, zone, receiver, key })
+    const isDurable = opened?.['synchronous'] === SYNCHRONOUS_FULL || opened?.['synchronous_commit'] === 'on'
+    if (!isDurable) throw new Error(`not FULL: ${JSON.stringify(opened)}`)
+    const read = async (): Promise<DatabaseFigures> =>
+      options.databaseUrl === undefined ? readBack(server.databaseFolder) : readBackPostgres(options.databaseUrl)
+    return toSternpost({ server, zone, receiver, key, read })
   } catch (thrown) {
     await server.remove()
     throw thrown
@@ -89,6 +94,7 @@ async function startWith(options: SternpostOptions, zone: ZoneServer, addresses:
     },
     settings: {
       ...CHANGED_SETTINGS['sternpost.yaml'],
+      ...(options.databaseUrl === undefined ? {} : { storage: { engine: 'postgres', url: options.databaseUrl } }),
       listen: { http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking', 'console'] }] },
     },
     files: { 'providers.d/50-bench.yaml': options.providers ?? CHANGED_SETTINGS['providers.yaml'] },
@@ -102,7 +108,11 @@ function toSternpost({
   zone,
   receiver,
   key,
-}: Pick<Sternpost, 'server' | 'zone' | 'key'> & { receiver: WebhookCounter }): Sternpost {
+  read,
+}: Pick<Sternpost, 'server' | 'zone' | 'key'> & {
+  receiver: WebhookCounter
+  read: () => Promise<DatabaseFigures>
+}): Sternpost {
   return {
     server,
     zone,
@@ -110,12 +120,8 @@ function toSternpost({
     async check(expected) {
       const isThere = (found: DatabaseFigures): boolean =>
         Object.entries(expected).every(([name, count]) => found[name as keyof DatabaseFigures] === count)
-      await until(
-        `the database shows ${JSON.stringify(expected)}`,
-        () => isThere(readBack(server.databaseFolder)),
-        RECORD_DEADLINE,
-      )
-      return readBack(server.databaseFolder)
+      await until(`the database shows ${JSON.stringify(expected)}`, async () => isThere(await read()), RECORD_DEADLINE)
+      return read()
     },
     async settled(webhooks) {
       await until('the webhooks have been posted', () => receiver.events() >= webhooks, RECORD_DEADLINE)

@@ -15,6 +15,7 @@ import { startNodemailer, startSigningNodemailer } from './nodemailer-system.ts'
 import type { BenchOptions } from './options.ts'
 import { batchSystem, BATCH_RECIPIENTS, bytesOf, sternpostSystem } from './sternpost-system.ts'
 import { startSternpost, type Sternpost } from './sternpost.ts'
+import { startOnPostgres } from './postgres-system.ts'
 import { startPostfixAlone, startPostfixWithOpenDkim } from './postfix-system.ts'
 import { startSinkAlone } from './sink-system.ts'
 import { measureRun, type Load, type RunFigures, type Setting, type Start, type System } from './system.ts'
@@ -58,6 +59,13 @@ export async function compareBatch(options: BenchOptions): Promise<Comparison> {
   const messages = Math.max(1, Math.round(options.messages / BATCH_RECIPIENTS)) * BATCH_RECIPIENTS
   return compare({ ...options, messages, haraka: undefined, sizes: [10] }, [startPostfixWithOpenDkim], (sternpost) =>
     batchSystem(sternpost, { accepted: 0 }),
+  )
+}
+
+/** The two engines of the store. */
+export async function compareEngines(options: BenchOptions): Promise<Comparison> {
+  return compare({ ...options, haraka: undefined }, [startOnPostgres(options.clients)], (sternpost) =>
+    sternpostSystem(sternpost, options.clients, { accepted: 0 }),
   )
 }
 

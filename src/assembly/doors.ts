@@ -129,7 +129,7 @@ async function startHttp(foundation: Foundation, parts: DoorParts & ConsoleParts
     },
     budget: () => live.current().server.retention.budget,
     freeBytes: parts.disk.freeBytes,
-    minFree: settings.storage.min_free_accept,
+    minFree: settings.storage.engine === 'sqlite' ? settings.storage.min_free_accept : null,
     onEvents,
   })
   const http = createHttpServers({

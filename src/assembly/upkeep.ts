@@ -51,7 +51,7 @@ export function createBackupWriter(foundation: Foundation): Backups {
   const { live, location, working } = foundation
   const backups = createBackups({
     ...foundation,
-    databaseFile: join(location.folder, 'sternpost.db'),
+    databaseFile: location.engine === 'sqlite' ? join(location.folder, 'sternpost.db') : null,
     configurationFolder: foundation.configurationFolder ?? null,
     settings() {
       const { backup, storage } = live.current().server
@@ -67,17 +67,19 @@ export function createBackupWriter(foundation: Foundation): Backups {
 
 /** Started with the dispatcher, which it tells when there is space again. */
 export function createSpaceGuard(
-  { configuration, location, realClock, logger, stops }: Foundation,
+  { configuration, location, realClock, store, logger, stops }: Foundation,
   retention: Pick<Retention, 'run'>,
 ): DiskGuard {
   const { data_dir: folder, storage } = configuration.server
-  const isInPlace = createPlaceWatch(join(location.folder, 'sternpost.db'))
+  const isFile = location.engine === 'sqlite'
+  // The disk of another server is that one's to watch: it refuses a commit that it has no space for.
+  const isInPlace = isFile ? createPlaceWatch(join(folder, 'sternpost.db')) : (): boolean => true
   const guard = createDiskGuard({
     folder,
-    fileProblem: () => (isInPlace() ? null : NOT_IN_PLACE),
+    storeProblem: () => (isInPlace() ? store.problem() : NOT_IN_PLACE),
     onShort: () => void retention.run().catch((thrown: unknown) => logger.error({ err: thrown }, 'retention failed')),
-    minFreeAccept: storage.min_free_accept,
-    minFreeDeliver: storage.min_free_deliver,
+    minFreeAccept: isFile ? storage.min_free_accept : 0,
+    minFreeDeliver: isFile ? storage.min_free_deliver : 0,
     clock: realClock,
     logger: logger.child({ part: 'disk' }),
   })

@@ -13,7 +13,7 @@ export type DiskGuard = ReturnType<typeof createDiskGuard>
 export interface DiskGuardOptions {
   folder: string
   /** A clause; null: the files are there. Nothing is accepted or delivered without them. */
-  fileProblem: () => string | null
+  storeProblem: () => string | null
   minFreeAccept: number
   minFreeDeliver: number
   /** Of real time. */
@@ -29,7 +29,7 @@ const SHORT_FACTOR = 2
 const PASSED_AGAIN = 1.1
 
 export function createDiskGuard(options: DiskGuardOptions) {
-  const { folder, fileProblem, minFreeAccept, minFreeDeliver, clock, logger, onShort } = options
+  const { folder, storeProblem, minFreeAccept, minFreeDeliver, clock, logger, onShort } = options
   let freeBytes = Infinity
   let missing: string | null = null
   let isStopped = false
@@ -63,10 +63,10 @@ export function createDiskGuard(options: DiskGuardOptions) {
 
   function lookAtFiles(onDeliver: () => void): void {
     const before = missing
-    missing = fileProblem()
+    missing = storeProblem()
     if (before === null && missing !== null) logger.fatal({ folder }, `${missing}: nothing is accepted or delivered`)
     if (before === null || missing !== null) return
-    logger.warn({ folder }, 'the files are back')
+    logger.warn({ folder }, 'the database is back')
     if (delivering.isPassed()) onDeliver()
   }
 

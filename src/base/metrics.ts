@@ -172,7 +172,9 @@ const webhookMetrics = ({ counter, gauge, histogram }: Make) => ({
   webhookDeadLetters: gauge('webhook_dead_letters', 'Events that were given up, and are kept'),
 })
 
-const storeMetrics = ({ gauge, histogram }: Make) => ({
+const storeMetrics = ({ counter, gauge, histogram }: Make) => ({
+  storeAnswers: gauge('store_answers', '1: the database answers; 0: its server does not'),
+  storeAbsences: counter('store_absences_total', 'Times that the server of the database did not answer any more'),
   storeCommitSeconds: histogram('store_commit_seconds', 'Time of one group commit', SHORT_BUCKETS),
   storeBatchSize: histogram('store_batch_size', 'Verbs that shared one commit', BATCH_BUCKETS),
   storeMessagesPerCommit: histogram(
@@ -183,6 +185,11 @@ const storeMetrics = ({ gauge, histogram }: Make) => ({
   walBytes: gauge('sqlite_wal_bytes', 'Size of the write-ahead log'),
   walMaxBytes: gauge('sqlite_wal_max_bytes', 'storage.wal_max: above it a checkpoint is forced'),
   databaseBytes: gauge('database_bytes', 'Size of the database file'),
+  postgresConnections: gauge('postgres_connections', 'Connections to the server of PostgreSQL, of everybody'),
+  postgresMostConnections: gauge('postgres_connections_max', 'Connections that it takes of roles like ours'),
+  postgresDeadRows: gauge('postgres_dead_rows', 'Rows of a table that wait for vacuum', ['table']),
+  postgresOldestSnapshot: gauge('postgres_oldest_snapshot_seconds', 'Age of the oldest transaction that keeps them'),
+  postgresUnsafeStandbys: gauge('postgres_unsafe_standbys', 'Standbys that a failover would lose mail to'),
   diskFreeBytes: gauge('disk_free_bytes', 'Space on the disk of the database that is free for us'),
   diskMinFreeBytes: gauge('disk_min_free_bytes', 'storage.min_free_accept: below it nothing new is accepted'),
   backupLastSuccess: gauge('backup_last_success_timestamp_seconds', 'When the newest whole backup was made'),

@@ -1,9 +1,10 @@
 /**
  * The one background loop: a round of work, then a wait until the time that `round` returned, or for a wake-up alone
- * (null). A wake-up during a round makes another round at once, so none is lost. A round that throws is reported to
- * `onError` and tried again after one second: a loop never dies silently.
+ * (null). A wake-up during a round makes another round at once, so none is lost. A round that throws is tried again after
+ * one second, and `onError` is told, but not again of the same until a round has succeeded: a loop never dies silently.
  */
 import { SECOND, type Clock } from './clock.ts'
+import { errorText } from './errors.ts'
 
 interface PollLoopOptions {
   clock: Clock
@@ -18,6 +19,7 @@ export function createPollLoop({ clock, round, onError }: PollLoopOptions) {
   let wakeAgain = false
   let cancelTimer = (): void => {}
   let running: Promise<void> = Promise.resolve()
+  let failure: string | undefined
 
   const run = async (): Promise<void> => {
     let dueAt: number | null
@@ -25,8 +27,10 @@ export function createPollLoop({ clock, round, onError }: PollLoopOptions) {
       wakeAgain = false
       try {
         dueAt = await round()
+        failure = undefined
       } catch (thrown) {
-        onError(thrown)
+        if (failure !== errorText(thrown)) onError(thrown)
+        failure = errorText(thrown)
         dueAt = clock.now() + PAUSE_AFTER_ERROR
       }
     } while (wakeAgain && state === 'running')

@@ -8,6 +8,7 @@ import { statSync } from 'node:fs'
 import type { Finding } from './source/finding.ts'
 import { type Reading, accepted, refused } from './settings/reading.ts'
 import { OTHERS_MASK, type SecretReference } from './settings/network-field-types.ts'
+import { readDatabaseUrl, type DatabaseUrlReference } from './settings/database-url.ts'
 import type { ParsedServerSettings, ServerSettings } from './settings/server-settings.ts'
 import { errorCode, errorText } from '../base/errors.ts'
 import { readRegularFile } from '../base/regular-file.ts'
@@ -29,33 +30,34 @@ export function resolveServerSettings(
 ): { settings: ServerSettings; findings: Finding[] } {
   const findings: Finding[] = []
   /** `empty`: in place of a secret that could not be read. */
-  function read<Value>(path: string[], reference: SecretReference, how: ReadSecret<Value>, empty: Value): Value {
+  function read<Reference extends DatabaseUrlReference, Value>(
+    path: string[],
+    reference: Reference,
+    how: (reference: Reference, credentialsFolder: string | undefined) => Reading<Value>,
+    empty: Value,
+  ): Value {
     const reading = how(reference, source.credentialsFolder)
     if (reading.ok) return reading.value
     const { problem, suggestion = null } = reading
     findings.push({ file: 'sternpost', path, severity: severityOf(reference, source), message: problem, suggestion })
     return empty
   }
-  const { postgres } = parsed.storage
+  const { url } = parsed.storage
   const { token } = parsed.metrics
   const settings: ServerSettings = {
     ...parsed,
     ...namesOf(parsed),
     secrets: { master_key: read(['secrets', 'master_key'], parsed.secrets.master_key, readMasterKey, Buffer.alloc(0)) },
-    storage: {
-      ...parsed.storage,
-      postgres: postgres && { ...postgres, url: read(['storage', 'postgres', 'url'], postgres.url, readSecret, '') },
-    },
+    storage: { ...parsed.storage, url: url && read(['storage', 'url'], url, readUrl, '') },
     metrics: { token: token && read(['metrics', 'token'], token, readSecret, '') },
   }
   return { settings, findings }
 }
 
-type ReadSecret<Value> = (reference: SecretReference, credentialsFolder: string | undefined) => Reading<Value>
-
-function severityOf(reference: SecretReference, source: SecretSource): Finding['severity'] {
+function severityOf(reference: DatabaseUrlReference, source: SecretSource): Finding['severity'] {
+  if (typeof reference === 'string') return 'error'
   const { neededSecrets, credentialsFolder } = source
-  const isHere = 'file' in reference || credentialsFolder !== undefined
+  const isHere = !('credential' in reference) || credentialsFolder !== undefined
   const isNeeded = neededSecrets === 'all' || (neededSecrets === 'files' && isHere)
   return isNeeded ? 'error' : 'warning'
 }
@@ -94,6 +96,13 @@ function readSecret(reference: SecretReference, credentialsFolder: string | unde
     if (errorCode(thrown) === 'ENOENT') return refused(`there is no file ${file}`)
     return refused(`cannot read ${file}: ${errorText(thrown)}`)
   }
+}
+
+function readUrl(reference: DatabaseUrlReference, credentialsFolder: string | undefined): Reading<string> {
+  if (typeof reference === 'string') return readDatabaseUrl(reference)
+  if ('variable' in reference) return readDatabaseUrl(process.env[reference.variable]?.trim() ?? '')
+  const text = readSecret(reference, credentialsFolder)
+  return text.ok ? readDatabaseUrl(text.value) : text
 }
 
 /** The master key: 32 bytes, base64. */

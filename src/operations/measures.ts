@@ -10,6 +10,7 @@ import type { Dispatcher } from '../delivery/dispatcher.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
 import { CAPTURE_POOL } from '../mail/simulator.ts'
+import { postgresFacts } from '../store/open/server-facts.ts'
 import type { Store } from '../store/store.ts'
 
 interface MeasuredParts {
@@ -23,11 +24,14 @@ interface MeasuredParts {
 }
 
 const ASK_AGAIN_AFTER = 5 * SECOND
+/** Each time by a new connection. */
+const ASK_SERVER_AFTER = 30 * SECOND
 
 export function measureWhenRead(parts: MeasuredParts, storage: ServerSettings['storage']): void {
   const { metrics } = parts
   metrics.diskMinFreeBytes.set(storage.min_free_accept)
   metrics.walMaxBytes.set(storage.wal_max)
+  const measureServer = createServerMeasure(metrics, storage)
   let askedAt = Number.NEGATIVE_INFINITY
   let isAsking = false
   metrics.beforeReading(async () => {
@@ -38,7 +42,7 @@ export function measureWhenRead(parts: MeasuredParts, storage: ServerSettings['s
     metrics.diskFreeBytes.set(parts.disk.freeBytes())
     isAsking = true
     // One that fails leaves the others what they are.
-    await Promise.allSettled([measureStore(parts), measureIps(parts)])
+    await Promise.allSettled([measureStore(parts), measureIps(parts), measureServer()])
     isAsking = false
   })
 }
@@ -67,6 +71,21 @@ async function measureStore({ store, clock, metrics, dispatcher, egress }: Measu
   metrics.webhookQueue.set(webhooks.pending)
   metrics.webhookDeadLetters.set(webhooks.deadLetters)
   metrics.webhookOldest.set(webhooks.oldestEventAt === null ? 0 : toUnixSeconds(now - webhooks.oldestEventAt))
+}
+
+function createServerMeasure(metrics: Metrics, { engine, url }: ServerSettings['storage']): () => Promise<void> {
+  let askedAt = Number.NEGATIVE_INFINITY
+  return async () => {
+    const now = performance.now()
+    if (engine !== 'postgres' || url === null || now - askedAt < ASK_SERVER_AFTER) return
+    askedAt = now
+    const facts = await postgresFacts(url)
+    metrics.postgresConnections.set(facts.connections)
+    metrics.postgresMostConnections.set(facts.mostConnections)
+    metrics.postgresOldestSnapshot.set(facts.oldestSnapshotSeconds)
+    metrics.postgresUnsafeStandbys.set(facts.synchronousStandbyNames === '' ? facts.standbys : 0)
+    for (const { table, deadRows } of facts.tables) metrics.postgresDeadRows.set({ table }, deadRows)
+  }
 }
 
 async function measureIps({ metrics, warmup }: MeasuredParts): Promise<void> {

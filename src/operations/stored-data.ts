@@ -17,7 +17,8 @@ interface DataAdministrationParts {
   backupFolders: () => readonly string[]
   budget: () => number | null
   freeBytes: () => number
-  minFree: number
+  /** Of the disk that the database is on; null: on another server's. */
+  minFree: number | null
   onEvents: () => void
 }
 
@@ -27,8 +28,9 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
   return {
     async storage() {
       const figures = await store.storageFigures()
-      const [budget, freeBytes] = [parts.budget(), parts.freeBytes()]
-      return { ...figures, freeBytes, budget, daysLeft: daysLeft(figures, budget, freeBytes - parts.minFree) }
+      const [budget, freeBytes, minFree] = [parts.budget(), parts.freeBytes(), parts.minFree]
+      const left = minFree === null ? null : daysLeft(figures, budget, freeBytes - minFree)
+      return { ...figures, freeBytes, budget, daysLeft: left }
     },
     backups: () => ({ running: backups.progress(), last, backups: backups.list() }),
     startBackup(folder) {
@@ -37,7 +39,7 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
       last = null
       backups.write(folder).then(
         ({ manifest, milliseconds, ...backup }) => {
-          last = { backup, milliseconds, messages: manifest.counts.messages }
+          last = { backup, milliseconds, messages: manifest.counts?.messages ?? null }
         },
         (thrown: unknown) => {
           last = { problem: errorText(thrown) }

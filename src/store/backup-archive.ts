@@ -109,7 +109,7 @@ function isManifest(value: unknown): value is BackupManifest {
     typeof counts === 'object' &&
     typeof files === 'object' &&
     files !== null &&
-    DATABASE in files
+    (counts === null || DATABASE in files)
   )
 }
 

@@ -2,26 +2,53 @@
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 
-/** Plain data: also handed to delivery threads. */
-export interface StoreLocation {
-  engine: 'sqlite'
-  /** Folder of the database; made when missing. */
-  folder: string
-  pageCacheBytes: number
-  walMaxBytes: number
+interface CommonLocation {
   commitLingerMilliseconds: number
   commitMostRows: number
   /** By which an erased address is known again; left out: none can be erased. */
   erasureKey?: Uint8Array
 }
 
+export interface SqliteLocation extends CommonLocation {
+  engine: 'sqlite'
+  /** Folder of the database; made when missing. */
+  folder: string
+  pageCacheBytes: number
+  walMaxBytes: number
+}
+
+export interface PostgresLocation extends CommonLocation {
+  engine: 'postgres'
+  /** With its password: never logged. */
+  url: string
+}
+
+/** Plain data: also handed to delivery threads. */
+export type StoreLocation = SqliteLocation | PostgresLocation
+
 interface StoredBy {
   data_dir: string
-  storage: { page_cache: number; wal_max: number; commit: { linger: number; rows: number } }
+  storage: {
+    engine: 'sqlite' | 'postgres'
+    url: string | null
+    page_cache: number
+    wal_max: number
+    commit: { linger: number; rows: number }
+  }
 }
 
 /** By the settings of the server. */
-export function locationFor({ data_dir, storage }: StoredBy): StoreLocation {
+export function locationFor(server: StoredBy): StoreLocation {
+  const { engine, url } = server.storage
+  return engine === 'sqlite' || url === null ? fileLocationFor(server) : postgresLocationFor(server, url)
+}
+
+export function postgresLocationFor({ storage: { commit } }: StoredBy, url: string): PostgresLocation {
+  return { engine: 'postgres', url, commitLingerMilliseconds: commit.linger, commitMostRows: commit.rows }
+}
+
+/** Where SQLite keeps it, whatever the engine. */
+export function fileLocationFor({ data_dir, storage }: StoredBy): SqliteLocation {
   return {
     engine: 'sqlite',
     folder: data_dir,

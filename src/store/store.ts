@@ -9,7 +9,7 @@
  * milliseconds, byte strings are Uint8Array, identifiers carry their prefix.
  *
  * Rejections: an error whose `code` is the engine's (SQLITE_FULL, SQLITE_IOERR …) when the commit failed; ServiceError
- * `unavailable` from a store that is closed, or whose thread has ended.
+ * `unavailable` from a store that is closed, whose thread has ended, or whose server does not answer.
  */
 import type { AcceptVerbs } from './records/accept-records.ts'
 import type { AuthenticationVerbs } from './records/authentication-records.ts'
@@ -46,8 +46,10 @@ export interface Store
     StatisticsVerbs {
   /** For metrics; cheap. */
   figures(): Promise<StoreFigures>
-  /** Answers when the engine is alive: the trivial read of the watchdog. */
+  /** Answers when the engine is alive, or known to be away: the trivial read of the watchdog. */
   tick(): Promise<void>
+  /** Why the engine does not answer, as a clause; null: it does. */
+  problem(): string | null
   /** Finishes what was called before, and closes. What is still held then is found by the next `beginEpoch`. */
   close(): Promise<void>
 }

@@ -22,7 +22,7 @@ function guardOf(
   const guard: DiskGuard = createDiskGuard({
     clock,
     logger,
-    fileProblem: () => null,
+    storeProblem: () => null,
     minFreeAccept: 0,
     minFreeDeliver: 0,
     ...options,

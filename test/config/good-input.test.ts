@@ -93,6 +93,38 @@ t.test('variables say what a first start needs, and have the last word', async (
   )
 })
 
+t.test('the URL of PostgreSQL stands in the file, in a file of its own or in a variable', (t) => {
+  const settings = { folder: PRODUCTION, overrides: overrides(t) }
+  const storageOf = (storage: unknown) =>
+    load({ ...settings, overrides: { ...settings.overrides, storage } }).server.storage
+  const urlOf = (url: unknown): string | null => storageOf({ engine: 'postgres', url }).url
+  const libpq = 'uselibpqcompat=true'
+  // As pg 8 takes `require`, without the last parameter, it is verify-full.
+  t.equal(urlOf('postgres://me@db.example.com/mail'), `postgres://me@db.example.com/mail?sslmode=require&${libpq}`)
+  t.equal(urlOf('postgres://db/mail?sslmode=disable'), `postgres://db/mail?sslmode=disable&${libpq}`)
+  for (const here of ['127.0.0.1', '[::1]:5433', 'localhost', '%2Frun%2Fpostgresql', '']) {
+    t.equal(urlOf(`postgresql://${here}/mail`), `postgresql://${here}/mail?sslmode=disable&${libpq}`)
+  }
+  t.match(urlOf('postgres://me@/mail?host=/run/postgresql'), /host=%2Frun%2Fpostgresql&sslmode=disable/)
+
+  const file = join(t.testdirName, 'url')
+  writeFileSync(file, 'postgres://me:pass%40word@db/mail\n', { mode: 0o640 })
+  t.equal(urlOf({ file }), `postgres://me:pass%40word@db/mail?sslmode=require&${libpq}`)
+  t.equal(storageOf({ url: 'postgres://db/mail' }).engine, 'sqlite', 'a URL alone chooses nothing')
+
+  t.teardown(() => delete process.env['STERNPOST_DATABASE_URL'])
+  for (const given of ['postgres://me:word@db/mail', file]) {
+    process.env['STERNPOST_DATABASE_URL'] = given
+    const { server } = load(settings)
+    t.match(server.storage, { engine: 'postgres', url: /^postgres:..me:\S+@db.mail/ })
+  }
+  process.env['STERNPOST_DATABASE_URL'] = 'postgres://me:word@db'
+  const [mistake] = mistakesIn(settings)
+  t.match(mistake, { file: '$STERNPOST_DATABASE_URL', path: 'storage.url', message: /names no database/ })
+  t.notMatch(mistake?.message, 'word@')
+  t.end()
+})
+
 t.test('overrides win over the files, and the result is frozen plain data', async (t) => {
   const configuration = load({
     folder: PRODUCTION,

@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import t from 'tap'
 import { ConfigurationError, type Mistake } from '../../src/base/errors.ts'
 import { explainMistakes } from '../../src/config/source/explain-mistake.ts'
-import { FIXTURES, folderWith, load, mistakesIn, overrides } from './folders.ts'
+import { readFolder } from '../../src/config/source/read-folder.ts'
+import { shownSettings } from '../../src/config/source/setting-docs.ts'
+import { FIXTURES, folderWith, load, mistakesIn, overrides, SHIPPED } from './folders.ts'
 
 /** `sternpost.yaml:3:7: dns.timeout: what is wrong`, with the suggestion behind an arrow. */
 function lineOf({ file, line, column, path, message, suggestion }: Mistake, folder: string): string {
@@ -102,7 +104,47 @@ const ONE_VALUE: [text: string, expected: string][] = [
     '4:20: delivery.lease: 12m is too short; it must be above 12m (timeouts.final_dot and 2m)',
   ],
   ['api: { recipients_burst: 999 }', '4:26: api.recipients_burst: 999 is below batch_recipients (1000) -> 1000'],
-  ['storage: { engine: postgres }', '4:20: storage.engine: postgres is not in this version -> sqlite'],
+  ['storage: { engine: postgres }', '4:20: storage.engine: postgres needs storage.url'],
+  [
+    'storage: { engine: postgres, url: "postgres://a:secret@db/mail" }',
+    '4:35: storage.url: a secret must be { file: … } or { credential: … }; a URL that holds a password is one',
+  ],
+  [
+    'storage: { engine: postgres, url: "postgres://db/mail?password=secret" }',
+    '4:35: storage.url: a secret must be { file: … } or { credential: … }; a URL that holds a password is one',
+  ],
+  [
+    'storage: { engine: postgres, url: mysql://db/mail }',
+    '4:35: storage.url: this is not the URL of a database; write for example postgres://sternpost@db.example.com/sternpost',
+  ],
+  [
+    'storage: { engine: postgres, url: postgres://db }',
+    '4:35: storage.url: the URL names no database; write for example postgres://sternpost@db.example.com/sternpost',
+  ],
+  [
+    'storage: { engine: postgres, url: "postgres://one,two/mail" }',
+    '4:35: storage.url: the URL names several hosts: name the one that follows the primary',
+  ],
+  [
+    'storage: { engine: postgres, url: postgres://db/mail?sslmode=prefer }',
+    '4:35: storage.url: sslmode must be one of disable, require, verify-ca, verify-full',
+  ],
+  [
+    'storage: { engine: postgres, url: postgres://db/mail?sslmode=verify-ca }',
+    '4:35: storage.url: sslmode=verify-ca needs sslrootcert',
+  ],
+  [
+    'storage: { engine: postgres, url: postgres://db/mail?sslrootcert=/nowhere/ca.pem }',
+    "4:35: storage.url: sslrootcert: ENOENT: no such file or directory, open '/nowhere/ca.pem'",
+  ],
+  [
+    'storage: { engine: postgres, url: postgres://db/mail?pipeline=false }',
+    '4:35: storage.url: the URL has the parameter pipeline; known are host, sslmode, sslrootcert, sslcert, sslkey',
+  ],
+  [
+    'storage: { engine: postgres, url: postgres:///mail }\nretention: { budget: 1GiB }',
+    '5:22: retention.budget: what goes makes a PostgreSQL database no smaller: lower the times -> null',
+  ],
 ]
 
 t.test('a wrong value is told with its place, its path and what to write', async (t) => {
@@ -308,6 +350,16 @@ t.test('the printed form shows the line, a caret and the fix, and never a secret
   )
   t.match(text, /\n6 errors in 3 files\. The configuration is not valid\.$/)
   t.notMatch(text, 'c2VjcmV0', 'the line with the key is not shown')
+
+  const url = 'storage: { engine: postgres, url: "postgres://me:word@db/mail" }\n'
+  const folder = folderWith(t, { 'sternpost.yaml': `${SERVER}${url}` })
+  const told = explainMistakes(mistakesIn({ folder, neededSecrets: 'none' }))
+  t.match(told, /storage.url: a secret must be/)
+  t.notMatch(told, 'word@', 'nor a URL with a password')
+  const { trees } = readFolder(folder, SHIPPED)
+  const shown = JSON.stringify(trees.sternpost && shownSettings(trees.sternpost, []))
+  t.match(shown, 'postgres://me:***@db/mail')
+  t.notMatch(shown, 'word@')
 })
 
 t.test('at most 50 errors are printed, with the number left out; warnings say so', async (t) => {

@@ -178,13 +178,15 @@ t.test('a store that fails is 451, a full disk 452, and the client keeps the mai
   }
 })
 
-t.test('while no mail is taken, MAIL is 452 with the reason, until it is taken again', async (t) => {
+t.test('while no mail is taken, MAIL is 452 or 451 with the reason, until it is taken again', async (t) => {
   let refusal: MailRefused | null = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
   const {
     ports: [port = 0],
   } = await parts.submission(['none'], { mailRefusal: async () => refusal })
   const client = await loggedIn(port)
   t.equal(await client.say('MAIL FROM:<>'), '452 4.3.1 the disk is nearly full, try again later')
+  refusal = { reason: 'the store does not answer', retryAfterSeconds: 2, isStore: true }
+  t.equal(await client.say('MAIL FROM:<>'), '451 4.3.0 the store does not answer, try again later')
   refusal = null
   t.equal(await client.say('MAIL FROM:<>'), '250 2.1.0 Accepted')
   client.destroy()

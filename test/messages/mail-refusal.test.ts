@@ -20,6 +20,7 @@ function counted(): Counted {
   let queued: number | Error = 0
   let counts = 0
   const store = {
+    problem: () => null,
     async countQueued() {
       counts += 1
       if (queued instanceof Error) throw queued

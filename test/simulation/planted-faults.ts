@@ -83,7 +83,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     name: 'a start that forgets the dot marks of the process before',
     edits: [
       edit(
-        'src/store/sqlite/queue/leases.ts',
+        'src/store/verbs/queue/leases.ts',
         'release.run(uncertainAt, 1, leasesBefore, 1)',
         'release.run(now, 0, leasesBefore, 1)',
       ),

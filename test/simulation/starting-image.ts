@@ -4,8 +4,8 @@
 import Sqlite from 'better-sqlite3'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
-import { addErasedAddress } from '../../src/store/sqlite/engine/stored-address.ts'
-import { createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
+import { addAddressFunctions } from '../../src/store/sqlite/engine/address-functions.ts'
+import { createWriteVerbs } from '../../src/store/verbs/verbs.ts'
 import { sealSecret } from '../../src/webhooks/endpoint-secret.ts'
 import { verifiedDomain } from '../delivery/start-engine.ts'
 import { emptyDatabase } from './store.ts'
@@ -16,8 +16,8 @@ export const MASTER_KEY = Buffer.alloc(32, 7)
 
 export function startingImage(): Buffer {
   const database = new Sqlite(emptyDatabase())
-  addErasedAddress(database, undefined)
-  const verbs = createWriteVerbs({ writer: database, reader: database, close: () => {} })
+  addAddressFunctions(database, undefined)
+  const verbs = createWriteVerbs({ writer: database, giveBackPages: () => 0 })
   for (const name of [...SENDERS, SMALL_SENDER]) verbs.addDomain(verifiedDomain(name, []), null)
   const id = newIdentifier('wh', BEGINS_AT)
   verbs.addWebhookEndpoint({

@@ -7,11 +7,12 @@
  */
 import Sqlite, { type Database } from 'better-sqlite3'
 import { createThreadChannel } from '../../src/base/threads/thread-channel.ts'
-import { addErasedAddress } from '../../src/store/sqlite/engine/stored-address.ts'
+import { addAddressFunctions } from '../../src/store/sqlite/engine/address-functions.ts'
 import { migrate } from '../../src/store/sqlite/engine/migrate.ts'
-import { serveVerbs } from '../../src/store/sqlite/serve-verbs.ts'
-import { createStoreCalls } from '../../src/store/sqlite/store-calls.ts'
-import { CLOSE_CALL } from '../../src/store/sqlite/thread-messages.ts'
+import { createSqliteEngine } from '../../src/store/sqlite/sqlite-engine.ts'
+import { serveVerbs } from '../../src/store/thread/serve-verbs.ts'
+import { createStoreCalls } from '../../src/store/thread/store-calls.ts'
+import { CLOSE_CALL } from '../../src/store/thread/thread-messages.ts'
 import type { Store } from '../../src/store/store.ts'
 import { createPorts, type LinkOptions } from './threads.ts'
 import type { Owner, VirtualTime } from './virtual-time.ts'
@@ -35,7 +36,7 @@ export interface SimulatedDisk {
 /** `onCommit`: a commit takes its time. */
 export function createDisk(image: Buffer, onCommit: () => void): SimulatedDisk {
   const database = new Sqlite(image)
-  addErasedAddress(database, undefined)
+  addAddressFunctions(database, undefined)
   let isFull = false
   const prepare = database.prepare.bind(database)
   const statements = new Map<string, unknown>()
@@ -100,17 +101,22 @@ export interface StoreThreads extends Pick<LinkOptions, 'delay' | 'traffic'> {
   onCall: (verb: string, argument: unknown) => void
 }
 
-const LOCATION = { commitLingerMilliseconds: 8, commitMostRows: 1_000, walMaxBytes: 2 ** 26 }
+const LOCATION = { folder: '.', commitLingerMilliseconds: 8, commitMostRows: 1_000, walMaxBytes: 2 ** 26 }
 
 export function openSimulatedStore({ database }: SimulatedDisk, threads: StoreThreads): Store {
   const { time, main, thread, open } = threads
   const [near, far] = createPorts(time, [main, thread], threads)
-  const verbs = serveVerbs({ writer: database, reader: database, close: () => {} }, far, LOCATION)
+  const verbs = serveVerbs(
+    createSqliteEngine({ writer: database, reader: database, close: () => {} }, LOCATION),
+    far,
+    LOCATION,
+  )
   const channel = createThreadChannel(near)
   const ask: typeof channel.call = (...asked) => {
     open.count++
     threads.onCall(asked[0], (asked[1] as unknown[])[0])
     return channel.call(...asked).finally(() => void open.count--)
   }
-  return { ...createStoreCalls(ask, verbs), close: async () => void (await channel.call(CLOSE_CALL, undefined)) }
+  const close = async (): Promise<void> => void (await channel.call(CLOSE_CALL, undefined))
+  return { ...createStoreCalls(ask, verbs), problem: () => null, close }
 }

@@ -10,7 +10,7 @@ import {
   createAllowanceRefund,
   createPeekAllowance,
   createReserveAllowance,
-} from '../../src/store/sqlite/ips/allowance.ts'
+} from '../../src/store/verbs/ips/allowance.ts'
 import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
 import type { Reservation } from '../../src/store/records/warmup-records.ts'
 import { randomSource } from '../support/random-source.ts'

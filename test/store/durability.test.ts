@@ -13,11 +13,11 @@ import { ProcessExit } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { openStore } from '../../src/store/open/open-store.ts'
-import type { StoreLocation } from '../../src/store/store-location.ts'
+import type { SqliteLocation } from '../../src/store/store-location.ts'
 import { databasePath, openDatabase, readDurability } from '../../src/store/sqlite/engine/database.ts'
 import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { packContent } from '../../src/store/records/packed-content.ts'
-import { createContentReader, createContentWriter } from '../../src/store/sqlite/messages/stored-content.ts'
+import { createContentReader, createContentWriter } from '../../src/store/verbs/messages/stored-content.ts'
 import { until } from '../support/until.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import { acceptOne, acceptRequest, lookUp, newMessage, NOW, sampleContent } from './store-samples.ts'
@@ -28,7 +28,7 @@ const run = promisify(execFile)
 const CLAIMED_BY_CHILD = 20
 
 /** A process that accepts messages and says each identifier that was answered. */
-function startAccepting(t: Test, location: StoreLocation): { child: ChildProcess; answered: string[] } {
+function startAccepting(t: Test, location: SqliteLocation): { child: ChildProcess; answered: string[] } {
   const entry = fileURLToPath(new URL('./accept-forever.ts', import.meta.url))
   const child = spawn(process.execPath, [entry, JSON.stringify(location)], { stdio: ['ignore', 'pipe', 'inherit'] })
   t.teardown(() => child.kill('SIGKILL'))
@@ -44,7 +44,7 @@ async function kill(child: ChildProcess): Promise<void> {
 }
 
 /** How opening this store is refused. */
-async function refusal(location: StoreLocation): Promise<ProcessExit> {
+async function refusal(location: SqliteLocation): Promise<ProcessExit> {
   try {
     const { store } = await openTestStore(location)
     await store.close()

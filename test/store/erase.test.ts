@@ -6,7 +6,7 @@ import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { eraseRecipient, exportRecipient } from '../../src/messages/lookup/recipient-data.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
-import { storedIdentifier } from '../../src/store/sqlite/engine/stored-identifier.ts'
+import { storedIdentifier } from '../../src/store/verbs/tools/stored-identifier.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import {

@@ -2,10 +2,10 @@
  * A process for the durability tests, run with a limit on the size of its files: accepts large messages until none is
  * taken any more, and prints what happened as one line of JSON.
  *
- * Usage: fill-disk.ts <StoreLocation as JSON>
+ * Usage: fill-disk.ts <SqliteLocation as JSON>
  */
 import { errorCode } from '../../src/base/errors.ts'
-import type { StoreLocation } from '../../src/store/store-location.ts'
+import type { SqliteLocation } from '../../src/store/store-location.ts'
 import { openTestStore } from './sqlite-support.ts'
 import { acceptRequest, newMessage, sampleContent } from './store-samples.ts'
 
@@ -13,7 +13,7 @@ import { acceptRequest, newMessage, sampleContent } from './store-samples.ts'
 const MESSAGES = 60
 const HTML_CHARACTERS = 1_000_000
 
-const location = JSON.parse(process.argv[2] ?? '') as StoreLocation
+const location = JSON.parse(process.argv[2] ?? '') as SqliteLocation
 const { store, deaths } = await openTestStore(location)
 const answered: string[] = []
 const codes = new Set<string>()

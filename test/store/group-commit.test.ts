@@ -9,7 +9,7 @@ import {
   type CommitReport,
   type GroupCommit,
   type PendingVerb,
-} from '../../src/store/sqlite/engine/group-commit.ts'
+} from '../../src/store/thread/group-commit.ts'
 import { until } from '../support/until.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import { acceptOne } from './store-samples.ts'
@@ -45,7 +45,10 @@ function makeBed(
     database,
     lingerMilliseconds: linger,
     mostRows: 100,
+    mostWorkMilliseconds: 5,
     requireInPlace: () => {},
+    isLate: () => false,
+    wasCommitted: () => undefined,
     now: () => now,
     afterGroup,
     onCommit(report) {

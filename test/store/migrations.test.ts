@@ -8,8 +8,8 @@ import { newIdentifier } from '../../src/base/identifier.ts'
 import { openContentReader } from '../../src/store/open/open-store.ts'
 import { databasePath, openDatabase, openReader } from '../../src/store/sqlite/engine/database.ts'
 import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
-import { storedIdentifier } from '../../src/store/sqlite/engine/stored-identifier.ts'
-import type { StoreLocation } from '../../src/store/store-location.ts'
+import { storedIdentifier } from '../../src/store/verbs/tools/stored-identifier.ts'
+import type { SqliteLocation } from '../../src/store/store-location.ts'
 import { writeOldDatabase } from './old-databases.ts'
 import { anything } from './search-cases.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
@@ -20,7 +20,7 @@ const CHECK = { purpose: 'spf', status: 'verified', found: ['v=spf1 -all'], erro
 const MIGRATIONS = new URL('../../src/store/sqlite/migrations/', import.meta.url)
 
 /** An empty database as the program of this version made it. */
-function createVersion(location: StoreLocation, version: number): Database {
+function createVersion(location: SqliteLocation, version: number): Database {
   mkdirSync(location.folder, { recursive: true })
   const database = new Sqlite(databasePath(location)).unsafeMode()
   for (const file of readdirSync(MIGRATIONS).sort().slice(0, version)) {
@@ -32,7 +32,7 @@ function createVersion(location: StoreLocation, version: number): Database {
 }
 
 /** As the program of the first version left it: two domains, an endpoint, 30 waiting messages. */
-function writeFirstVersion(location: StoreLocation): string[] {
+function writeFirstVersion(location: SqliteLocation): string[] {
   const database = createVersion(location, 1)
   const addDomain = database.prepare('insert into domains values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
   addDomain.run(
@@ -188,7 +188,7 @@ t.test('a domain of version 1 is checked, gets a key and is removed as any other
 })
 
 /** As the program of the second version left it: messages in every state it knew, a key, a delivery under way. */
-function writeSecondVersion(location: StoreLocation): string[] {
+function writeSecondVersion(location: SqliteLocation): string[] {
   const database = createVersion(location, 2)
   const ids = addOldMessages(database, 'zeta.com', 4)
   database.exec(`
@@ -315,7 +315,7 @@ const OLD_ROWS: Record<string, OldRow> = {
 }
 
 /** As the program of the sixth version left it; returns the identifiers by name. */
-function writeSixthVersion(location: StoreLocation): Record<string, string> {
+function writeSixthVersion(location: SqliteLocation): Record<string, string> {
   const database = createVersion(location, 6)
   const names = Object.keys(OLD_ROWS)
   const ids = addOldMessages(database, 'zeta.com', names.length)

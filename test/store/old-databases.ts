@@ -5,7 +5,7 @@
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import Sqlite, { type Database } from 'better-sqlite3'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
-import type { StoreLocation } from '../../src/store/store-location.ts'
+import type { SqliteLocation } from '../../src/store/store-location.ts'
 import { NOW } from './store-samples.ts'
 
 const MIGRATIONS = new URL('../../src/store/sqlite/migrations/', import.meta.url)
@@ -104,7 +104,7 @@ const ROWS: Record<number, string> = {
 }
 
 /** Rows by table, before anything is migrated. */
-export function writeOldDatabase(location: Pick<StoreLocation, 'folder'>, version: number): Record<string, number> {
+export function writeOldDatabase(location: Pick<SqliteLocation, 'folder'>, version: number): Record<string, number> {
   mkdirSync(location.folder, { recursive: true })
   const database = new Sqlite(databasePath(location)).unsafeMode()
   for (const [index, file] of MIGRATION_FILES.slice(0, version).entries()) {
@@ -134,7 +134,7 @@ export function tableCounts(database: Database): Record<string, number> {
 }
 
 /** What must be the same before and after: who is in which state, and every byte of content. */
-export function tableSums(location: Pick<StoreLocation, 'folder'>): unknown {
+export function tableSums(location: Pick<SqliteLocation, 'folder'>): unknown {
   const database = new Sqlite(databasePath(location), { readonly: true })
   const sums = {
     messages: database.prepare('select state, group_concat(hex(id)) as ids from messages group by state').all(),

@@ -5,7 +5,8 @@
 import type { Database } from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
-import { createReadVerbs, createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
+import { createSqliteEngine } from '../../src/store/sqlite/sqlite-engine.ts'
+import { createReadVerbs, createWriteVerbs } from '../../src/store/verbs/verbs.ts'
 import { locationIn } from './sqlite-support.ts'
 
 /**
@@ -65,7 +66,9 @@ const isBounded = (statement: string, name: string): boolean =>
 
 /** An empty database, and every statement that the verbs prepare. */
 function prepareAll(t: Test): { database: Database; statements: string[] } {
-  const opened = openDatabase(locationIn(t.testdir({})))
+  const location = locationIn(t.testdir({}))
+  const opened = openDatabase(location)
+  const engine = createSqliteEngine(opened, location)
   t.teardown(() => opened.close())
   const statements: string[] = []
   const recording = (database: Database): Database =>
@@ -78,8 +81,8 @@ function prepareAll(t: Test): { database: Database; statements: string[] } {
         }
       },
     })
-  createWriteVerbs({ ...opened, writer: recording(opened.writer) })
-  createReadVerbs({ ...opened, reader: recording(opened.reader) })
+  createWriteVerbs({ ...engine, writer: recording(opened.writer) })
+  createReadVerbs({ ...engine, reader: recording(opened.reader) })
   return { database: opened.writer, statements }
 }
 

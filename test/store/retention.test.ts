@@ -14,7 +14,7 @@ import { createFollowLink } from '../../src/messages/engagement/record-engagemen
 import type { NewMessage } from '../../src/store/records/accept-records.ts'
 import { createRetention, type Retention, type RetentionTimes } from '../../src/store/retention.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
-import type { StoreLocation } from '../../src/store/store-location.ts'
+import type { SqliteLocation } from '../../src/store/store-location.ts'
 import type { Store } from '../../src/store/store.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
@@ -48,7 +48,7 @@ const keys = renderKeys(createKeyRing(Buffer.alloc(32, 7)))
 
 interface Scene {
   store: Store
-  location: StoreLocation
+  location: SqliteLocation
   retention: Retention
   epoch: number
   /** Time passes, and everything that is over goes. */

@@ -7,12 +7,12 @@ import { join } from 'node:path'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
 import { openStore } from '../../src/store/open/open-store.ts'
-import type { StoreLocation } from '../../src/store/store-location.ts'
+import type { SqliteLocation, StoreLocation } from '../../src/store/store-location.ts'
 import type { Store } from '../../src/store/store.ts'
 
 const MEBIBYTE = 1_024 * 1_024
 
-export function locationIn(folder: string, changes: Partial<StoreLocation> = {}): StoreLocation {
+export function locationIn(folder: string, changes: Partial<SqliteLocation> = {}): SqliteLocation {
   return {
     engine: 'sqlite',
     folder: join(folder, 'data'),
@@ -25,7 +25,7 @@ export function locationIn(folder: string, changes: Partial<StoreLocation> = {})
 }
 
 /** In a folder of its own, whatever else the test makes folders for. */
-export function freshLocation(t: { teardown(clean: () => void): void }): StoreLocation {
+export function freshLocation(t: { teardown(clean: () => void): void }): SqliteLocation {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   return locationIn(folder)

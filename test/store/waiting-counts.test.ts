@@ -9,9 +9,9 @@ import t from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
 import { utcDay } from '../../src/base/utc-day.ts'
 import { databasePath, openDatabase } from '../../src/store/sqlite/engine/database.ts'
-import { createIpSums } from '../../src/store/sqlite/ips/ip-counters.ts'
-import { createAddWaitingCounts, createCountKeeper } from '../../src/store/sqlite/ips/waiting-counts.ts'
-import type { StoreLocation } from '../../src/store/store-location.ts'
+import { createIpSums } from '../../src/store/verbs/ips/ip-counters.ts'
+import { createAddWaitingCounts, createCountKeeper } from '../../src/store/verbs/ips/waiting-counts.ts'
+import type { SqliteLocation } from '../../src/store/store-location.ts'
 import type { Store } from '../../src/store/store.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import { acceptRequest, claim, delivered, newMessage, NOW, outcomeRecord } from './store-samples.ts'
@@ -30,13 +30,13 @@ async function deliverSome(store: Store, epoch: number, messages = PER_VERB): Pr
 }
 
 /** Runs SQL beside the store, which is closed. */
-function change(location: StoreLocation, sql: string): void {
+function change(location: SqliteLocation, sql: string): void {
   const database = new Sqlite(databasePath(location))
   database.exec(sql)
   database.close()
 }
 
-const waitingIn = (location: StoreLocation): unknown => {
+const waitingIn = (location: SqliteLocation): unknown => {
   const database = new Sqlite(databasePath(location), { readonly: true })
   const count = database.prepare('select count(*) from waiting_counts').pluck().get()
   database.close()

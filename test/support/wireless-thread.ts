@@ -20,7 +20,9 @@ import { lineOf, wireLogIn } from './wire-log.ts'
 
 const TAKEN = { code: 250, enhancedCode: '2.0.0', text: '250 2.0.0 taken' }
 const settings: DeliveryThreadSettings = workerData
-const file = wireLogIn(settings.storeLocation.folder)
+const { storeLocation } = settings
+if (storeLocation.engine !== 'sqlite') throw new Error('the log of these threads is beside a file')
+const file = wireLogIn(storeLocation.folder)
 const waiting = new Map<number, PathBatch[]>()
 let nextMark = 1
 let clockOffset = 0

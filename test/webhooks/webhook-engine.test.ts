@@ -221,15 +221,14 @@ t.test('results are kept while the store cannot record, and nothing is claimed m
   const roundsFailed = (): number => harness.lines.filter(({ msg }) => msg === 'webhook round failed').length
   await harness.deliver()
   for (const left of [2, 1, 0]) {
-    const failures = 3 - left
-    await harness.pump(`failure ${failures} is noticed`, () => roundsFailed() === failures)
+    await harness.pump(`failure ${3 - left} has happened`, () => failuresLeft === left && roundsFailed() > 0)
     await harness.settle()
     t.equal(failuresLeft, left, 'the next try comes after a second')
     await harness.clock.advance(SECOND)
   }
   await harness.finish()
   t.equal(receiver.requests.length, 1, 'the event was posted once')
-  t.equal(roundsFailed(), 3)
+  t.equal(roundsFailed(), 1, 'the log says it once')
 })
 
 t.test('a process that dies with posts under way loses no event', async (t) => {

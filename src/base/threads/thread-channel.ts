@@ -90,6 +90,14 @@ export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) =>
         schedule()
       })
     },
+    /** Rejects what the other side has not got yet. */
+    rejectUnsent(reason: Error): void {
+      for (const { id } of collected) open.get(id)?.reject(reason)
+      for (const { id } of collected) open.delete(id)
+      collected = []
+      collectedMoves = []
+      batch = { open: 0 }
+    },
     /** Takes the answers that lie in the port still, and rejects all that is open then, and every later call. */
     fail(reason: Error): void {
       failure = reason

@@ -57,8 +57,16 @@ function printWritten(flags: VerbFlags, last: BackupsJson['last']): void {
   }
   const { backup, ms, messages } = last
   printResult(flags, { ...backup, ms, messages }, () => `${backup.path}\n`)
-  const facts = `${byteText(backup.bytes)}, ${messages} messages, ${((ms ?? 0) / 1_000).toFixed(1)} s`
-  printNote(flags, `${facts}. The master key is not in it: keep a copy of that elsewhere.`)
+  const held = messages === null ? 'the configuration alone' : `${messages} messages`
+  printNote(
+    flags,
+    `${byteText(backup.bytes)}, ${held}, ${((ms ?? 0) / 1_000).toFixed(1)} s. The master key is not in it: keep a copy of that elsewhere.`,
+  )
+  if (messages !== null) return
+  printNote(
+    flags,
+    'The data is in PostgreSQL: copy it by pg_dump, or archive its log (systemd/README.md "PostgreSQL").',
+  )
 }
 
 /** Marks what holds private keys: whoever has it and the master key has them. */
@@ -104,7 +112,7 @@ function verify(file: string, flags: OutputFlags): void {
     sheetText(`${file}  whole`, [
       ['of', localTime(toUnixSeconds(mark))],
       ['schema', String(schema)],
-      ['database', byteText(databaseBytes)],
+      ['database', manifest?.counts === null ? null : byteText(databaseBytes)],
       ['written by', manifest === null ? null : `Sternpost ${manifest.version} on ${manifest.host}`],
       ...counts.map(([name, count]) => [name.replaceAll('_', ' '), String(count)] as const),
       ['sealed keys', sealedText(document.sealed_acme_keys)],

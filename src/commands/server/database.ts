@@ -3,7 +3,8 @@
  *
  * `restore` puts a backup or a snapshot in its place (systemd/README.md "Restore"): the database that is there is moved
  * aside, never deleted; without --yes nothing is done. `migrate` and `verify` look after its schema and its soundness
- * (store/README.md "Migrations"); `migrate --check` only reads, also beside a running server.
+ * (store/README.md "Migrations"); `migrate --check` only reads, also beside a running server; for `migrate --to` see
+ * `move.ts`.
  */
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -11,10 +12,12 @@ import type { Command } from 'commander'
 import { snakeFields } from '../../api/names.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
+import { moveTo } from './move.ts'
+import type { ServerSettings } from '../../config/settings/server-settings.ts'
 import { loadConfiguration } from '../../config/load-configuration.ts'
 import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
-import { locationFor, type StoreLocation } from '../../store/store-location.ts'
+import { fileLocationFor, type SqliteLocation } from '../../store/store-location.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
 import { byteText, linesText, localTime, sheetText } from '../shared/text.ts'
@@ -95,12 +98,15 @@ export function addMigrateCommands(program: Command): void {
   const migrated = 'bring the database of a stopped server to the schema of this program; a start does the same'
   const verb = addLocalVerb(program, 'migrate', migrated, '--check')
   const check = 'only say what would run, and about how long'
-  withOutputFlags(verb.option('--check', check).option(...CONFIG_FLAG)).action(migrate)
+  const moved = 'move all data to `postgres` (storage.url), a URL, a file with one, or back to `sqlite`; mail is held'
+  verb.option('--check', check).option('--to <target>', moved)
+  withOutputFlags(verb.option(...CONFIG_FLAG)).action(migrate)
   const verified = 'check the database of a stopped server: the file, and what must hold between its rows'
   withOutputFlags(addLocalVerb(program, 'verify', verified).option(...CONFIG_FLAG)).action(verify)
 }
 
-function migrate(flags: Flags & { check?: boolean }): void {
+async function migrate(flags: Flags & { check?: boolean; to?: string }): Promise<void> {
+  if (flags.to !== undefined) return moveTo(flags.to, serverSettings(flags), flags)
   const location = dataLocation(flags)
   const isCheck = flags.check === true
   const plan = isCheck ? offline.planMigration(location) : offline.migrateNow(location)
@@ -135,15 +141,20 @@ function verify(flags: Flags): void {
   process.exitCode = EXIT.failed
 }
 
-/** No secret is read. Throws ConfigurationError. */
-function dataLocation({ config }: Flags): StoreLocation {
-  const { server } = loadConfiguration({
-    folder: configurationFolder(config),
-    shippedFolder: SHIPPED_FOLDER,
-    offline: true,
-    neededSecrets: 'none',
-  })
-  return locationFor(server)
+/** No secret is needed. Throws ConfigurationError. */
+function serverSettings({ config }: Flags): ServerSettings {
+  const folder = configurationFolder(config)
+  return loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER, offline: true, neededSecrets: 'none' }).server
+}
+
+function dataLocation(flags: Flags): SqliteLocation {
+  const server = serverSettings(flags)
+  if (server.storage.engine !== 'sqlite') {
+    const sentence =
+      'storage.engine: the data is in PostgreSQL, whose own tools do this (systemd/README.md "PostgreSQL")'
+    throw new ProcessExit(EXIT.configuration, sentence)
+  }
+  return fileLocationFor(server)
 }
 
 /** A backup that cannot be used is a disk error for the shell. `end` comes behind the work in any case. */

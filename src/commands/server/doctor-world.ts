@@ -56,7 +56,7 @@ export function worldOf(folder: string, configuration: Configuration, { ip, doma
 
 /** Visible to the service alone. */
 function isCredential({ path, severity }: Mistake): boolean {
-  return severity === 'warning' && (path.startsWith('secrets.') || path === 'metrics.token')
+  return severity === 'warning' && (path.startsWith('secrets.') || ['metrics.token', 'storage.url'].includes(path))
 }
 
 function ipsOf({ pools }: Configuration, only: string | undefined): CheckWorld['ips'] {

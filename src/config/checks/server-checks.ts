@@ -25,7 +25,7 @@ export function serverChecks(server: ServerSettings, now: number): Finding[] {
 
 type MaybeFinding = Finding | false
 
-function limitChecks({ api, delivery, dns, storage }: ServerSettings): MaybeFinding[] {
+function limitChecks({ api, delivery, dns, retention, storage }: ServerSettings): MaybeFinding[] {
   const leastLease = delivery.timeouts.final_dot + LEASE_RESERVE
   const { recipients_burst: burst, batch_recipients: batch } = api
   const { min_ttl: minTtl, max_ttl: maxTtl } = dns.cache
@@ -35,7 +35,11 @@ function limitChecks({ api, delivery, dns, storage }: ServerSettings): MaybeFind
     burst < batch && wrong(['api', 'recipients_burst'], `${burst} is below batch_recipients (${batch})`, String(batch)),
     minTtl > maxTtl &&
       wrong(['dns', 'cache', 'min_ttl'], `${durationText(minTtl)} is above max_ttl (${durationText(maxTtl)})`),
-    storage.engine === 'postgres' && wrong(['storage', 'engine'], 'postgres is not in this version', 'sqlite'),
+    storage.engine === 'postgres' && storage.url === null && wrong(['storage', 'engine'], 'postgres needs storage.url'),
+    storage.engine === 'sqlite' && storage.url !== null && noted(['storage', 'url'], 'not used: the engine is sqlite'),
+    storage.engine === 'postgres' &&
+      retention.budget !== null &&
+      wrong(['retention', 'budget'], 'what goes makes a PostgreSQL database no smaller: lower the times', 'null'),
   ]
 }
 

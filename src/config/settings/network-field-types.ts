@@ -129,16 +129,18 @@ export const port = field(
   { type: 'integer', minimum: 1, maximum: HIGHEST_PORT },
 )
 
-export const secret = field(
-  (value): Reading<SecretReference> => {
-    if (typeof value === 'object' && value !== null && Object.keys(value).length === 1) {
-      const { file, credential }: { file?: unknown; credential?: unknown } = value
-      if (typeof file === 'string' && file.startsWith('/')) return accepted({ file })
-      // A plain file name: the credential must not lead out of its folder.
-      if (typeof credential === 'string' && /^[\w-][\w.-]*$/.test(credential)) return accepted({ credential })
-    }
-    if (typeof value === 'string') return refused(`${INLINE_SECRET}, not a string`)
-    return refused(`${INLINE_SECRET}, with an absolute path or the name of a credential`)
-  },
-  { title: 'secret: { file: /path } or { credential: name }', type: 'object' },
-)
+export const secret = field(readSecretReference, {
+  title: 'secret: { file: /path } or { credential: name }',
+  type: 'object',
+})
+
+export function readSecretReference(value: unknown): Reading<SecretReference> {
+  if (typeof value === 'object' && value !== null && Object.keys(value).length === 1) {
+    const { file, credential }: { file?: unknown; credential?: unknown } = value
+    if (typeof file === 'string' && file.startsWith('/')) return accepted({ file })
+    // A plain file name: the credential must not lead out of its folder.
+    if (typeof credential === 'string' && /^[\w-][\w.-]*$/.test(credential)) return accepted({ credential })
+  }
+  if (typeof value === 'string') return refused(`${INLINE_SECRET}, not a string`)
+  return refused(`${INLINE_SECRET}, with an absolute path or the name of a credential`)
+}

@@ -6,6 +6,7 @@
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { cronSchedule, boolean, choice, count, duration, integer, rate, rateOrUnlimited, size } from './field-types.ts'
+import { databaseUrl } from './database-url.ts'
 import { deliverySection } from './delivery-settings.ts'
 import { field, readName, section } from './reading.ts'
 import {
@@ -175,14 +176,12 @@ export const serverSchema = section({
   }).prefault({}),
   storage: section({
     engine: choice(['sqlite', 'postgres']).default('sqlite'),
+    url: databaseUrl.nullable().default(null),
     commit: section({ linger: duration({ min: 0, max: 20 }).default(8), rows: count.default(1_000) }).prefault({}),
     page_cache: size().default(8 * MiB),
     wal_max: size().default(64 * MiB),
     min_free_accept: size().default(256 * MiB),
     min_free_deliver: size().default(32 * MiB),
-    postgres: section({ url: secret, pool: count.default(8) })
-      .nullable()
-      .default(null),
   }).prefault({}),
   retention: section({
     content: duration().default(7 * DAY),
@@ -229,7 +228,7 @@ export interface ServerSettings extends Omit<ParsedServerSettings, ResolvedKey> 
     { targets: { return_path: string; spf: string; tracking: string }; dmarc_report_address: string }
   >
   tracking: Resolved<'tracking', { host: string }>
-  storage: Resolved<'storage', { postgres: { url: string; pool: number } | null }>
+  storage: Resolved<'storage', { /** With its password: never shown. */ url: string | null }>
   backup: Resolved<'backup', { dir: string }>
   metrics: { token: string | null }
 }

@@ -15,7 +15,11 @@ interface Variable {
   path: readonly string[]
   /** The text as YAML would give it; itself when left out. */
   read?: (text: string) => unknown
+  /** What goes with it. */
+  also?: { path: readonly string[]; value: string }
 }
+
+const DATABASE_URL = 'STERNPOST_DATABASE_URL'
 
 const VARIABLES: Readonly<Record<string, Variable>> = {
   STERNPOST_HOSTNAME: { path: ['hostname'] },
@@ -28,6 +32,11 @@ const VARIABLES: Readonly<Record<string, Variable>> = {
   STERNPOST_ACME_DIRECTORY: { path: ['tls', 'acme', 'directory'] },
   STERNPOST_TRUSTED_PROXIES: { path: ['http', 'trusted_proxies'], read: listOf },
   STERNPOST_DNS_SERVERS: { path: ['dns', 'servers'], read: listOf },
+  [DATABASE_URL]: {
+    path: ['storage', 'url'],
+    read: databaseUrl,
+    also: { path: ['storage', 'engine'], value: 'postgres' },
+  },
   STERNPOST_LOG_LEVEL: { path: ['log', 'level'] },
 }
 const HOSTNAME = 'STERNPOST_HOSTNAME'
@@ -50,9 +59,11 @@ export function standInFor(file: string, environment: Environment): SourceNode |
 
 /** sternpost.yaml with what the variables say. */
 export function withVariables(tree: SourceNode, environment: Environment): SourceNode {
-  return Object.entries(VARIABLES).reduce((changed, [name, { path, read = (text: string): unknown => text }]) => {
+  return Object.entries(VARIABLES).reduce((changed, [name, { path, read = (text: string): unknown => text, also }]) => {
     const text = given(environment, name)
-    return text === undefined ? changed : withValueAt(changed, path, treeOf(read(text), place(name)))
+    if (text === undefined) return changed
+    const set = withValueAt(changed, path, treeOf(read(text), place(name)))
+    return also === undefined ? set : withValueAt(set, also.path, treeOf(also.value, place(name)))
   }, tree)
 }
 
@@ -90,6 +101,11 @@ function place(name: string): Position {
 /** With commas or white space between. */
 function listOf(text: string): string[] {
   return text.split(/[\s,]+/).filter((part) => part !== '')
+}
+
+/** It may hold a password, so the value stays where it is; a path is that of a file with the URL. */
+function databaseUrl(text: string): unknown {
+  return text.startsWith('/') ? { file: text } : { variable: DATABASE_URL }
 }
 
 /** By the names that certbot and others give them. */

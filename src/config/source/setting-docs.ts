@@ -118,7 +118,13 @@ function leavesOf(node: SourceNode, path: SourcePath): ShownSetting[] {
   }
   const hasMaps = node.kind === 'list' && node.items.some(({ kind }) => kind === 'map')
   if (hasMaps) return node.items.flatMap((item, index) => leavesOf(item, [...path, index]))
-  const value = valueOf(node)
+  const value = withoutPassword(valueOf(node))
   const { file, line } = node.position
   return [{ path: pathText(path), value, text: valueText(value), origin: { file, line } }]
+}
+
+/** A URL may hold one where it must not, and is shown all the same. */
+function withoutPassword(value: unknown): unknown {
+  // What stands before the @ of a URL, behind the user, and a parameter of that name.
+  return typeof value === 'string' ? value.replace(/(:\/\/[^/:@]*:)[^@]*@|(\bpassword=)[^&]*/g, '$1$2***@') : value
 }

@@ -84,6 +84,7 @@ type ReturnCause =
   | 'stopping' // the server stops
   | 'source-gone' // this machine does not have the egress IP any more
   | 'not-renderable' // it could not be rendered or signed
+  | 'store-away' // what it is made of cannot be read now
   | 'stale' // its claim held the row no more when the dot mark was asked for: it waits, or a newer claim has it
   | 'unmarked' // the dot mark was not confirmed in time
   | 'too-late' // its lifetime ended before the first command: the store ends it

@@ -142,7 +142,7 @@ function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOpti
     if (is8Bit && !isOver && !session.extensions.has8BitMime) rendered = await renderRow(tools, trial.sending, '7bit')
     if (isOver || !trials.has(trial)) return
     if ('problem' in rendered) {
-      trials.conclude(trial, { kind: 'returned', why: 'not-renderable', reason: rendered.problem }, session.facts)
+      trials.conclude(trial, { kind: 'returned', why: rendered.why, reason: rendered.problem }, session.facts)
       return takeMore()
     }
     enter(trial, 'turn')

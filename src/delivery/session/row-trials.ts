@@ -3,7 +3,7 @@
  * back, once. A row of which the host has not said anything when the connection ended is given back, uncounted, but not
  * for ever. Never throws. delivery/README.md "Stages".
  */
-import { errorText } from '../../base/errors.ts'
+import { errorCode, errorText } from '../../base/errors.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import type { ThreadPlace, ThreadStage } from '../../mail/whereabouts.ts'
 import { NO_CONNECTION, type DispatchedRow, type TryEnd, type TryResult } from '../protocol/try-result.ts'
@@ -41,7 +41,9 @@ export interface RowToSend {
   rendering: Rendering | null
 }
 
-export type Rendering = Promise<{ message: RenderedMessage } | { problem: string }>
+export type Rendering = Promise<
+  { message: RenderedMessage } | { problem: string; why: 'not-renderable' | 'store-away' }
+>
 
 export interface Trial {
   sending: RowToSend
@@ -154,7 +156,7 @@ export function enter(trial: Trial, stage: ThreadStage): void {
 export function renderRow({ render }: Pick<DeliveryTools, 'render'>, { row }: RowToSend, form: MessageForm): Rendering {
   return render(row, form).then(
     (message) => ({ message }),
-    (thrown: unknown) => ({ problem: errorText(thrown) }),
+    (thrown: unknown) => ({ problem: errorText(thrown), why: isAway(thrown) ? 'store-away' : 'not-renderable' }),
   )
 }
 
@@ -166,3 +168,6 @@ function isBeforeAll(end: SendEnd): boolean {
 function isConfused(end: SendEnd): boolean {
   return end.kind === 'refused' && end.stage !== 'dot' && isProtocolError(end.reply, end.stage)
 }
+
+/** What it is made of cannot be read now. */
+const isAway = (thrown: unknown): boolean => errorCode(thrown) === 'unavailable'

@@ -178,10 +178,10 @@ function createSending({ clock, logger, unstored, outcomes, returned }: SendingO
   }
 
   function rest(thrown: unknown): void {
+    const facts = { code: errorCode(thrown), error: errorText(thrown), waiting: unstored.size() }
+    if (!isBlocked) logger.error(facts, 'outcomes could not be stored')
     isBlocked = true
     if (isResting) return
-    const facts = { code: errorCode(thrown), error: errorText(thrown), waiting: unstored.size() }
-    logger.error(facts, 'outcomes could not be stored')
     isResting = true
     if (clock.now() >= patienceEndsAt) return unstored.giveUp()
     clock.after(TRY_AGAIN_AFTER, () => {

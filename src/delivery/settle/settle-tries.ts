@@ -2,7 +2,7 @@
  * Keeps the rows that are in threads. Each leaves once: with a result, or given back when its thread died, lost it, or
  * was given up. A second result for a claim is ignored. Never throws. delivery/README.md "Stages".
  */
-import { MINUTE } from '../../base/clock.ts'
+import { MINUTE, SECOND } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
 import type { Egress } from '../../egress/egress.ts'
 import type { Shaping, TryNote } from '../../egress/shaping/shaping.ts'
@@ -33,6 +33,8 @@ interface SettleTriesOptions extends RecordTryOptions {
 
 /** A message that could not be rendered or signed waits for somebody to look. */
 const LOOK_AGAIN_AFTER = 5 * MINUTE
+/** One that could not be read waits for the store: the main thread knows when that is back, its thread a little later. */
+const READ_AGAIN_AFTER = 2 * SECOND
 const UNANSWERED: TryEnd = { kind: 'unanswered', reason: 'the server stopped before the answer came' }
 
 export function createSettleTries(options: SettleTriesOptions) {
@@ -203,6 +205,8 @@ function dueAfter({ message, ip }: PlacedRow, { why }: Extract<TryEnd, { kind: '
       return ip === null ? now + LOOK_AGAIN_AFTER : now
     case 'not-renderable':
       return now + LOOK_AGAIN_AFTER
+    case 'store-away':
+      return now + READ_AGAIN_AFTER
     case 'too-late':
       // Due at once if our clock was wrong and is set right again; never a claim that comes back again and again.
       return now < message.expiresAt ? message.expiresAt : message.acceptedAt

@@ -7,6 +7,7 @@ import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorCode, errorText, type Mistake } from '../../base/errors.ts'
 import { checkOf, ageText, byteText, type HealthFinding } from './check.ts'
+import { postgresFindings } from './check-postgres.ts'
 import type { FilesNow, DatabaseFacts } from './world.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 
@@ -76,7 +77,7 @@ async function newestIn(folder: string): Promise<number | null> {
 
 /** A new server has until its first night. */
 async function noneYet(folder: string, dataFolder: string, newSince: number): Promise<HealthFinding> {
-  const status = await stat(join(dataFolder, 'sternpost.db')).catch(() => null)
+  const status = await stat(join(dataFolder, 'sternpost.db')).catch(() => stat(dataFolder).catch(() => null))
   const isNew = status === null || status.birthtimeMs >= newSince
   if (isNew) return BACKUP.ok(folder, 'there is none yet: the server is new')
   return BACKUP.fail(folder, 'there is no backup', TAKE_ONE)
@@ -87,10 +88,19 @@ const SLOW_COMMIT_MILLISECONDS = 500
 /** No disk confirms a write in less: one that seems to has only promised it (test/README.md "Faults"). */
 const FALSE_COMMIT_MILLISECONDS = 0.02
 
-export const checkDatabase = DATABASE.onServer(async (server, { configuration }) => {
+const checkFile = DATABASE.onServer(async (server, { configuration }) => {
   const [facts, checked] = await Promise.all([server.database(), server.quickCheck()])
   const { data_dir: folder, storage } = configuration.server
   return [soundness(checked, facts.bytes), ...commits(facts, folder), ...walSize(facts, storage.wal_max)]
+})
+
+export const checkDatabase = DATABASE.anywhere(async (world) => {
+  const { engine, url } = world.configuration.server.storage
+  if (engine === 'sqlite') return checkFile.run(world)
+  // A store that waits for the server says nothing.
+  const facts = await world.server?.database().catch(() => undefined)
+  const ofCommits = facts === undefined ? [] : commits(facts, 'the server of PostgreSQL')
+  return [...(await postgresFindings(url ?? '', DATABASE)), ...ofCommits]
 })
 
 function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): HealthFinding {

@@ -29,7 +29,8 @@ export const checkDisk = DISK.anywhere(async ({ configuration, server }) => {
     const fix = 'find what has so many files: du --inodes -x / | sort -n | tail'
     findings.push(DISK.warn(folder, `${ffree} of ${files} inodes are free`, fix))
   }
-  const figures = await server?.database()
+  // PostgreSQL grows on the disk of its server.
+  const figures = storage.engine === 'sqlite' ? await server?.database() : undefined
   if (figures !== undefined && figures.growthPerDay !== null && figures.growthPerDay > 0) {
     const days = Math.floor((free - storage.min_free_accept) / figures.growthPerDay)
     const seen = `the database grows by ${byteText(figures.growthPerDay)} a day: ${days} days are left`

@@ -46,7 +46,8 @@ const MILLISECONDS_PER_SECOND = 1_000
 const SEND_PATTERNS = ['/email/send', '/email/batch']
 
 export function createAnswerMiddleware(options: AnswerOptions): Middleware<RequestState> {
-  const { clock, metrics, testMode, isStopping, closer } = options
+  const { clock, logger, metrics, testMode, isStopping, closer } = options
+  const logFailure = createErrorLog(logger)
 
   return async function answerRequest(ctx, next) {
     const startedAt = performance.now()
@@ -76,7 +77,7 @@ export function createAnswerMiddleware(options: AnswerOptions): Middleware<Reque
     const answer = errorAnswer(thrown, requestId)
     if (SEND_PATTERNS.includes(pattern)) metrics.messagesRejected.inc({ code: answer.code })
     const fields = { code: answer.code, request_id: requestId, route: pattern, api_key: principal.label }
-    logError(options.logger, thrown, fields)
+    logFailure(thrown, fields)
     for (const [name, value] of Object.entries(answer.headers)) ctx.res.setHeader(name, value)
     sendJson(ctx, answer.status, answer.body)
   }
@@ -155,14 +156,35 @@ function refuseStrangeRequests(ctx: RequestContext): void {
   request.url = target.startsWith('/') || target.startsWith('*') ? target : `/${target}`
 }
 
-/** Defects are errors; what the service could not do now is a warning; a refusal is the client's business. */
-function logError(logger: Logger, thrown: unknown, fields: Record<string, string>): void {
+const REFUSAL_EVERY_MILLISECONDS = 10_000
+const MOST_REASONS = 100
+
+/**
+ * Defects are errors; what the service could not do now is a warning, once in ten seconds for each reason, as metrics
+ * count them all; a refusal is the client's business.
+ */
+function createErrorLog(logger: Logger) {
+  const saidAt = new Map<string, number>()
+  const isNews = (reason: string): boolean => {
+    const now = performance.now()
+    if (now - (saidAt.get(reason) ?? -Infinity) < REFUSAL_EVERY_MILLISECONDS) return false
+    if (saidAt.size >= MOST_REASONS) saidAt.clear()
+    saidAt.set(reason, now)
+    return true
+  }
+  return (thrown: unknown, fields: Record<string, string>): void => logError(logger, isNews, { thrown, fields })
+}
+
+type Failure = { thrown: unknown; fields: Record<string, string> }
+
+function logError(logger: Logger, isNews: (reason: string) => boolean, { thrown, fields }: Failure): void {
   if (!(thrown instanceof ServiceError) || thrown.code === 'internal_error') {
     const stack = thrown instanceof Error ? thrown.stack : undefined
     logger.error({ ...fields, error: errorText(thrown), error_code: errorCode(thrown), stack }, 'request failed')
   } else if (thrown.code === 'unavailable') {
     const cause = thrown.cause === undefined ? {} : { error: errorText(thrown.cause) }
-    logger.warn({ ...fields, ...cause, details: thrown.details }, 'request refused')
+    const level = isNews(thrown.details) ? 'warn' : 'debug'
+    logger[level]({ ...fields, ...cause, details: thrown.details }, 'request refused')
   } else {
     logger.debug({ ...fields, details: thrown.details }, 'request refused')
   }

@@ -146,7 +146,7 @@ export interface BackupsReport {
   /** null: none is being written. */
   running: { stage: string; doneBytes: number; totalBytes: number } | null
   /** How the last one that this process began has ended, null: none has. */
-  last: { backup: BackupFacts; milliseconds: number; messages: number } | { problem: string } | null
+  last: { backup: BackupFacts; milliseconds: number; messages: number | null } | { problem: string } | null
   /** Newest first. */
   backups: BackupFacts[]
 }

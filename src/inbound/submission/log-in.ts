@@ -67,6 +67,8 @@ export function createLogIn(parts: LogInParts): (key: string, remoteAddress: str
       return login
     } catch (thrown) {
       if (!(thrown instanceof ServiceError)) throw thrown
+      // Whether the key is good is not known: that is no failure of the client's.
+      if (thrown.code === 'unavailable') throw refusalOf(thrown)
       failures.take(remoteAddress)
       metrics.submissionSessions.inc({ result: 'refused' })
       logger.info({ remote_address: remoteAddress, reason: thrown.details }, 'login refused')

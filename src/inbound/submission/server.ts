@@ -47,7 +47,9 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
     async onSender(session) {
       await loginOf(session).recheck()
       const refusal = await options.mailRefusal()
-      if (refusal !== null) throw smtpRefusal(452, `4.3.1 ${refusal.reason}, try again later`)
+      if (refusal === null) return
+      const [code, enhanced] = refusal.isStore === true ? [451, '4.3.0'] : [452, '4.3.1']
+      throw smtpRefusal(code, `${enhanced} ${refusal.reason}, try again later`)
     },
     async onRecipient(address) {
       const parsed = parseAddress(address, policy)

@@ -15,10 +15,12 @@ export interface MailRefused {
   reason: string
   /** When another try makes sense. */
   retryAfterSeconds: number
+  /** Nothing is full: the store does not answer. */
+  isStore?: true
 }
 
 interface MailRefusalOptions {
-  store: Pick<Store, 'countQueued'>
+  store: Pick<Store, 'countQueued' | 'problem'>
   clock: Clock
   /** A clause; null: there is a disk with space for more than what is queued. */
   diskProblem: () => string | null
@@ -30,8 +32,8 @@ interface MailRefusalOptions {
 const DISK_SECONDS = 60
 /** A queue that is full empties within minutes. */
 const QUEUE: MailRefused = { reason: 'the queue is full', retryAfterSeconds: 30 }
-const STORE: MailRefused = { reason: 'the store does not answer', retryAfterSeconds: 30 }
-/** So many times as long as counting took, its result holds. */
+const STORE: MailRefused = { reason: 'the store does not answer', retryAfterSeconds: 2, isStore: true }
+/** So many times as long as counting took, its result holds; that it failed holds for a second. */
 const HOLDS_TIMES = 20
 /** Messages that come in a millisecond: more than the store of any machine accepts. */
 const MOST_ACCEPTED = 50
@@ -50,11 +52,13 @@ export function createMailRefusal({ store, clock, diskProblem, mostQueued }: Mai
     refusal = queued === null ? STORE : queued < mostQueued ? null : QUEUE
     measuredAt = clock.now()
     const fillsWithin = queued === null ? 0 : (mostQueued - queued) / MOST_ACCEPTED
-    holdsMilliseconds = Math.max(SECOND, fillsWithin, (performance.now() - startedAt) * HOLDS_TIMES)
+    const spared = queued === null ? 0 : (performance.now() - startedAt) * HOLDS_TIMES
+    holdsMilliseconds = Math.max(SECOND, fillsWithin, spared)
     running = null
   }
 
   return async () => {
+    if (store.problem() !== null) return STORE
     const problem = diskProblem()
     if (problem !== null) return { reason: problem, retryAfterSeconds: DISK_SECONDS }
     const age = clock.now() - measuredAt

@@ -20,7 +20,8 @@ import {
 import type { BackupThreadData, BackupThreadMessage } from '../sqlite/backup/backup-thread.ts'
 
 interface BackupsOptions {
-  databaseFile: string
+  /** null: the data is elsewhere; only the configuration is copied. */
+  databaseFile: string | null
   /** null: there are no files. */
   configurationFolder: string | null
   /** `keptFreeBytes`: what stays free on the disk of the database while one is written. */
@@ -78,7 +79,7 @@ export function createBackups(options: BackupsOptions) {
     const { manifest, path, bytes } = written
     const { mark, schema, counts } = manifest
     const milliseconds = Math.round(performance.now() - startedAt)
-    logger.info({ file: path, bytes, schema, messages: counts.messages, ms: milliseconds }, 'backup written')
+    logger.info({ file: path, bytes, schema, messages: counts?.messages, ms: milliseconds }, 'backup written')
     if (target === dir) {
       metrics.backupLastSuccess.set(toUnixSeconds(Date.parse(mark)))
       for (const { path } of listOrNone().slice(keep)) removeBackup(path, logger)

@@ -1,4 +1,7 @@
-/** What commands do to a database whose server is stopped. The one place to extend when another engine comes. */
+/** What commands do to a database whose server is stopped. */
+export { moveData } from '../move/move-data.ts'
+export type { MoveProgress } from '../move/move-data.ts'
+export { moveToFile } from '../move/move-to-file.ts'
 export { migrateNow, planMigration, verifyDatabase } from '../sqlite/backup/offline.ts'
 export type { MigrationPlan } from '../sqlite/engine/migrate.ts'
 export { restoreBackup } from '../sqlite/backup/restore.ts'

@@ -16,7 +16,8 @@ export interface BackupManifest {
   mark: string
   /** Name of the host. */
   host: string
-  counts: BackupCounts
+  /** null: the data is in PostgreSQL, whose own tools copy it; the schema is 0. */
+  counts: BackupCounts | null
   /** By name in the archive. */
   files: Record<string, BackupFile>
   /** Private keys of ACME accounts and certificates, sealed with the master key; left out in archives of old. */

@@ -30,7 +30,7 @@ export interface OverdueContent {
   tracksClicks: boolean
 }
 
-interface DatabaseSize {
+export interface DatabaseSize {
   /** Of the file. */
   fileBytes: number
   /** Of it, in pages that hold something. */

@@ -1,26 +1,19 @@
 /** Reads contents, render facts and signing keys in a delivery thread, over a connection that cannot write. */
 import type { StoredContent } from '../../mail/message.ts'
 import type { ContentReader, ReadAhead, SealedSigningKey } from '../content-reader.ts'
-import type { StoreLocation } from '../store-location.ts'
+import type { SqliteLocation } from '../store-location.ts'
 import { openReader } from './engine/database.ts'
-import { createFindTrackingHost, SENDING_ROW } from './domains/domain-rows.ts'
-import { createFactsReader } from './messages/render-facts.ts'
-import { createContentReader } from './messages/stored-content.ts'
+import { createFindTrackingHost } from '../verbs/domains/domain-rows.ts'
+import { byRank, PLATFORM_KEYS_QUERY, SIGNING_KEYS_QUERY } from '../verbs/domains/signing-keys.ts'
+import { createFactsReader } from '../verbs/messages/render-facts.ts'
+import { createContentReader } from '../verbs/messages/stored-content.ts'
 
-export async function openSqliteContentReader(location: StoreLocation): Promise<ContentReader> {
+export async function openSqliteContentReader(location: SqliteLocation): Promise<ContentReader> {
   const database = openReader(location)
   const readContent = createContentReader(database)
   const findFacts = createFactsReader(database)
-  const findKeys = database.prepare<[string, string], SealedSigningKey>(`
-    select domains.name as domain, selector, algorithm, sealed_private_key as sealedPrivateKey
-    from dkim_keys
-    join domains on domains.domain_id = dkim_keys.domain_id
-    where role = 'active' and dkim_keys.domain_id = ${SENDING_ROW}`)
-  const findPlatformKeys = database.prepare<[string], SealedSigningKey>(`
-    select domains.name as domain, selector, algorithm, sealed_private_key as sealedPrivateKey
-    from dkim_keys
-    join domains on domains.domain_id = dkim_keys.domain_id
-    where role = 'active' and name = ? and removed_at is null and state in ('verified', 'degraded')`)
+  const findKeys = database.prepare<[string, string], SealedSigningKey>(SIGNING_KEYS_QUERY)
+  const findPlatformKeys = database.prepare<[string], SealedSigningKey>(PLATFORM_KEYS_QUERY)
   const findTrackingHost = createFindTrackingHost(database)
   // In one transaction: else each statement would find that the database has changed, and read its pages anew.
   const readTogether = database.transaction(
@@ -57,8 +50,3 @@ const contentBytes = ({ html, text, raw, attachments }: StoredContent): number =
     (sum, { bytes }) => sum + bytes.length,
     (html?.length ?? 0) + (text?.length ?? 0) + (raw?.length ?? 0),
   )
-
-/** Signatures stand in this order: the one that every receiver knows is the topmost. */
-const byRank = (left: SealedSigningKey, right: SealedSigningKey): number => rank(left) - rank(right)
-
-const rank = ({ algorithm }: SealedSigningKey): number => (algorithm === 'rsa-sha256' ? 0 : 1)

@@ -17,8 +17,8 @@ import { schemaVersion } from '../engine/migrate.ts'
 import { contentBytes, freeBytesIn, settle } from '../engine/snapshot.ts'
 
 export interface BackupThreadData {
-  /** The database that is running. */
-  databaseFile: string
+  /** The database that is running; null: it is elsewhere. */
+  databaseFile: string | null
   /** Where the archive goes. */
   folder: string
   /** Made, used and removed here. */
@@ -40,6 +40,7 @@ const SPARE_BYTES = 64 * 1_024 * 1_024
 /** For the service's user alone. */
 const FOLDER_MODE = 0o700
 const LEFT_OUT = ['the master key, and every other file that a secret of the configuration is read from']
+const ELSEWHERE = 'the data, which is in PostgreSQL: pg_dump or its own archive (systemd/README.md "PostgreSQL")'
 
 const tell = (message: BackupThreadMessage): void => parentPort?.postMessage(message)
 
@@ -49,16 +50,15 @@ function writeBackup(data: BackupThreadData): void {
   rmSync(workFolder, { recursive: true, force: true })
   mkdirSync(workFolder, { mode: FOLDER_MODE })
   const mark = new Date(data.now).toISOString()
-  const copy = join(workFolder, DATABASE)
-  copyDatabase(data, copy)
-  tell({ kind: 'stage', stage: 'checking', totalBytes: statSync(copy).size })
-  const { schema, ...counted } = checkCopy(copy)
-  const names = [DATABASE, ...copyConfiguration(configurationFolder, workFolder)]
+  const database = copyDatabase(data)
+  const { schema, bytes, ...counted } = database ?? { schema: 0, counts: null, bytes: 0 }
+  const names = [...(database === null ? [] : [DATABASE]), ...copyConfiguration(configurationFolder, workFolder)]
   const files = Object.fromEntries(names.map((name) => [name, describeFile(join(workFolder, name))]))
   const origin = { format: 1, version: packageVersion(), schema, mark, host: hostname() } as const
-  const manifest: BackupManifest = { ...origin, ...counted, files, left_out: LEFT_OUT }
+  const left_out = database === null ? [...LEFT_OUT, ELSEWHERE] : LEFT_OUT
+  const manifest: BackupManifest = { ...origin, ...counted, files, left_out }
   writeFileSync(join(workFolder, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`)
-  tell({ kind: 'stage', stage: 'packing', totalBytes: statSync(copy).size })
+  tell({ kind: 'stage', stage: 'packing', totalBytes: bytes })
   const unfinished = join(workFolder, 'archive')
   packArchive(unfinished, workFolder, [MANIFEST, ...names])
   const path = join(folder, archiveName(data.now, schema))
@@ -66,7 +66,11 @@ function writeBackup(data: BackupThreadData): void {
   tell({ kind: 'written', path, bytes: statSync(path).size, manifest })
 }
 
-function copyDatabase({ databaseFile, folder, keptFreeBytes }: BackupThreadData, copy: string): void {
+type CopiedDatabase = Pick<BackupManifest, 'schema' | 'counts' | 'sealed_acme_keys'> & { bytes: number }
+
+function copyDatabase({ databaseFile, folder, workFolder, keptFreeBytes }: BackupThreadData): CopiedDatabase | null {
+  if (databaseFile === null) return null
+  const copy = join(workFolder, DATABASE)
   const reader = new Sqlite(databaseFile, { readonly: true, fileMustExist: true })
   try {
     const bytes = contentBytes(reader)
@@ -80,6 +84,9 @@ function copyDatabase({ databaseFile, folder, keptFreeBytes }: BackupThreadData,
   } finally {
     reader.close()
   }
+  const { size } = statSync(copy)
+  tell({ kind: 'stage', stage: 'checking', totalBytes: size })
+  return { ...checkCopy(copy), bytes: size }
 }
 
 /** By opening it: what cannot be read is no backup. */

@@ -6,13 +6,13 @@ import { existsSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
 import type { BackupCounts } from '../../records/backup-records.ts'
-import type { StoreLocation } from '../../store-location.ts'
+import type { SqliteLocation } from '../../store-location.ts'
 import { brokenInvariants, countRows, integrityProblems } from './check-database.ts'
 import { databasePath, lockDatabase, openDatabase } from '../engine/database.ts'
 import { migrationPlan, schemaVersion, SCHEMA_VERSION, type MigrationPlan } from '../engine/migrate.ts'
 
 /** Reads only, also beside a running server: which migrations there would be. 78 for a newer schema. */
-export function planMigration({ folder }: Pick<StoreLocation, 'folder'>): MigrationPlan {
+export function planMigration({ folder }: Pick<SqliteLocation, 'folder'>): MigrationPlan {
   const database = openReadOnly(folder)
   try {
     return migrationPlan(database, folder)
@@ -22,7 +22,7 @@ export function planMigration({ folder }: Pick<StoreLocation, 'folder'>): Migrat
 }
 
 /** Runs what is outstanding; returns what it was. */
-export function migrateNow(location: StoreLocation): MigrationPlan {
+export function migrateNow(location: SqliteLocation): MigrationPlan {
   const plan = planMigration(location)
   if (plan.migrations.length > 0) openDatabase(location).close()
   return plan
@@ -35,7 +35,7 @@ interface Verdict {
   counts: BackupCounts | null
 }
 
-export function verifyDatabase({ folder }: Pick<StoreLocation, 'folder'>): Verdict {
+export function verifyDatabase({ folder }: Pick<SqliteLocation, 'folder'>): Verdict {
   requireDatabase(folder)
   const lock = lockDatabase({ folder })
   try {

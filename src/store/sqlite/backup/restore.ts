@@ -7,8 +7,8 @@ import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, renameSync, 
 import { join } from 'node:path'
 import type { Database } from 'better-sqlite3'
 import { CONFIGURATION, DATABASE, timeStamp } from '../../backup-archive.ts'
-import type { BackupCounts } from '../../records/backup-records.ts'
-import type { StoreLocation } from '../../store-location.ts'
+import { BackupError, type BackupCounts } from '../../records/backup-records.ts'
+import type { SqliteLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
 import { lockDatabase, openDatabase } from '../engine/database.ts'
 import { SCHEMA_VERSION } from '../engine/migrate.ts'
@@ -16,13 +16,13 @@ import { flush, ownAs } from '../engine/snapshot.ts'
 import { verifyBackup, type VerifyStage } from './verify-backup.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
-import { TOGETHER } from '../ips/allowance.ts'
-import { oneColumn } from '../engine/statements.ts'
+import { TOGETHER } from '../../verbs/ips/allowance.ts'
+import { oneColumn } from '../../verbs/tools/statements.ts'
 
 interface RestoreOptions {
   file: string
   /** Where the database is to be. */
-  location: StoreLocation
+  location: SqliteLocation
   now: number
   /** Today's warmup allowance stays as the backup has it. */
   keepsAllowance: boolean
@@ -56,7 +56,9 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
   }
   const work = mkdtempSync(join(folder, WORK_PREFIX))
   try {
-    const { schema: fromSchema, mark } = verifyBackup(file, work, onStage)
+    const { manifest, schema: fromSchema, mark } = verifyBackup(file, work, onStage)
+    if (manifest?.counts === null)
+      throw new BackupError(`${file} holds the configuration alone: tar -xf ${file} config`)
     onStage('migrating')
     const database = openDatabase({ ...location, folder: work })
     const state = settleRestored(database.writer, { mark, now, keepsAllowance })
@@ -66,10 +68,7 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     database.close()
     onStage('placing')
     const stamp = timeStamp(now)
-    const movedTo = moveAside(folder, `before-restore-${stamp}`)
-    ownAs(join(work, DATABASE), folder)
-    flush(join(work, DATABASE))
-    renameSync(join(work, DATABASE), join(folder, DATABASE))
+    const movedTo = placeDatabase(work, folder, `before-restore-${stamp}`)
     const configuration = placeConfiguration(work, join(folder, `restored-config-${stamp}`))
     flush(folder)
     return { ...state, mark, fromSchema, schema: SCHEMA_VERSION, counts, movedTo, configuration }
@@ -77,6 +76,16 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     rmSync(work, { recursive: true, force: true })
     lock.close()
   }
+}
+
+/** Whole and closed in `work`; the one in `folder` goes into a folder of this name. Returns that one, or null. */
+export function placeDatabase(work: string, folder: string, name: string): string | null {
+  const movedTo = moveAside(folder, name)
+  ownAs(join(work, DATABASE), folder)
+  flush(join(work, DATABASE))
+  renameSync(join(work, DATABASE), join(folder, DATABASE))
+  flush(folder)
+  return movedTo
 }
 
 function moveAside(folder: string, name: string): string | null {

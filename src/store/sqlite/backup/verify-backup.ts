@@ -14,7 +14,7 @@ import { schemaVersion, SCHEMA_VERSION } from '../engine/migrate.ts'
 import { freeBytesIn } from '../engine/snapshot.ts'
 
 export interface VerifiedBackup {
-  /** null: a database alone. */
+  /** null: a database alone. Without counts it holds the configuration alone, of the schema 0. */
   manifest: BackupManifest | null
   schema: number
   /** Unix milliseconds: everything that was answered before is in it. */
@@ -42,9 +42,10 @@ export function verifyBackup(file: string, folder: string, onStage: (stage: Veri
     onStage('comparing')
     compareFiles(file, manifest, folder)
   }
+  const mark = manifest === null ? statSync(file).mtimeMs : Date.parse(manifest.mark)
+  if (manifest?.counts === null) return { manifest, schema: 0, mark, databaseBytes: 0 }
   onStage('checking')
   const schema = checkCopy(file, copy, manifest)
-  const mark = manifest === null ? statSync(file).mtimeMs : Date.parse(manifest.mark)
   return { manifest, schema, mark: Math.floor(mark), databaseBytes: statSync(copy).size }
 }
 

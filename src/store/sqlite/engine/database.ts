@@ -10,8 +10,8 @@ import { accessSync, constants, existsSync, mkdirSync, statSync, writeFileSync }
 import { join } from 'node:path'
 import Sqlite, { type Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
-import type { StoreLocation } from '../../store-location.ts'
-import { addErasedAddress } from './stored-address.ts'
+import type { SqliteLocation } from '../../store-location.ts'
+import { addAddressFunctions } from './address-functions.ts'
 import { migrate, prepareNewFile } from './migrate.ts'
 import { ownAs } from './snapshot.ts'
 
@@ -33,11 +33,11 @@ const READER_CACHE_KIBIBYTES = 2_048
 /** `pragma synchronous` answers with a number; 2 is FULL. */
 const SYNCHRONOUS_FULL = 2
 
-export function databasePath(location: Pick<StoreLocation, 'folder'>): string {
+export function databasePath(location: Pick<SqliteLocation, 'folder'>): string {
   return join(location.folder, 'sternpost.db')
 }
 
-export function openDatabase(location: StoreLocation): OpenDatabase {
+export function openDatabase(location: SqliteLocation): OpenDatabase {
   const path = databasePath(location)
   try {
     mkdirSync(location.folder, { recursive: true, mode: FOLDER_MODE })
@@ -67,7 +67,7 @@ function refuseUnwritable(folder: string): void {
   }
 }
 
-function openLocked(path: string, location: StoreLocation, lock: Database): OpenDatabase {
+function openLocked(path: string, location: SqliteLocation, lock: Database): OpenDatabase {
   const mark = join(location.folder, 'sternpost.made')
   refuseVanished(path, mark)
   const writer = openWriter(path, location)
@@ -96,7 +96,7 @@ function refuseVanished(path: string, mark: string): void {
 }
 
 /** A connection that cannot write, for lookups here and for content in delivery threads. */
-export function openReader(location: StoreLocation): Database {
+export function openReader(location: SqliteLocation): Database {
   const path = databasePath(location)
   const reader = new Sqlite(path, { readonly: true, fileMustExist: true, timeout: BUSY_TIMEOUT_MILLISECONDS })
   reader.pragma(`cache_size = ${-READER_CACHE_KIBIBYTES}`)
@@ -104,7 +104,7 @@ export function openReader(location: StoreLocation): Database {
 }
 
 /** Keeps every other process out until it is closed. */
-export function lockDatabase(location: Pick<StoreLocation, 'folder'>): Database {
+export function lockDatabase(location: Pick<SqliteLocation, 'folder'>): Database {
   const path = join(location.folder, 'sternpost.lock')
   const lock = new Sqlite(path, { timeout: 0 })
   try {
@@ -119,7 +119,7 @@ export function lockDatabase(location: Pick<StoreLocation, 'folder'>): Database 
   }
 }
 
-function openWriter(path: string, location: StoreLocation): Database {
+function openWriter(path: string, location: SqliteLocation): Database {
   const writer = new Sqlite(path, { timeout: BUSY_TIMEOUT_MILLISECONDS })
   try {
     prepareWriter(writer, location)
@@ -130,7 +130,7 @@ function openWriter(path: string, location: StoreLocation): Database {
   }
 }
 
-function prepareWriter(writer: Database, location: StoreLocation): void {
+function prepareWriter(writer: Database, location: SqliteLocation): void {
   prepareNewFile(writer)
   writer.pragma('journal_mode = wal')
   writer.pragma('synchronous = full')
@@ -145,10 +145,10 @@ function prepareWriter(writer: Database, location: StoreLocation): void {
     throw new Error(`journal_mode is ${durability.journalMode}, synchronous is ${durability.synchronous}`)
   }
   migrate(writer, location.folder)
-  addErasedAddress(writer, location.erasureKey)
+  addAddressFunctions(writer, location.erasureKey)
 }
 
-export interface Durability {
+interface Durability {
   journalMode: string
   /** 2 is FULL: a commit waits until its bytes are on the disk. */
   synchronous: number

@@ -1,0 +1,87 @@
+/**
+ * `storage.url`: where PostgreSQL is, as a text without password, or where the whole URL is read from. Pure but for the
+ * certificates that it names, which have to be there. What is wrong is said without the URL, which may hold a password.
+ *
+ * What `sslmode` asks for is what libpq does (PostgreSQL, "SSL Support"), and never less than TLS where none is given,
+ * but to this machine. The driver has words of its own for some modes: it is told to take them as libpq does.
+ *
+ * | sslmode | TLS | certificate |
+ * | --- | --- | --- |
+ * | (none) | as `require`; to loopback or a Unix socket `disable` | |
+ * | `disable` | no | |
+ * | `require` | yes | not looked at; with `sslrootcert` as `verify-ca` |
+ * | `verify-ca` | yes | of an authority in `sslrootcert` |
+ * | `verify-full` | yes | the same, or of a known authority; for the name of the host |
+ */
+import { isLoopback } from '../../base/ip-address.ts'
+import { errorText } from '../../base/errors.ts'
+import { readRegularFile } from '../../base/regular-file.ts'
+import { INLINE_SECRET, readSecretReference, type SecretReference } from './network-field-types.ts'
+import { accepted, field, refused, type Reading } from './reading.ts'
+
+/** `variable`: of the environment, whose own secrets those are. */
+export type DatabaseUrlReference = string | SecretReference | { variable: string }
+
+const SSL_MODES = ['disable', 'require', 'verify-ca', 'verify-full']
+const SSL_FILES = ['sslrootcert', 'sslcert', 'sslkey']
+const PARAMETERS = ['host', 'sslmode', ...SSL_FILES]
+const EXAMPLE = 'postgres://sternpost@db.example.com/sternpost'
+const PASSWORD_INLINE = `${INLINE_SECRET}; a URL that holds a password is one`
+
+export const databaseUrl = field(
+  (value): Reading<DatabaseUrlReference> => {
+    if (typeof value === 'object' && value !== null && 'variable' in value && typeof value.variable === 'string') {
+      return accepted({ variable: value.variable })
+    }
+    if (typeof value !== 'string') return readSecretReference(value)
+    const url = parsed(value)
+    const hasPassword =
+      url === undefined ? value.includes('@') : url.password !== '' || url.searchParams.has('password')
+    return hasPassword ? refused(PASSWORD_INLINE) : accepted(value)
+  },
+  { title: `URL without a password, such as ${EXAMPLE}, or a secret: { file: /path } or { credential: name }` },
+)
+
+/** As the driver takes it. */
+export function readDatabaseUrl(text: string): Reading<string> {
+  const url = parsed(text)
+  if (url === undefined) return refused(`this is not the URL of a database; write for example ${EXAMPLE}`)
+  if (url.pathname.length < 2) return refused(`the URL names no database; write for example ${EXAMPLE}`)
+  if (url.hostname.includes(',')) return refused('the URL names several hosts: name the one that follows the primary')
+  const unknown = [...url.searchParams.keys()].find((name) => !PARAMETERS.includes(name))
+  if (unknown !== undefined) return refused(`the URL has the parameter ${unknown}; known are ${PARAMETERS.join(', ')}`)
+  const mode = url.searchParams.get('sslmode') ?? (isHere(url) ? 'disable' : 'require')
+  if (!SSL_MODES.includes(mode)) return refused(`sslmode must be one of ${SSL_MODES.join(', ')}`)
+  if (mode === 'verify-ca' && !url.searchParams.has('sslrootcert'))
+    return refused('sslmode=verify-ca needs sslrootcert')
+  for (const name of SSL_FILES) {
+    const problem = fileProblem(url.searchParams.get(name))
+    if (problem !== null) return refused(`${name}: ${problem}`)
+  }
+  url.searchParams.set('sslmode', mode)
+  url.searchParams.set('uselibpqcompat', 'true')
+  return accepted(url.href)
+}
+
+/** A user without a host, as libpq takes it for a Unix socket, is no URL by itself. */
+function parsed(text: string): URL | undefined {
+  const whole = text.replace('@/', '@localhost/')
+  const url = URL.canParse(whole) ? new URL(whole) : undefined
+  return url !== undefined && ['postgres:', 'postgresql:'].includes(url.protocol) ? url : undefined
+}
+
+/** On this machine: a Unix socket or loopback. */
+function isHere({ hostname, searchParams }: URL): boolean {
+  const host = decodeURIComponent(searchParams.get('host') ?? hostname)
+  const address = host.replace(/^\[(.*)\]$/, '$1')
+  return host === '' || host.startsWith('/') || host === 'localhost' || isLoopback(address)
+}
+
+function fileProblem(file: string | null): string | null {
+  try {
+    if (file !== null) readRegularFile(file)
+    return null
+  } catch (thrown) {
+    return errorText(thrown)
+  }
+}

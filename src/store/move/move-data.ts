@@ -1,0 +1,228 @@
+/**
+ * Moves all data of a stopped server from one engine to the other (systemd/README.md "PostgreSQL").
+ *
+ * 1. Both are opened: their schemas are migrated, and nobody else works with either.
+ * 2. The target is marked, with the epoch of the source. Only an empty one, or one with such a mark, is taken.
+ * 3. Table by table, rows move in the order of their keys, some in each transaction. What a move that was killed had
+ *    committed is the beginning of each table: the next one goes on behind its last row, so nothing is there twice. A
+ *    source that was started meanwhile has another epoch, and moves from the beginning.
+ * 4. Every row of both is read again, compared and added to a checksum.
+ * 5. One transaction copies `meta` and takes the mark away. Until then no server starts on the target.
+ *
+ * Undelivered mail is held where it arrives, from its first moment on. PostgreSQL keeps no U+0000: it becomes U+FFFD.
+ * The source stays as it is. Throws ProcessExit, with a sentence.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { EXIT, ProcessExit } from '../../base/errors.ts'
+import type { Database } from '../engine/database.ts'
+import type { OpenEngine } from '../engine/open-engine.ts'
+import type { StoreLocation } from '../store-location.ts'
+import { MOVE_MARK, openEngine } from '../thread/open-engine.ts'
+import { movedTables, type MovedTable } from './moved-tables.ts'
+import { createBatchLimit, readRows, valueAt, type Row, type Value } from './table-rows.ts'
+
+export interface MoveProgress {
+  step: 'moving' | 'comparing'
+  table: string
+  rows: number
+  /** Of this table; of PostgreSQL an estimate. */
+  total: number
+}
+
+interface MoveOptions {
+  from: StoreLocation
+  to: StoreLocation
+  /** What is in the target is nobody's. */
+  isOwn?: boolean
+  onProgress: (progress: MoveProgress) => void
+}
+
+export interface MoveSummary {
+  /** By table. */
+  counts: Record<string, number>
+  /** SHA-256 of all rows in order, the same on both sides. */
+  checksum: string
+  /** Undelivered messages. */
+  held: number
+  isResumed: boolean
+}
+
+interface Ends extends MoveOptions {
+  source: OpenEngine
+  target: OpenEngine
+  tables: readonly MovedTable[]
+}
+
+export async function moveData(options: MoveOptions): Promise<MoveSummary> {
+  const { from, to } = options
+  const source = await openEngine(from)
+  try {
+    const target = await openEngine(to)
+    try {
+      const tables = movedTables((from.engine === 'sqlite' ? source : target).writer)
+      return move({ ...options, source, target, tables })
+    } finally {
+      target.close()
+    }
+  } finally {
+    source.close()
+  }
+}
+
+function move(ends: Ends): MoveSummary {
+  const { source, target, tables } = ends
+  const { engine } = ends.to
+  const isResumed = begin(ends)
+  for (const table of tables) {
+    moveRows(table, ends)
+    if (engine === 'postgres') target.writer.prepare(`analyze ${table.name}`).run()
+  }
+  const compared = compareAll(ends)
+  if (engine === 'postgres') numberAbove(source.reader, ends)
+  finish(ends)
+  return { ...compared, isResumed }
+}
+
+/** Returns whether some of it was there already. */
+function begin({ source, target: { writer }, tables, to: { engine }, isOwn = false }: Ends): boolean {
+  const epoch = epochOf(source.reader)
+  const mark = markOf(writer)
+  if (mark === epoch) return true
+  // Of a new schema these have rows.
+  const filled = tables.find(({ name }) => name !== 'routes' && writer.prepare(`select 1 from ${name} limit 1`).get())
+  if (!isOwn && mark === undefined && filled !== undefined) {
+    const sentence = `the target has data in its table ${filled.name}: give an empty database`
+    throw new ProcessExit(EXIT.configuration, sentence)
+  }
+  const names = tables.map(({ name }) => name)
+  inTransaction(writer, () => {
+    if (engine === 'postgres') writer.prepare(`truncate ${names.join(', ')}`).run()
+    else for (const name of names.toReversed()) writer.prepare(`delete from ${name}`).run()
+    writer.prepare('delete from meta').run()
+    writer.prepare<[string, number]>('insert into meta (name, value) values (?, ?)').run(MOVE_MARK, epoch)
+  })
+  return false
+}
+
+const FIND_META = 'select value from meta where name = ?'
+const epochOf = (database: Database): number => database.prepare<[string], number>(FIND_META).pluck().get('epoch') ?? 0
+const markOf = (database: Database): number | undefined =>
+  database.prepare<[string], number>(FIND_META).pluck().get(MOVE_MARK)
+
+function moveRows(table: MovedTable, { source, target, from, to, onProgress }: Ends): void {
+  const { writer } = target
+  const { name, columns, key } = table
+  const total = countOf(source.reader, table, from)
+  const newest = key.map((column) => `${column} desc`).join(', ')
+  const last = writer.prepare<[], Row>(`select ${key.join(', ')} from ${name} order by ${newest} limit 1`).get()
+  let rows = last === undefined ? 0 : countOf(writer, table, to)
+  const reader = readRows(source.reader, table, last)
+  const insert = writer.prepare<Value[]>(
+    `insert into ${name} (${columns.join(', ')}) values (${columns.map(() => '?').join(', ')})`,
+  )
+  const limit = createBatchLimit()
+  for (;;) {
+    const batch = reader.next(limit.current())
+    onProgress({ step: 'moving', table: name, rows, total })
+    if (batch.length === 0) return
+    inTransaction(writer, () => {
+      for (const row of batch) insert.run(...columns.map((column) => valueAt(row, column)))
+    })
+    // The log of SQLite is emptied here alone.
+    target.afterGroup()
+    rows += batch.length
+    limit.note(batch)
+  }
+}
+
+/** A large table takes PostgreSQL too long to count. */
+function countOf(database: Database, { name }: MovedTable, { engine }: StoreLocation): number {
+  const estimate = `select max(reltuples, 0)::bigint from pg_class where oid = to_regclass('${name}')`
+  const text = engine === 'postgres' ? estimate : `select count(*) from ${name}`
+  return database.prepare<[], number>(text).pluck().get() ?? 0
+}
+
+function compareAll(ends: Ends): Omit<MoveSummary, 'isResumed'> {
+  const sum: Sum = { hash: createHash('sha256'), held: 0 }
+  const counts = Object.fromEntries(ends.tables.map((table) => [table.name, compareRows(table, ends, sum)]))
+  return { counts, checksum: sum.hash.digest('hex'), held: sum.held }
+}
+
+interface Sum {
+  hash: Hash
+  held: number
+}
+
+/** Returns how many there are. */
+function compareRows(table: MovedTable, { source, target: { writer }, onProgress }: Ends, sum: Sum): number {
+  const [left, right] = [readRows(source.reader, table, undefined), readRows(writer, table, undefined)]
+  const limit = createBatchLimit()
+  let rows = 0
+  for (;;) {
+    const batch = left.next(limit.current())
+    const texts = batch.map((row) => textOf(row, table))
+    // One more than there are in the source would be seen with the last of them.
+    const found = right.next(limit.current()).map((row) => textOf(row, table))
+    const wrong = Math.max(texts.length, found.length) === 0 ? -1 : texts.findIndex((text, at) => text !== found[at])
+    if (wrong !== -1 || found.length !== texts.length) return differ(table, batch[wrong], writer)
+    if (batch.length === 0) return rows
+    for (const text of texts) sum.hash.update(text)
+    if (table.name === 'messages') sum.held += batch.filter((row) => row['waiting_for'] === 'held').length
+    rows += batch.length
+    limit.note(batch)
+    onProgress({ step: 'comparing', table: table.name, rows, total: rows })
+  }
+}
+
+function textOf(row: Row, { name, columns }: MovedTable): string {
+  const values = columns.map((column) => {
+    const value = valueAt(row, column)
+    if (typeof value === 'string') return value.replaceAll('\0', '\uFFFD')
+    return value instanceof Uint8Array ? { bytes: Buffer.from(value).toString('base64') } : value
+  })
+  return JSON.stringify([name, values])
+}
+
+/** The next move begins anew. */
+function differ({ name, key }: MovedTable, row: Row | undefined, writer: OpenEngine['writer']): never {
+  inTransaction(writer, () =>
+    writer.prepare<[number, string]>('update meta set value = ? where name = ?').run(-1, MOVE_MARK),
+  )
+  const place = row === undefined ? '' : ` from ${JSON.stringify(key.map((column) => row[column]))} on`
+  const sentence = `the rows of ${name} are not the same on both sides${place}; nothing is in force. Move again: from the beginning`
+  throw new ProcessExit(EXIT.disk, sentence)
+}
+
+/** As `row_numbers` rises by (postgresql/row-numbers.ts). */
+const BLOCK = 1_000
+
+function numberAbove(source: Database, { target, tables }: Ends): void {
+  const numbers = tables
+    .filter(({ isNumbered }) => isNumbered)
+    .map(({ name, key }) => source.prepare<[], number>(`select max(${key[0]}) from ${name}`).pluck().get() ?? 0)
+  const above = BLOCK * Math.ceil((Math.max(0, ...numbers) + 1) / BLOCK)
+  target.writer.prepare<[number]>(`select setval('row_numbers', ?)`).get(above)
+}
+
+/** Words of subjects are found from the beginning again. */
+const LEFT_OUT = [MOVE_MARK, 'last_commit', 'indexed_content']
+
+function finish({ source, target: { writer } }: Ends): void {
+  const rows = source.reader.prepare<[], { name: string; value: number }>('select name, value from meta').all()
+  const insert = writer.prepare<[string, number]>('insert into meta (name, value) values (?, ?)')
+  inTransaction(writer, () => {
+    writer.prepare('delete from meta').run()
+    for (const { name, value } of rows) if (!LEFT_OUT.includes(name)) insert.run(name, value)
+  })
+}
+
+function inTransaction(writer: OpenEngine['writer'], work: () => unknown): void {
+  writer.prepare('begin immediate').run()
+  try {
+    work()
+    writer.prepare('commit').run()
+  } catch (thrown) {
+    if (writer.inTransaction) writer.prepare('rollback').run()
+    throw thrown
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * Asking PostgreSQL and waiting for the answer, in a thread that exists to wait: the other one (`wire-thread.ts`) speaks.
+ *
+ * Throws ServiceError `unavailable` when nothing was sent, ConnectionLost when it is not known what was done,
+ * ServerRefused for what the server cannot do now, StatementFailed for what it never does, and DatabaseChanged when the
+ * database is not as it was left.
+ */
+import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
+import { ServiceError } from '../../base/errors.ts'
+import type {
+  Granted,
+  StatementAnswer,
+  WireAnswer,
+  WireData,
+  WireLine,
+  WireRequest,
+  WireStatement,
+} from './wire-messages.ts'
+
+/** The statement is wrong, or what it is given. `code`: SQLSTATE. */
+export class StatementFailed extends Error {
+  readonly code: string
+
+  constructor(code: string, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+class DatabaseAway extends ServiceError {
+  /** SQLSTATE or the system's code, of why. */
+  readonly reason: string
+
+  constructor(reason: string, message: string) {
+    super('unavailable', 'the database does not answer', { ...RETRY, cause: new Error(message) })
+    this.reason = reason
+  }
+}
+
+/** The connection ended while something was under way. */
+export class ConnectionLost extends DatabaseAway {}
+
+/** The server cannot do it now: its disk is full, somebody else holds the row. */
+export class ServerRefused extends DatabaseAway {}
+
+/** Somebody else worked with it, or it is an older copy: what this process remembers of it is wrong. */
+export class DatabaseChanged extends DatabaseAway {
+  constructor() {
+    super('', 'the database is not as it was left: somebody else changed it, or it is an older copy')
+  }
+}
+
+export const reasonOf = (thrown: unknown): string => (thrown instanceof DatabaseAway ? thrown.reason : '')
+
+/** One statement failed, and would not when it came alone: the transaction itself is no worse than before it. */
+export function isOfStatement(thrown: unknown): boolean {
+  if (thrown instanceof StatementFailed) return true
+  return thrown instanceof ServerRefused && IN_THE_WAY.test(thrown.reason)
+}
+
+const RETRY = { headers: { 'Retry-After': '2' } }
+// Classes of SQLSTATE that speak of the server or of others: connections, a standby, deadlocks, resources, locks, operators, its system.
+const OF_SERVER = /^(?:08|25006|40|53|55|57|58)/
+// Those of them where another one was in the way: a deadlock or a lock, or an operator who canceled the statement.
+const IN_THE_WAY = /^(?:40|55P03|57014)/
+/** Longer than the other thread waits for the server. */
+const MOST_WAIT_MILLISECONDS = 60_000
+
+export interface BlockingWire {
+  /** What the next statements of the line that writes take for granted. */
+  granted: Granted
+  /** Answers in order. `isPatient`: a connection is waited for, and an answer for as long as it takes. */
+  ask(line: WireLine, statements: WireStatement[], isPatient?: boolean): StatementAnswer[]
+  close(): void
+}
+
+/** `notes`: where EngineNotes go; null: nowhere. */
+export function openBlockingWire(url: string, notes: MessagePort | null): BlockingWire {
+  const signal = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
+  const bell = new Int32Array(signal)
+  const { port1: port, port2 } = new MessageChannel()
+  const workerData: WireData = { signal, url, port: port2, notes }
+  const entry = new URL('./wire-thread.ts', import.meta.url)
+  const transferList = notes === null ? [port2] : [port2, notes]
+  const worker = new Worker(entry, { workerData, transferList, name: 'postgresql', execArgv: [] })
+  worker.unref()
+  const anything: Granted = { session: null, lastCommit: null }
+  const granted = { ...anything }
+  let lastId = 0
+
+  const receive = (id: number, mostMilliseconds: number): WireAnswer => {
+    for (;;) {
+      const before = Atomics.load(bell, 0)
+      const received = receiveMessageOnPort(port) as { message: WireAnswer } | undefined
+      if (received?.message.id === id) return received.message
+      if (received !== undefined) continue
+      if (Atomics.wait(bell, 0, before, mostMilliseconds) === 'timed-out') {
+        throw new ConnectionLost('', 'the thread that speaks to it does not answer')
+      }
+    }
+  }
+  const exchange = (request: WireRequest, mostMilliseconds = MOST_WAIT_MILLISECONDS): WireAnswer => {
+    port.postMessage(request)
+    return receive(request.id, mostMilliseconds)
+  }
+
+  return {
+    granted,
+    ask(line, statements, isPatient = false) {
+      const given = line === 'write' ? granted : anything
+      const request: WireRequest = { ...given, kind: 'ask', id: ++lastId, line, statements, isPatient }
+      const answer = exchange(request, isPatient ? Infinity : MOST_WAIT_MILLISECONDS)
+      if ('session' in answer && line === 'write') granted.session = answer.session
+      switch (answer.kind) {
+        case 'done':
+          return answer.answers
+        case 'failed':
+          if (OF_SERVER.test(answer.code)) throw new ServerRefused(answer.code, answer.message)
+          throw new StatementFailed(answer.code, answer.message)
+        case 'lost':
+          throw new ConnectionLost('', answer.message)
+        case 'unreachable':
+          throw new DatabaseAway(answer.code, answer.message)
+        case 'changed':
+          throw new DatabaseChanged()
+      }
+    },
+    close() {
+      exchange({ kind: 'close', id: ++lastId })
+      port.close()
+    },
+  }
+}

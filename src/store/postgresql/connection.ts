@@ -1,0 +1,203 @@
+/**
+ * One connection to PostgreSQL: statements go out in one flight and are answered in order. Rejects with what the driver
+ * says when it cannot be opened, or is not one that mail may be trusted to. A connection that fails once is ended.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { StatementAnswer, WireAsk, WireLine } from './wire-messages.ts'
+
+export interface Connection {
+  /** What the last commit left in this database; null: there was none. Of the connection that writes. */
+  lastCommit: number | null
+  ask(request: Pick<WireAsk, 'statements' | 'isPatient'>): Promise<ConnectionAnswer>
+  /** Milliseconds that the server has owed something and said nothing. */
+  silence(): number
+  /** Ends it at once: what is under way is lost. */
+  drop(reason: string): void
+  close(): Promise<void>
+}
+
+type ConnectionAnswer =
+  | { kind: 'done'; answers: StatementAnswer[] }
+  | { kind: 'failed'; code: string; message: string }
+  | { kind: 'lost'; message: string }
+
+const CONNECT_TIMEOUT_MILLISECONDS = 5_000
+const OPEN_TIMEOUT_MILLISECONDS = 15_000
+const CLOSE_TIMEOUT_MILLISECONDS = 2_000
+/** `pg_type`: how text that the server sends becomes a value. */
+const READERS: Readonly<Record<number, (text: string) => unknown>> = {
+  16: (text) => (text === 't' ? 1 : 0),
+  17: (text) => Buffer.from(text.slice(2), 'hex'),
+  20: Number,
+  21: Number,
+  23: Number,
+  700: Number,
+  701: Number,
+  1700: Number,
+}
+const asText = (text: string): unknown => text
+const types = { getTypeParser: (type: number) => READERS[type] ?? asText } as unknown as pg.CustomTypesConfig
+
+interface ConnectionOptions {
+  url: string
+  line: WireLine
+  /** Of this process and no other: by it the server knows an earlier connection of ours. */
+  name: string
+  /** It is only looked at. */
+  mayBeStandby?: boolean
+  /** Told once, when it ended without `close`. */
+  onLost: (reason: string) => void
+}
+
+/** What the types of the driver leave out. */
+type Stream = { cork(): void; uncork(): void; destroy(): void; on(event: 'data', heard: () => void): void }
+const streamOf = (client: pg.Client): Stream =>
+  (client as unknown as { connection: { stream: Stream } }).connection.stream
+
+export async function openConnection(options: ConnectionOptions): Promise<Connection> {
+  const { url, line, name, mayBeStandby = false, onLost } = options
+  const client = new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MILLISECONDS,
+    keepAlive: true,
+    application_name: name,
+    pipeline: true,
+    types,
+  } as pg.ClientConfig)
+  let state: 'opening' | 'open' | 'ended' = 'opening'
+  const end = (reason: string): void => {
+    const wasOpen = state === 'open'
+    state = 'ended'
+    streamOf(client).destroy()
+    if (wasOpen) onLost(reason)
+  }
+  client.on('error', (error) => end(error.message))
+  client.on('end', () => end('the server ended the connection'))
+  const limit = setTimeout(() => end('it took too long'), OPEN_TIMEOUT_MILLISECONDS)
+  let lastCommit: number | null = null
+  try {
+    await client.connect()
+    await checkServer(client, mayBeStandby)
+    await client.query(SESSION)
+    if (line === 'write') {
+      await lockDatabase(client, name)
+      lastCommit = await findLastCommit(client)
+    }
+  } catch (thrown) {
+    end('')
+    throw thrown
+  } finally {
+    clearTimeout(limit)
+  }
+  state = 'open'
+  let owed = 0
+  let heardAt = 0
+  const hear = (): void => void (heardAt = performance.now())
+  streamOf(client).on('data', hear)
+
+  async function send(statements: WireAsk['statements']): Promise<ConnectionAnswer> {
+    const stream = streamOf(client)
+    stream.cork()
+    const asked = statements.map((statement) => client.query<unknown[]>({ ...statement, rowMode: 'array' }))
+    stream.uncork()
+    const settled = await Promise.allSettled(asked)
+    const failed = settled.find((each) => each.status === 'rejected')
+    if (failed === undefined) {
+      const answers = settled.flatMap((each) => (each.status === 'rejected' ? [] : [answerOf(each.value)]))
+      return { kind: 'done', answers }
+    }
+    const { code = '', message, severity } = failed.reason as { code?: string; message: string; severity?: string }
+    // What has no severity was not said by the server; FATAL and PANIC end the connection.
+    if (severity === 'ERROR') return { kind: 'failed', code, message }
+    end(message)
+    return { kind: 'lost', message }
+  }
+
+  return {
+    lastCommit,
+    async ask({ statements, isPatient }) {
+      if (isPatient) return send(statements)
+      if (owed++ === 0) hear()
+      return send(statements).finally(() => owed--)
+    },
+    silence: () => (owed === 0 ? 0 : performance.now() - heardAt),
+    drop: end,
+    async close() {
+      state = 'ended'
+      await Promise.race([client.end(), sleep(CLOSE_TIMEOUT_MILLISECONDS, undefined, { ref: false })])
+      streamOf(client).destroy()
+    },
+  }
+}
+
+/** Of a text of several statements, as migrations are, the last one. */
+function answerOf(result: pg.QueryResult<unknown[]> | pg.QueryResult<unknown[]>[]): StatementAnswer {
+  const last = Array.isArray(result) ? result.at(-1) : result
+  const fields = last?.fields.map(({ name }) => name) ?? []
+  return { fields, rows: last?.rows ?? [], count: last?.rowCount ?? 0, command: last?.command ?? '' }
+}
+
+/**
+ * Whatever the server's defaults: a commit returns when it is on the disk, and a client that is gone, the machine with
+ * it, is noticed within half a minute, so that the next one need not wait for its lock.
+ */
+const SESSION = `
+  set synchronous_commit = on; set default_transaction_isolation = 'read committed'; set timezone = 'UTC';
+  set client_min_messages = 'warning'; set statement_timeout = 0; set lock_timeout = 0;
+  set client_connection_check_interval = '2s';
+  set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3`
+
+/** A server that mail may not be trusted to. */
+export const NOT_TRUSTED = 'not-trusted'
+
+/**
+ * A pooler that hands each transaction to another session breaks what is prepared, and locks. A standby takes no
+ * changes, and may know less than was committed.
+ */
+async function checkServer(client: pg.Client, mayBeStandby: boolean): Promise<void> {
+  const { processID } = client as unknown as { processID: number }
+  const asked = 'select pg_backend_pid() as process, pg_is_in_recovery() as standby'
+  const { rows } = await client.query<{ process: number; standby: number }>(asked)
+  if (rows[0]?.standby === 1 && !mayBeStandby) throw new Error('the server is a standby, which takes no changes')
+  if (rows[0]?.process === processID) return
+  const problem = new Error('a pooler stands before the server: connect to the server itself')
+  throw Object.assign(problem, { code: NOT_TRUSTED })
+}
+
+/** Of the databases of the server, by a number of ours. */
+const LOCK = 7_394_166_201
+const TRY_LOCK = `select pg_try_advisory_lock(${LOCK}) as taken`
+const END_EARLIER = `
+  select pg_terminate_backend(locks.pid)
+  from pg_locks as locks
+  join pg_stat_activity as sessions on sessions.pid = locks.pid
+  where locks.locktype = 'advisory' and sessions.datname = current_database() and sessions.application_name = $1
+    and (locks.classid::bigint << 32 | locks.objid::bigint) = ${LOCK} and locks.pid <> pg_backend_pid()`
+const LOCK_TRIES = 50
+const LOCK_PAUSE_MILLISECONDS = 100
+
+/**
+ * One process works with a database. The session that held the lock has ended at the server when another one gets it:
+ * what it had under way is committed by then, or never will be.
+ */
+async function lockDatabase(client: pg.Client, name: string): Promise<void> {
+  for (let tries = 0; tries < LOCK_TRIES; tries += 1) {
+    const { rows } = await client.query<{ taken: number }>(TRY_LOCK)
+    if (rows[0]?.taken === 1) return
+    // A cut that the server has not noticed: nobody else ends it.
+    await client.query(END_EARLIER, [name])
+    await sleep(LOCK_PAUSE_MILLISECONDS)
+  }
+  throw new Error('another Sternpost works with this database; stop it first')
+}
+
+async function findLastCommit(client: pg.Client): Promise<number | null> {
+  const { rows: tables } = await client.query<{ meta: string | null }>(`select to_regclass('meta') as meta`)
+  if (tables[0]?.meta === null) return null
+  const { rows } = await client.query<{ value: number }>(FIND_COMMIT)
+  return rows[0]?.value ?? null
+}
+
+/** What each commit leaves (writing-database.ts). */
+export const FIND_COMMIT = `select value from meta where name = 'last_commit'`

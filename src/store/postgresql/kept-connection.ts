@@ -1,0 +1,133 @@
+/**
+ * A connection to PostgreSQL that is made anew when it was lost. Nothing is sent twice: what was under way is answered
+ * as lost, and what is asked while there is none as unreachable. A server that is silent for too long is lost too.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { openConnection, type Connection } from './connection.ts'
+import type { WireAnswer, WireAsk, WireLine } from './wire-messages.ts'
+
+const FIRST_PAUSE_MILLISECONDS = 100
+const MOST_PAUSE_MILLISECONDS = 2_000
+const LOOK_EVERY_MILLISECONDS = 250
+/** A connection that was lost is waited for so long: others wait for what asks. Then it is a problem. */
+const GRACE_MILLISECONDS = 1_000
+/** A server that says nothing for so long is a problem: a slow disk is not. */
+const SLOW_MILLISECONDS = 3_000
+/** And for so long is lost: the network may have swallowed it. */
+const SILENT_MILLISECONDS = 10_000
+
+interface KeptOptions {
+  url: string
+  line: WireLine
+  name: string
+  /** Why it does not answer; null: it does. Told when it changes. */
+  onProblem?: (problem: string | null) => void
+}
+
+export function keepConnected({ url, line, name, onProblem = () => {} }: KeptOptions) {
+  let connection: Connection | undefined
+  let connecting: Promise<Connection | undefined> | undefined
+  let session = 0
+  /** Of the connection: it was found as it was left. */
+  let isAsLeft = false
+  let pause = FIRST_PAUSE_MILLISECONDS
+  let timer: NodeJS.Timeout | undefined
+  let isClosed = false
+  const absence = createAbsence(onProblem)
+
+  const connect = (): Promise<Connection | undefined> => {
+    clearTimeout(timer)
+    connecting ??= openConnection({ url, line, name, onLost })
+      .then(opened, (thrown: unknown) => {
+        absence.fail(thrown)
+        connectLater()
+        return undefined
+      })
+      .finally(() => (connecting = undefined))
+    return connecting
+  }
+  const opened = (made: Connection): Connection => {
+    pause = FIRST_PAUSE_MILLISECONDS
+    connection = made
+    session += 1
+    isAsLeft = false
+    if (isClosed) void made.close()
+    return made
+  }
+  const connectLater = (): void => {
+    if (isClosed) return
+    timer = setTimeout(() => void connect(), pause)
+    pause = Math.min(2 * pause, MOST_PAUSE_MILLISECONDS)
+  }
+  const onLost = (reason: string): void => {
+    connection = undefined
+    absence.begin(reason)
+    if (!isClosed) void connect()
+  }
+  const looking = setInterval(() => absence.look(connection), LOOK_EVERY_MILLISECONDS)
+
+  /** The first connection is waited for as long as it takes, and any by who is patient. */
+  const soon = (isPatient: boolean): Promise<Connection | undefined> | undefined => {
+    if (isPatient || session === 0) return connect()
+    const left = absence.graceLeft()
+    return left > 0 ? Promise.race([connecting, sleep(left, undefined)]) : undefined
+  }
+
+  return {
+    async ask(request: WireAsk): Promise<WireAnswer> {
+      const { id, session: granted, lastCommit } = request
+      const open = connection ?? (granted === null ? await soon(request.isPatient) : undefined)
+      const isGone = granted !== null && granted !== session
+      if (open === undefined || isGone) return { id, kind: 'unreachable', ...absence.reason() }
+      if (lastCommit !== null && !isAsLeft && open.lastCommit !== lastCommit) return { id, kind: 'changed' }
+      isAsLeft = true
+      const asked = session
+      const answer = await open.ask(request)
+      return answer.kind === 'lost' ? { id, ...answer } : { id, ...answer, session: asked }
+    },
+    async close(): Promise<void> {
+      isClosed = true
+      clearTimeout(timer)
+      clearInterval(looking)
+      await connection?.close()
+    },
+  }
+}
+
+type Reason = { code: string; message: string }
+
+/** Since when there is no connection, and why; tells when that, or a silence, has lasted too long. */
+function createAbsence(onProblem: (problem: string | null) => void) {
+  let reason: Reason = { code: '', message: 'there was no connection yet' }
+  let since: number | null = null
+  let problem: string | null = null
+  const graceLeft = (): number => (since ?? -Infinity) + GRACE_MILLISECONDS - performance.now()
+  const tell = (found: string | null): void => {
+    const isNews = (found === null) !== (problem === null)
+    problem = found
+    if (isNews) onProblem(found)
+  }
+  return {
+    reason: () => reason,
+    begin(message: string): void {
+      reason = { code: '', message }
+      since = performance.now()
+    },
+    /** Another try failed. */
+    fail(thrown: unknown): void {
+      const { code = '', message } = thrown as Partial<Reason>
+      // Of several addresses that were tried there is a code alone.
+      reason = { code, message: message || code }
+    },
+    graceLeft,
+    look(connection: Connection | undefined): void {
+      if (connection === undefined) {
+        if (since !== null && graceLeft() <= 0) tell(reason.message)
+        return
+      }
+      const silence = connection.silence()
+      tell(silence > SLOW_MILLISECONDS ? 'the server is silent' : null)
+      if (silence > SILENT_MILLISECONDS) connection.drop('the server was silent for too long')
+    },
+  }
+}

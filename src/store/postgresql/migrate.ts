@@ -1,0 +1,47 @@
+/**
+ * Brings the schema to the version this program knows: each migration in one transaction with its number. Nobody else
+ * works on it meanwhile: the connection that writes holds the lock of this database. Throws ProcessExit 78 for a newer
+ * schema, before anything is written, and for a migration that failed.
+ */
+import { readFileSync } from 'node:fs'
+import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import type { BlockingWire } from './blocking-wire.ts'
+
+/** In order; the position + 1 is the schema version. A migration is never edited after its release. */
+const MIGRATIONS = ['0001-initial.sql'] as const
+
+const FIND_VERSION = `
+  select case when to_regclass('schema_version') is null then 0 else 1 end`
+
+/** Returns the version. */
+export function migrate(wire: BlockingWire): number {
+  const found = schemaVersion(wire)
+  if (found > MIGRATIONS.length) {
+    throw new ProcessExit(
+      EXIT.configuration,
+      `the database has schema version ${found}, this program knows versions up to ${MIGRATIONS.length}: install the ` +
+        'newer Sternpost that wrote it, or restore a copy that was made before',
+    )
+  }
+  for (const [index, name] of MIGRATIONS.entries()) if (index >= found) apply(wire, index + 1, name)
+  return MIGRATIONS.length
+}
+
+function schemaVersion(wire: BlockingWire): number {
+  const ask = (name: string, text: string): number =>
+    Number(wire.ask('write', [{ name, text, values: [] }])[0]?.rows[0]?.[0] ?? 0)
+  return ask('has_version', FIND_VERSION) === 0 ? 0 : ask('version', 'select version from schema_version')
+}
+
+function apply(wire: BlockingWire, version: number, name: string): void {
+  const statements = readFileSync(new URL(`./migrations/${name}`, import.meta.url), 'utf8')
+  try {
+    // As one text without parameters: the server runs it in a transaction of its own.
+    const text = `${statements};\nupdate schema_version set version = ${version}`
+    wire.ask('write', [{ name: '', text, values: [] }], true)
+  } catch (cause) {
+    // A server that did not answer may do so at the next start.
+    if (cause instanceof ServiceError) throw cause
+    throw new ProcessExit(EXIT.configuration, `the migration ${name} failed: ${errorText(cause)}`, { cause })
+  }
+}

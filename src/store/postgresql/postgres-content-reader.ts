@@ -1,0 +1,93 @@
+/**
+ * Reads contents, render facts and signing keys in a delivery thread, over a connection of its own that never waits: the
+ * thread speaks SMTP meanwhile. Rejects with ServiceError `unavailable` while the server does not answer.
+ */
+import { ServiceError } from '../../base/errors.ts'
+import type { RenderFacts, StoredContent } from '../../mail/message.ts'
+import type { ContentReader, SealedSigningKey } from '../content-reader.ts'
+import type { ContentRow } from '../records/packed-content.ts'
+import type { PostgresLocation } from '../store-location.ts'
+import { TRACKING_HOST_QUERY } from '../verbs/domains/domain-rows.ts'
+import { byRank, PLATFORM_KEYS_QUERY, SIGNING_KEYS_QUERY } from '../verbs/domains/signing-keys.ts'
+import { FACTS_QUERY, factsOf, type FactsRow } from '../verbs/messages/render-facts.ts'
+import { CONTENT_QUERY, contentFrom, partKeys, PARTS_QUERY, sizeOfContent } from '../verbs/messages/stored-content.ts'
+import { toPostgres } from './dialect.ts'
+import { keepConnected } from './kept-connection.ts'
+import { namedRows } from './postgres-database.ts'
+import type { StatementAnswer, WireStatement } from './wire-messages.ts'
+
+export async function openPostgresContentReader({ url }: PostgresLocation): Promise<ContentReader> {
+  const line = keepConnected({ url, line: 'read', name: 'sternpost' })
+  let lastId = 0
+
+  /** In one flight; answers in order. */
+  async function ask(statements: WireStatement[]): Promise<StatementAnswer[]> {
+    if (statements.length === 0) return []
+    const answer = await line.ask({ ...ANY, id: ++lastId, statements })
+    if (answer.kind === 'done') return answer.answers
+    const cause = new Error('message' in answer ? answer.message : answer.kind)
+    throw new ServiceError('unavailable', 'the database does not answer', { cause })
+  }
+  async function find<Row>(statement: WireStatement): Promise<Row[]> {
+    return (await ask([statement])).flatMap((answer) => namedRows<Row>(answer))
+  }
+
+  async function readFacts(keys: readonly number[]): Promise<Map<number, RenderFacts>> {
+    const answers = await ask(keys.map((key) => FACTS(key)))
+    const facts = new Map<number, RenderFacts>()
+    for (const [index, answer] of answers.entries()) {
+      const [row] = namedRows<FactsRow>(answer)
+      if (row !== undefined) facts.set(keys[index] ?? 0, factsOf(row))
+    }
+    return facts
+  }
+  /** Their rows first: they tell how much is to come. */
+  async function readContents(ids: readonly number[], mostBytes: number): Promise<Map<number, StoredContent>> {
+    const answers = await ask(ids.map((id) => CONTENT(id)))
+    const chosen: { id: number; row: ContentRow }[] = []
+    let bytes = 0
+    for (const [index, answer] of answers.entries()) {
+      const [row] = namedRows<ContentRow>(answer)
+      if (row === undefined || bytes >= mostBytes) continue
+      bytes += sizeOfContent(row)
+      chosen.push({ id: ids[index] ?? 0, row })
+    }
+    const parts = await ask(chosen.map(({ id }) => PARTS(...partKeys(id))))
+    const contents = new Map<number, StoredContent>()
+    for (const [index, { id, row }] of chosen.entries()) {
+      const content = contentFrom(row, parts[index]?.rows.map(([piece]) => piece as Buffer) ?? [])
+      if (content !== undefined) contents.set(id, content)
+    }
+    return contents
+  }
+
+  return {
+    async readAhead(messageKeys, contentIds, mostBytes) {
+      const [facts, contents] = await Promise.all([readFacts(messageKeys), readContents([...contentIds], mostBytes)])
+      return { facts, contents }
+    },
+    content: async (id) => (await readContents([id], Infinity)).get(id),
+    renderFacts: async (key) => (await readFacts([key])).get(key),
+    signingKeys: async (domain) => (await find<SealedSigningKey>(SIGNING_KEYS(domain, domain))).sort(byRank),
+    platformKey: async (domain) => (await find<SealedSigningKey>(PLATFORM_KEYS(domain))).sort(byRank)[0],
+    async trackingHost(domain) {
+      const [answer] = await ask([TRACKING_HOST(domain, domain)])
+      return (answer?.rows[0]?.[0] as string | null | undefined) ?? null
+    },
+    close: line.close,
+  }
+}
+
+const ANY = { kind: 'ask', line: 'read', session: null, lastCommit: null, isPatient: false } as const
+
+function statement(name: string, sql: string): (...values: unknown[]) => WireStatement {
+  const { text } = toPostgres(sql, () => undefined)
+  return (...values) => ({ name, text, values })
+}
+
+const FACTS = statement('facts', FACTS_QUERY)
+const CONTENT = statement('content', CONTENT_QUERY)
+const PARTS = statement('parts', PARTS_QUERY)
+const SIGNING_KEYS = statement('signing_keys', SIGNING_KEYS_QUERY)
+const PLATFORM_KEYS = statement('platform_keys', PLATFORM_KEYS_QUERY)
+const TRACKING_HOST = statement('tracking_host', TRACKING_HOST_QUERY)

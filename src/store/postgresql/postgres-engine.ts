@@ -1,0 +1,96 @@
+/**
+ * PostgreSQL as the thread of the store works with it. Throws ProcessExit: 75 when the server does not answer or another
+ * process works with this database, 78 when it is not one that mail may be trusted to, or its schema is newer.
+ */
+import type { MessagePort } from 'node:worker_threads'
+import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import type { OpenEngine } from '../engine/open-engine.ts'
+import type { PostgresLocation } from '../store-location.ts'
+import {
+  DatabaseChanged,
+  isOfStatement,
+  openBlockingWire,
+  reasonOf,
+  StatementFailed,
+  type BlockingWire,
+} from './blocking-wire.ts'
+import { NOT_TRUSTED } from './connection.ts'
+import { migrate } from './migrate.ts'
+import { createPostgresDatabase } from './postgres-database.ts'
+import { createRowNumbers } from './row-numbers.ts'
+import { CommitUnknown, createWritingDatabase } from './writing-database.ts'
+
+/** Most of it is waiting for the server. */
+const MOST_WORK_MILLISECONDS = 20
+const OLDEST_VERSION = 150_000
+const FIND_FACTS = `
+  select current_setting('server_version_num')::bigint, current_setting('server_version'),
+    current_setting('server_encoding'), current_setting('fsync'), current_setting('synchronous_commit')`
+const FIND_SIZE = `
+  select pg_database_size(current_database())`
+
+// SQLSTATE of a login that is refused, of a database that does not exist, and of a right that is missing: only a person changes that.
+const MISTAKE = new RegExp(`^(?:28|3D000|42501|${NOT_TRUSTED})`)
+
+/** `notes`: where EngineNotes go; null: nowhere. */
+export function openPostgresEngine({ url, erasureKey }: PostgresLocation, notes: MessagePort | null): OpenEngine {
+  const wire = openBlockingWire(url, notes)
+  try {
+    const facts = checkServer(wire)
+    const schema_version = migrate(wire)
+    return createEngine(wire, erasureKey, { ...facts, schema_version })
+  } catch (thrown) {
+    wire.close()
+    if (!(thrown instanceof ServiceError)) throw thrown
+    const sentence = `the database cannot be opened: ${errorText(thrown.cause ?? thrown)}`
+    const exitCode = MISTAKE.test(reasonOf(thrown)) ? EXIT.configuration : EXIT.tryAgain
+    throw new ProcessExit(exitCode, sentence, { cause: thrown })
+  }
+}
+
+function createEngine(wire: BlockingWire, erasureKey: Uint8Array | undefined, facts: OpenEngine['facts']): OpenEngine {
+  const rowNumbers = createRowNumbers(wire)
+  const writer = createWritingDatabase(createPostgresDatabase({ wire, line: 'write', rowNumbers, erasureKey }), wire)
+  const reader = createPostgresDatabase({ wire, line: 'read', rowNumbers, erasureKey })
+  const findSize = reader.prepare<[], Record<string, number>>(FIND_SIZE).pluck()
+  return {
+    writer,
+    reader,
+    databaseSize() {
+      const bytes = Number(findSize.get() ?? 0)
+      return { fileBytes: bytes, usedBytes: bytes, logBytes: 0 }
+    },
+    // Vacuum is the server's.
+    giveBackPages: () => 0,
+    requireInPlace: () => {},
+    afterGroup: () => {},
+    isDamage: (thrown) =>
+      thrown instanceof DatabaseChanged || (thrown instanceof StatementFailed && DAMAGE.has(thrown.code)),
+    isLate: isOfStatement,
+    wasCommitted: (thrown) => (thrown instanceof CommitUnknown ? writer.wasCommitted(thrown.commit) : undefined),
+    mostWorkMilliseconds: MOST_WORK_MILLISECONDS,
+    facts,
+    close: wire.close,
+  }
+}
+
+/** SQLSTATE of data_corrupted and index_corrupted. */
+const DAMAGE = new Set(['XX001', 'XX002'])
+
+function checkServer(wire: BlockingWire): Record<string, string | number> {
+  const [answer] = wire.ask('write', [{ name: '', text: FIND_FACTS, values: [] }], true)
+  wire.ask('read', [{ name: '', text: 'select 1', values: [] }], true)
+  const [number, version, encoding, fsync, synchronous_commit] = (answer?.rows[0] ?? []) as [
+    number,
+    string,
+    string,
+    string,
+    string,
+  ]
+  const refuse = (sentence: string): never => {
+    throw new ProcessExit(EXIT.configuration, `storage.url: ${sentence}`)
+  }
+  if (number < OLDEST_VERSION) refuse(`PostgreSQL ${version} is too old. Fix: 15 or newer`)
+  if (encoding !== 'UTF8') refuse(`the database is kept in ${encoding}. Fix: create it with encoding UTF8`)
+  return { engine: 'postgres', server_version: version, fsync, synchronous_commit }
+}

@@ -1,0 +1,64 @@
+/** What passes between the thread of the store and the one that speaks to PostgreSQL. */
+import type { MessagePort } from 'node:worker_threads'
+import type { EngineNote } from '../engine/open-engine.ts'
+
+export interface WireData {
+  /** Int32: raised with each answer. */
+  signal: SharedArrayBuffer
+  url: string
+  port: MessagePort
+  /** Where EngineNotes go; null: nowhere. */
+  notes: MessagePort | null
+}
+
+/** What this thread tells whoever asks for mail to be kept. */
+export type TellNote = (note: EngineNote) => void
+
+export interface WireStatement {
+  /** The same for the same text. */
+  name: string
+  text: string
+  values: unknown[]
+}
+
+export type WireLine = 'write' | 'read'
+
+/** What statements take for granted: where it does not hold, they are not sent. */
+export interface Granted {
+  /** The connection that their transaction began on, by number; null: any. */
+  session: number | null
+  /** What the last commit left (writing-database.ts); null: anything. */
+  lastCommit: number | null
+}
+
+export interface WireAsk extends Granted {
+  kind: 'ask'
+  id: number
+  line: WireLine
+  statements: WireStatement[]
+  /** A connection is waited for, and an answer for as long as it takes. */
+  isPatient: boolean
+}
+
+export type WireRequest = WireAsk | { kind: 'close'; id: number }
+
+export interface StatementAnswer {
+  fields: string[]
+  rows: unknown[][]
+  /** Rows that were changed. */
+  count: number
+  /** What was done: a commit of a transaction that failed is ROLLBACK. */
+  command: string
+}
+
+export type WireAnswer =
+  /** All of them; `session`: number of the connection. */
+  | { id: number; kind: 'done'; answers: StatementAnswer[]; session: number }
+  /** The first that failed; those behind it did nothing. */
+  | { id: number; kind: 'failed'; code: string; message: string; session: number }
+  /** The connection ended meanwhile: whether anything was done is not known. */
+  | { id: number; kind: 'lost'; message: string }
+  /** Nothing was sent. `code`: of the server or the system, why there is no connection. */
+  | { id: number; kind: 'unreachable'; code: string; message: string }
+  /** Nothing was sent: this is not the database as it was left. */
+  | { id: number; kind: 'changed' }

@@ -1,0 +1,54 @@
+/**
+ * Entry of the thread that speaks to PostgreSQL, so that the thread of the store can wait for an answer without a
+ * turn of its event loop (`blocking-wire.ts`). It holds one connection that writes and one that reads, and connects
+ * again by itself. Nothing is sent twice: what was under way when a connection was lost is answered as lost.
+ */
+import { randomBytes } from 'node:crypto'
+import { workerData } from 'node:worker_threads'
+import { keepConnected } from './kept-connection.ts'
+import type { TellNote, WireAnswer, WireData, WireLine, WireRequest } from './wire-messages.ts'
+
+function startWireThread({ signal, url, port, notes }: WireData): void {
+  const bell = new Int32Array(signal)
+  const tell = (answer: WireAnswer): void => {
+    port.postMessage(answer)
+    Atomics.add(bell, 0, 1)
+    Atomics.notify(bell, 0)
+  }
+  const onProblem = createProblems((note) => notes?.postMessage(note))
+  const name = `sternpost ${randomBytes(8).toString('hex')}`
+  const lines = { write: keep('write'), read: keep('read') }
+  port.on('message', (request: WireRequest) => {
+    const { id } = request
+    if (request.kind === 'close') {
+      void Promise.allSettled([lines.write.close(), lines.read.close()]).then(() => {
+        tell({ id, kind: 'done', answers: [], session: 0 })
+        port.close()
+        notes?.close()
+      })
+      return
+    }
+    const line = lines[request.line]
+    line.ask(request).then(tell, (thrown: unknown) => {
+      tell({ id, kind: 'lost', message: thrown instanceof Error ? thrown.message : String(thrown) })
+    })
+  })
+
+  function keep(line: WireLine) {
+    return keepConnected({ url, line, name, onProblem: (problem) => onProblem(line, problem) })
+  }
+}
+
+/** Told once for both lines: when one of them does not answer any more, and when both do. */
+function createProblems(tell: TellNote) {
+  const problems = new Map<WireLine, string>()
+  return (line: WireLine, problem: string | null): void => {
+    const before = problems.size
+    if (problem === null) problems.delete(line)
+    else problems.set(line, problem)
+    if (before === 0 && problem !== null) tell({ kind: 'away', reason: problem })
+    if (before > 0 && problems.size === 0) tell({ kind: 'back' })
+  }
+}
+
+startWireThread(workerData as WireData)

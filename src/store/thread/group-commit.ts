@@ -1,0 +1,356 @@
+/**
+ * Many verbs, one transaction, one flush of the disk; how long a group waits for company and where it ends:
+ * store/README.md "Verbs and transactions". Answers go out after the commit.
+ *
+ * A verb that throws is undone and rejected alone. SQLite copies every page that a savepoint changes, and nearly no
+ * verb throws: so a group runs without savepoints, and only one in which a verb threw is undone whole and run again
+ * with a savepoint each. A verb keeps nothing in memory that a rollback does not undo, but for the number of the last
+ * claim.
+ */
+import { ServiceError } from '../../base/errors.ts'
+import type { WritingDatabase } from '../engine/open-engine.ts'
+
+/** A verb call that writes, as it waits for its group. */
+export interface PendingVerb {
+  run(): unknown
+  /** Verbs with the same one run as one, over their requests; left out: this one runs alone. */
+  together?: (requests: readonly unknown[]) => unknown[]
+  request?: unknown
+  resolve(value: unknown): void
+  reject(thrown: unknown): void
+  /** Messages that this call accepts. */
+  messages: number
+  /** Rows it is about, at least 1. */
+  rows: number
+  /** Estimated size of its argument. */
+  bytes: number
+}
+
+/** What one group was, for the metrics. */
+export interface CommitReport {
+  verbs: number
+  messages: number
+  /** From the first verb to the end of the commit. */
+  seconds: number
+}
+
+interface GroupCommitOptions {
+  database: WritingDatabase
+  /** The longest time between the beginnings of two groups that a verb waits for company. */
+  lingerMilliseconds: number
+  mostRows: number
+  /** A group that has worked for so long ends: acceptances wait for its commit. */
+  mostWorkMilliseconds: number
+  /** Monotonic milliseconds. */
+  now: () => number
+  /** Throws when what is committed would not be found again. Asked before each group and before its answers. */
+  requireInPlace: () => void
+  /** See OpenEngine. */
+  isLate: (thrown: unknown) => boolean
+  /** See OpenEngine. */
+  wasCommitted: (thrown: unknown) => boolean | null | undefined
+  /** Called after each commit, before the answers. */
+  onCommit: (report: CommitReport) => void
+  /** Called when the answers of a group or two have left, outside a transaction, with the bytes of their arguments. */
+  afterGroup: (bytes: number) => void
+}
+
+const DOUBT_PAUSE_MILLISECONDS = 200
+const RETRY_SOON = { headers: { 'Retry-After': '2' } }
+const MOST_BYTES = 4 * 1_024 * 1_024
+/** After a pause this long no company is expected. */
+const REST_MILLISECONDS = 50
+/** Of the time under load, the groups take one part in so many, unless the linger time is shorter. */
+const TIMES_A_GROUP = 4
+
+export type GroupCommit = ReturnType<typeof createGroupCommit>
+
+export function createGroupCommit(options: GroupCommitOptions) {
+  const runGroup = createGroupRunner(options)
+  const doubts = createDoubts()
+  let waiting: PendingVerb[] = []
+  /** Of the last group: whether several verbs shared it; of the last one with acceptances: how many. */
+  let hadCompany = false
+  let accepted = 0
+  let previousStart = 0
+  let previousEnd = 0
+  let turn: NodeJS.Immediate | undefined
+  let linger: NodeJS.Timeout | undefined
+  let afterwards: NodeJS.Immediate | undefined
+  let bytesAnswered = 0
+
+  const commit = (): void => {
+    clearTimeout(linger)
+    linger = undefined
+    previousStart = options.now()
+    if (!doubts.settle()) {
+      // What runs now would hide whether the one in doubt happened.
+      for (const verb of waiting.splice(0)) verb.reject(new ServiceError('unavailable', '', RETRY_SOON))
+      return
+    }
+    const length = groupLength(waiting, options.mostRows)
+    waiting = [...gathered(waiting.slice(0, length)), ...waiting.slice(length)]
+    const { taken, doubt } = runGroup(waiting)
+    if (doubt !== null) doubts.add(doubt)
+    const acceptances = countAcceptances(waiting, taken)
+    bytesAnswered += sizeOf(waiting, taken)
+    if (acceptances > 0) accepted = acceptances
+    waiting = waiting.slice(taken)
+    // What did not fit has waited already: it goes next, without company.
+    hadCompany = waiting.length === 0 && taken > 1
+    previousEnd = options.now()
+    // Answers leave at the end of this turn of the event loop: they wait for nothing else.
+    afterwards ??= setImmediate(follow)
+    if (waiting.length > 0) schedule()
+  }
+  const follow = (): void => {
+    const bytes = bytesAnswered
+    afterwards = undefined
+    bytesAnswered = 0
+    options.afterGroup(bytes)
+  }
+  /** One turn of the event loop first: calls that have arrived already belong to this group. */
+  const schedule = (): void => {
+    turn ??= setImmediate(() => {
+      turn = undefined
+      if (waiting.length === 0) return
+      const patience = expectsCompany() ? nextStart() - options.now() : 0
+      if (patience <= 0) commit()
+      else linger ??= setTimeout(commit, patience)
+    })
+  }
+  const nextStart = (): number =>
+    previousStart + Math.min(options.lingerMilliseconds, (previousEnd - previousStart) * TIMES_A_GROUP)
+  const expectsCompany = (): boolean =>
+    options.lingerMilliseconds > 0 &&
+    hadCompany &&
+    options.now() - previousEnd < REST_MILLISECONDS &&
+    (accepted > 1 || countAcceptances(waiting, waiting.length) !== 1) &&
+    groupLength(waiting, options.mostRows) === waiting.length
+
+  return {
+    add(verbs: PendingVerb[]): void {
+      waiting.push(...verbs)
+      schedule()
+    },
+    /** Runs what waits, at once. */
+    finish(): void {
+      clearImmediate(turn)
+      turn = undefined
+      while (waiting.length > 0) commit()
+      doubts.giveUp()
+      clearImmediate(turn)
+      clearImmediate(afterwards)
+    },
+  }
+}
+
+/** Groups in doubt: one at most, since nothing runs behind it until it is settled. */
+function createDoubts() {
+  let doubt: Doubt | null = null
+  let timer: NodeJS.Timeout | undefined
+  const settle = (): boolean => {
+    clearTimeout(timer)
+    if (doubt === null) return true
+    if (!doubt.settle()) {
+      timer = setTimeout(settle, DOUBT_PAUSE_MILLISECONDS)
+      return false
+    }
+    doubt = null
+    return true
+  }
+  return {
+    /** false: it is not known yet. It is asked again by itself. */
+    settle,
+    add(added: Doubt): void {
+      doubt = added
+      timer = setTimeout(settle, DOUBT_PAUSE_MILLISECONDS)
+    },
+    giveUp(): void {
+      clearTimeout(timer)
+      doubt?.giveUp()
+    },
+  }
+}
+
+/** A group whose commit may have happened: its answers wait until that is known. */
+interface Doubt {
+  /** Answers when it is known; false: it is not. */
+  settle(): boolean
+  /** Nobody waits any longer. */
+  giveUp(): void
+}
+
+interface GroupResult {
+  /** Verbs that were answered, or are in doubt. */
+  taken: number
+  doubt: Doubt | null
+}
+
+/** Commits the first of these verbs that fit into one group, and answers them. */
+function createGroupRunner(options: GroupCommitOptions): (waiting: readonly PendingVerb[]) => GroupResult {
+  const { database } = options
+  const rollback = database.prepare('rollback')
+  const runGroup = createGroupTransaction(options)
+
+  return (waiting) => {
+    const start = options.now()
+    const progress: Progress = { taken: 0, done: [] }
+    const answer = (): void => {
+      const { taken, done } = progress
+      const messages = done.reduce((sum, { verb, isKept }) => sum + (isKept ? verb.messages : 0), 0)
+      options.onCommit({ verbs: taken, messages, seconds: (options.now() - start) / 1_000 })
+      for (const { verb, isKept, value } of done) {
+        if (isKept) verb.resolve(value)
+        else verb.reject(value)
+      }
+    }
+    try {
+      options.requireInPlace()
+      runGroup(waiting.slice(0, groupLength(waiting, options.mostRows)), start, progress)
+      options.requireInPlace()
+    } catch (thrown) {
+      if (database.inTransaction) rollback.run()
+      // Nothing ran when the transaction could not even begin: then all of them have waited in vain.
+      const taken = progress.taken === 0 ? waiting : waiting.slice(0, progress.taken)
+      const giveUp = (): void => {
+        for (const verb of taken) verb.reject(thrown)
+      }
+      const settle = (): boolean => {
+        const wasCommitted = options.wasCommitted(thrown)
+        if (wasCommitted === null) return false
+        if (wasCommitted === true) answer()
+        else giveUp()
+        return true
+      }
+      return { taken: taken.length, doubt: settle() ? null : { settle, giveUp } }
+    }
+    answer()
+    return { taken: progress.taken, doubt: null }
+  }
+}
+
+interface Progress {
+  taken: number
+  done: Done[]
+}
+
+/** One transaction over a group, noted in `progress`; run again verb by verb when one of them fails. */
+function createGroupTransaction({ database, now, isLate, mostWorkMilliseconds }: GroupCommitOptions) {
+  const begin = database.prepare('begin immediate')
+  const commit = database.prepare('commit')
+  const rollback = database.prepare('rollback')
+  const runAlone = createVerbRunner(database)
+
+  return (group: readonly PendingVerb[], start: number, progress: Progress): void => {
+    begin.run()
+    let isCommitting = false
+    try {
+      for (const part of partsOf(group)) {
+        if (progress.taken > 0 && now() - start > mostWorkMilliseconds) break
+        progress.taken += part.length
+        const values = valuesOf(part)
+        progress.done.push(...part.map((verb, index) => ({ verb, isKept: true, value: values[index] })))
+      }
+      isCommitting = true
+      commit.run()
+    } catch (thrown) {
+      // A full disk or a failed read ends the transaction itself: whatever ran before is undone too.
+      const isOfVerb = isCommitting ? isLate(thrown) : database.inTransaction
+      if (!isOfVerb) throw thrown
+      if (database.inTransaction) rollback.run()
+      begin.run()
+      progress.done = group.slice(0, progress.taken).map(runAlone)
+      commit.run()
+    }
+  }
+}
+
+/** So many at once are still about a millisecond. */
+const MOST_TOGETHER = 16
+
+/** Those that stand one behind the other and run as one. */
+function* partsOf(group: readonly PendingVerb[]): Generator<readonly PendingVerb[]> {
+  let start = 0
+  while (start < group.length) {
+    const { together } = group[start] ?? {}
+    let end = start + 1
+    while (together !== undefined && end < start + MOST_TOGETHER && group[end]?.together === together) end += 1
+    yield group.slice(start, end)
+    start = end
+  }
+}
+
+function valuesOf(part: readonly PendingVerb[]): unknown[] {
+  const { together } = part[0] ?? {}
+  if (together === undefined || part.length === 1) return part.map((verb) => verb.run())
+  return together(part.map(({ request }) => request))
+}
+
+/** Calls came side by side, so their order is free: those that run as one stand where the first of them stood. */
+function gathered(verbs: readonly PendingVerb[]): PendingVerb[] {
+  const places = new Map<unknown, PendingVerb[]>()
+  const lists = verbs.map((verb) => {
+    const list = verb.together === undefined ? undefined : places.get(verb.together)
+    if (list !== undefined) {
+      list.push(verb)
+      return []
+    }
+    const own = [verb]
+    if (verb.together !== undefined) places.set(verb.together, own)
+    return own
+  })
+  return lists.flat()
+}
+
+/** A verb that ran: `value` is its answer, or what it threw. */
+interface Done {
+  verb: PendingVerb
+  isKept: boolean
+  value: unknown
+}
+
+/** Runs one verb in a savepoint. Throws only when SQLite gave up the whole transaction. */
+function createVerbRunner(database: WritingDatabase): (verb: PendingVerb) => Done {
+  const savepoint = database.prepare('savepoint verb')
+  const release = database.prepare('release verb')
+  const undo = database.prepare('rollback to verb')
+  return (verb) => {
+    savepoint.run()
+    try {
+      const value = verb.run()
+      release.run()
+      return { verb, isKept: true, value }
+    } catch (thrown) {
+      if (!database.inTransaction) throw thrown
+      undo.run()
+      release.run()
+      return { verb, isKept: false, value: thrown }
+    }
+  }
+}
+
+/** Of the first of these verbs, how many accept messages. */
+function countAcceptances(verbs: readonly PendingVerb[], first: number): number {
+  let count = 0
+  for (let index = 0; index < first; index += 1) if ((verbs[index]?.messages ?? 0) > 0) count += 1
+  return count
+}
+
+function sizeOf(verbs: readonly PendingVerb[], first: number): number {
+  let bytes = 0
+  for (let index = 0; index < first; index += 1) bytes += verbs[index]?.bytes ?? 0
+  return bytes
+}
+
+/** How many of these verbs fit by rows and bytes; at least one. */
+function groupLength(waiting: readonly PendingVerb[], mostRows: number): number {
+  let rows = 0
+  let bytes = 0
+  const end = waiting.findIndex((verb, index) => {
+    rows += verb.rows
+    bytes += verb.bytes
+    return index > 0 && (rows > mostRows || bytes > MOST_BYTES)
+  })
+  return end === -1 ? waiting.length : end
+}

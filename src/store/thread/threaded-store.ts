@@ -1,0 +1,140 @@
+/**
+ * The store as the main thread sees it, whatever the engine in its thread. When the store thread dies, every open and
+ * later call is rejected and `onDeath` is told once: the process must end and recover as after a kill. What was called
+ * before `close` is finished; whatever comes later is rejected. While the engine says that it is away, no call waits
+ * for it: what has not been sent to the thread is rejected at once. Rejects with ProcessExit when the database cannot
+ * be opened: see `openStore`.
+ */
+import { MessageChannel, Worker } from 'node:worker_threads'
+import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { createThreadChannel, type ThreadChannel } from '../../base/threads/thread-channel.ts'
+import type { EngineNote } from '../engine/open-engine.ts'
+import type { OpenStoreOptions } from '../store-location.ts'
+import type { Store } from '../store.ts'
+import type { CommitReport } from './group-commit.ts'
+import { createStoreCalls } from './store-calls.ts'
+import { CLOSE_CALL, type StoreThreadData, type StoreThreadMessage } from './thread-messages.ts'
+
+type Opened = Extract<StoreThreadMessage, { kind: 'opened' }>
+
+/** Starts the store thread, which opens the database and runs outstanding migrations. */
+export async function openThreadedStore(options: OpenStoreOptions): Promise<Store> {
+  const { port1, port2 } = new MessageChannel()
+  const notes = new MessageChannel()
+  const workerData: StoreThreadData = { location: options.location, verbs: port2, notes: notes.port2 }
+  const entry = new URL('./store-thread.ts', import.meta.url)
+  // Without the flags of the process: what they load (a debugger, a test runner) has no business here.
+  const transferList = [port2, notes.port2]
+  const worker = new Worker(entry, { workerData, transferList, name: 'store', execArgv: [] })
+  options.metrics.watchThread('store', worker)
+  const channel = createThreadChannel(port1, (note) => observeCommit(options.metrics, note as CommitReport))
+  let state: 'opening' | 'open' | 'closing' = 'opening'
+  let failure: Error | undefined
+  const exited = watch(worker, (reason, code) => {
+    if (code !== 0) failure = reason
+    channel.fail(state === 'closing' ? storeClosed() : storeClosed(reason))
+    port1.close()
+    notes.port1.close()
+    if (state === 'open') options.onDeath(reason)
+  })
+  const absence = createAbsence(options, channel.rejectUnsent)
+  notes.port1.on('message', absence.hear)
+  const { facts, verbs } = await hearThread(worker, exited)
+  state = 'open'
+  options.logger.info(facts, 'store opened')
+
+  const ask: ThreadChannel['call'] = (...asked) => {
+    const problem = state === 'closing' ? storeClosed() : absence.error()
+    return problem === null ? channel.call(...asked) : Promise.reject(problem)
+  }
+  const close = async (): Promise<void> => {
+    state = 'closing'
+    // The thread's end may be seen before its answer, and is as good: a close that fails is an error of the thread.
+    channel.call(CLOSE_CALL, undefined).catch(() => {})
+    await exited
+    if (failure !== undefined) throw failure
+  }
+  const { tick, ...calls } = createStoreCalls(ask, verbs)
+  return {
+    ...calls,
+    problem: absence.problem,
+    // An engine that is away is known to be: a new process would not reach it either.
+    tick: () =>
+      Promise.race([absence.begins(), tick()]).catch((thrown: unknown) => {
+        if (absence.problem() === null) throw thrown
+      }),
+    close,
+  }
+}
+
+/** Whether the engine answers, as it says itself: said once in the log, and seen by metrics. */
+function createAbsence({ logger, metrics }: OpenStoreOptions, onAway: (reason: Error) => void) {
+  let since: number | null = null
+  let next = Promise.withResolvers<void>()
+  metrics.storeAnswers.set(1)
+  const error = (): ServiceError | null =>
+    since === null ? null : new ServiceError('unavailable', NO_ANSWER, { headers: { 'Retry-After': '2' } })
+  return {
+    error,
+    problem: (): string | null => (since === null ? null : NO_ANSWER),
+    /** Resolves when it does not answer. */
+    begins: () => next.promise,
+    hear(note: EngineNote): void {
+      metrics.storeAnswers.set(note.kind === 'back' ? 1 : 0)
+      if (note.kind === 'back') {
+        logger.info({ ms: Math.round(performance.now() - (since ?? 0)) }, 'the database answers again')
+        since = null
+        next = Promise.withResolvers<void>()
+        return
+      }
+      since = performance.now()
+      metrics.storeAbsences.inc()
+      logger.error({ reason: note.reason }, NO_ANSWER)
+      next.resolve()
+      const reason = error()
+      if (reason !== null) onAway(reason)
+    },
+  }
+}
+
+const NO_ANSWER = 'the database does not answer'
+
+/** There is nothing to ask any more. */
+function storeClosed(cause?: Error): ServiceError {
+  return new ServiceError('unavailable', 'the store is closed', { cause })
+}
+
+/** Resolves when the thread has ended; `onEnd` gets the reason once, and 0 for an end that was asked for. */
+function watch(worker: Worker, onEnd: (reason: Error, exitCode: number) => void): Promise<void> {
+  let reason: Error | undefined
+  worker.on('error', (error) => {
+    reason ??= error instanceof Error ? error : new Error(String(error))
+  })
+  return new Promise((resolve) => {
+    worker.on('exit', (code) => {
+      onEnd(reason ?? new Error(`the store thread ended with code ${code}`), code)
+      resolve()
+    })
+  })
+}
+
+/** Resolves when the thread has opened the database. */
+function hearThread(worker: Worker, exited: Promise<void>): Promise<Opened> {
+  return new Promise((resolve, reject) => {
+    worker.once('message', (message: StoreThreadMessage) => {
+      if (message.kind === 'opened') resolve(message)
+      else reject(new ProcessExit(message.exitCode, message.sentence))
+    })
+    worker.once('error', (error) => {
+      reject(new ProcessExit(EXIT.disk, 'the store thread failed while it opened the database', { cause: error }))
+    })
+    void exited.then(() => reject(new ProcessExit(EXIT.disk, 'the store thread ended while it opened the database')))
+  })
+}
+
+function observeCommit(metrics: Metrics, report: CommitReport): void {
+  metrics.storeBatchSize.observe(report.verbs)
+  metrics.storeCommitSeconds.observe(report.seconds)
+  if (report.messages > 0) metrics.storeMessagesPerCommit.observe(report.messages)
+}

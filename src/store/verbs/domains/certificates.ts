@@ -1,0 +1,74 @@
+/** Certificates by ACME and our accounts at authorities: read whole, saved whole. There are few. */
+import type { Database } from '../../engine/database.ts'
+import type { AcmeAccountRecord, CertificateRecord } from '../../records/certificate-records.ts'
+import type { SomeVerbs } from '../tools/verb-types.ts'
+
+interface CertificateRow {
+  name: string
+  names: string
+  chain: string | null
+  sealedKey: Buffer | null
+  renewAt: number | null
+  directory: string | null
+  orderUrl: string | null
+  orderSealedKey: Buffer | null
+  failures: number
+  nextTryAt: number
+  problem: string | null
+}
+
+export function createCertificateReads(database: Database) {
+  const account = database.prepare<[string], AcmeAccountRecord>(`
+    select directory, sealed_key as sealedKey, url from acme_accounts where directory = ?`)
+  const all = database.prepare<[], CertificateRow>(`
+    select name, names, chain, sealed_key as sealedKey, renew_at as renewAt, directory, order_url as orderUrl,
+      order_sealed_key as orderSealedKey, failures, next_try_at as nextTryAt, problem
+    from certificates order by name`)
+  return {
+    acmeAccount: (directory) => account.get(directory) ?? null,
+    certificates: () => all.all().map(toCertificate),
+  } satisfies SomeVerbs
+}
+
+export function createCertificateWrites(database: Database) {
+  const saveAccount = database.prepare<[object]>(`
+    insert into acme_accounts (directory, sealed_key, url) values (@directory, @sealedKey, @url)
+    on conflict (directory) do update set sealed_key = excluded.sealed_key, url = excluded.url`)
+  const save = database.prepare<[object]>(`
+    insert into certificates (name, names, chain, sealed_key, renew_at, directory, order_url,
+      order_sealed_key, failures, next_try_at, problem)
+    values (@name, @names, @chain, @sealedKey, @renewAt, @directory, @orderUrl, @orderSealedKey, @failures, @nextTryAt,
+      @problem)
+    on conflict (name) do update
+    set names = @names, chain = @chain, sealed_key = @sealedKey, renew_at = @renewAt, directory = @directory,
+      order_url = @orderUrl, order_sealed_key = @orderSealedKey, failures = @failures, next_try_at = @nextTryAt,
+      problem = @problem`)
+  const remove = database.prepare<[string]>('delete from certificates where name = ?')
+  return {
+    removeCertificate: (name) => void remove.run(name),
+    saveAcmeAccount: (record) => void saveAccount.run(record),
+    saveCertificate: ({ issued, order, names, ...record }) =>
+      void save.run({
+        ...record,
+        names: JSON.stringify(names),
+        chain: issued?.chain ?? null,
+        sealedKey: issued?.sealedKey ?? null,
+        renewAt: issued?.renewAt ?? null,
+        directory: order?.directory ?? null,
+        orderUrl: order?.url ?? null,
+        orderSealedKey: order?.sealedKey ?? null,
+      }),
+  } satisfies SomeVerbs
+}
+
+function toCertificate(row: CertificateRow): CertificateRecord {
+  const { chain, sealedKey, renewAt, directory, orderUrl, orderSealedKey, names, ...record } = row
+  const isIssued = chain !== null && sealedKey !== null && renewAt !== null
+  const isOrdered = directory !== null && orderSealedKey !== null
+  return {
+    ...record,
+    names: JSON.parse(names) as string[],
+    issued: isIssued ? { chain, sealedKey, renewAt } : null,
+    order: isOrdered ? { directory, url: orderUrl, sealedKey: orderSealedKey } : null,
+  }
+}

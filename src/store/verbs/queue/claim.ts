@@ -1,0 +1,240 @@
+/**
+ * Claiming: due rows go under a lease to this process (store/README.md "Leases and claims"). The claim is counted here,
+ * in memory, anew in each epoch; a group of verbs that is run again leaves gaps.
+ *
+ *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
+ *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
+ *
+ * Expired rows are `expireDue`'s. A bounded number of them is skipped for a key: if more stand in front, it is named
+ * due in a second; if fewer, in half a minute, or a walk would take the key for forgotten mail.
+ *
+ * `+?` here and elsewhere keeps SQLite from planning anew at each call (store/README.md "Decisions").
+ */
+import type { Database } from '../../engine/database.ts'
+import { SECOND } from '../../../base/clock.ts'
+import { identifierFromBytes } from '../../../base/identifier.ts'
+import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
+import { UNROUTED, type QueueKey } from '../../records/queue-records.ts'
+import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/claim-records.ts'
+import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
+import { createOwners } from '../events/owners.ts'
+import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
+import { ask, oneColumn } from '../tools/statements.ts'
+
+/** A message as its row has it. `isListed`: its address is on some suppression list. */
+type DueRow = Omit<ClaimedMessage, 'id' | 'claim' | 'avoidIps' | 'isCaptured' | keyof Origin> & {
+  id: Buffer
+  avoidIps: string | null
+  nextAt: number
+  isListed: number
+}
+
+/** What the key of a row says of it. */
+type Origin = Pick<ClaimedMessage, 'pool' | 'route' | 'domain' | 'stream'>
+
+interface Lease {
+  now: number
+  epoch: number
+  leaseUntil: number
+}
+
+/** Expired rows that are walked over: about 2 ms. */
+const MOST_EXPIRED = 2_000
+/** How long a key with more of them is left alone. */
+const EXPIRED_PAUSE = SECOND
+/** They have ended by then; a walk over all keys comes as often. */
+const ENDED_WITHIN = 30 * SECOND
+// Whole rows at once: reading each by its number afterwards costs ten times as much.
+const WALKED_COLUMNS = `
+  seq as key, id, content_id as contentId, recipient, recipient_domain as recipientDomain, attempts,
+  created_at as acceptedAt, expires_at as expiresAt, path_failures as pathFailures,
+  ambiguous_count as ambiguousCount, last_ip as lastIp, keep_ip_until as keepIpUntil, avoid_ips as avoidIps,
+  next_at as nextAt`
+const IS_LISTED = 'exists (select 1 from suppressions where address = walked.recipient) as isListed'
+// By its names: with thousands of keys, most claims take a row or two of each, and one statement is cheaper than four.
+const KEY = `
+  state = 'waiting' and pool_id = (select pool_id from pools where name = ?)
+  and route_id = (select route_id from routes where name = ?)
+  and lane_id = (select lane_id from lanes where domain = ? and stream = ?) and is_retry = +?`
+
+/** Of both claiming verbs: their claims are counted together. */
+export function createClaiming(database: Database) {
+  const lease = createLeasing(database)
+  return { claimDue: createClaimDue(database, lease), claimUnrouted: createClaimUnrouted(database, lease) }
+}
+
+function createClaimDue(database: Database, lease: Leasing): (request: ClaimRequest) => ClaimResult {
+  const findFirst = createFirstOfKeys(database)
+
+  return ({ asks, ...terms }) => {
+    const messages: ClaimedMessage[] = []
+    const firsts = findFirst(asks, terms.now)
+    for (const [index, { key }] of asks.entries()) {
+      const due = firsts[index]?.due ?? []
+      const { pool, route, domain, stream } = key
+      if (due.length > 0) messages.push(...lease(due, () => ({ pool, route, domain, stream }), terms))
+    }
+    return { messages, earliestAt: firsts.map(({ nextAt }) => nextAt) }
+  }
+}
+
+interface FirstOfKey {
+  due: DueRow[]
+  /** When the next one is due; null: there is none. */
+  nextAt: number | null
+}
+
+/** The first unexpired rows of each key that are due. */
+function createFirstOfKeys(
+  database: Database,
+): (asks: readonly { key: QueueKey; limit: number }[], now: number) => FirstOfKey[] {
+  const find = database.prepare<(string | number)[], DueRow>(`
+    select ${WALKED_COLUMNS}, ${IS_LISTED}
+    from messages as walked
+    where ${KEY} and next_at <= +?
+    order by next_at, seq
+    limit +?`)
+  const findUnexpired = database.prepare<(string | number)[], DueRow>(`
+    select walked.*, ${IS_LISTED}
+    from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= +? order by next_at, seq limit +?) as walked
+    where expiresAt > +?
+    limit +?`)
+  const findBeyond = oneColumn(database)<(string | number)[], number>(`
+    select next_at from messages where ${KEY} and next_at <= +? order by next_at limit 1 offset +?`)
+  const findLater = oneColumn(database)<(string | number)[], number>(`
+    select next_at from messages where ${KEY} and next_at > +? order by next_at limit 1`)
+
+  return (asks, now) => {
+    const keys = asks.map(({ key: { pool, route, domain, stream, isRetry } }) => {
+      return [pool, route, domain, stream, Number(isRetry), now]
+    })
+    const found = asks.map(({ limit }, index) => ask(find, ...(keys[index] ?? []), limit + 1))
+    const firsts = asks.map(({ limit }, index) => {
+      const key = keys[index] ?? []
+      // One more than is wanted tells when the key is due next.
+      const wanted = limit + 1
+      const rows = found[index]?.() ?? []
+      if (!rows.some(({ expiresAt }) => expiresAt <= now)) return { rows, isBeyond: false, askAgainAt: Infinity }
+      const unexpired = findUnexpired.all(...key, wanted + MOST_EXPIRED, now, wanted)
+      const isBeyond = unexpired.length < wanted && findBeyond.get(...key, wanted + MOST_EXPIRED) !== undefined
+      return { rows: unexpired, isBeyond, askAgainAt: now + (isBeyond ? EXPIRED_PAUSE : ENDED_WITHIN) }
+    })
+    const later = firsts.map(({ rows, isBeyond }, index) => {
+      const isKnown = isBeyond || rows.length > (asks[index]?.limit ?? 0)
+      return isKnown ? undefined : ask(findLater, ...(keys[index] ?? []))
+    })
+    return firsts.map(({ rows, isBeyond, askAgainAt }, index) => {
+      const { limit } = asks[index] ?? { limit: 0 }
+      const next = isBeyond ? undefined : (rows[limit]?.nextAt ?? later[index]?.()[0])
+      const nextAt = Math.min(next ?? Infinity, askAgainAt)
+      return { due: rows.slice(0, limit), nextAt: nextAt === Infinity ? null : nextAt }
+    })
+  }
+}
+
+function createClaimUnrouted(
+  database: Database,
+  lease: Leasing,
+): (request: Lease & { domain: string; limit: number }) => ClaimedMessage[] {
+  const findDue = database.prepare<[string, number, number, number, number], DueRow & Omit<Origin, 'route'>>(`
+    select walked.*, pools.name as pool, lanes.domain, lanes.stream, ${IS_LISTED}
+    from (
+      select ${WALKED_COLUMNS}, pool_id, lane_id
+      from messages
+      where state = 'waiting' and route_id < 1 and recipient_domain = +? and next_at <= +?
+      order by next_at, seq
+      limit +?
+    ) as walked
+    cross join pools on pools.pool_id = walked.pool_id
+    cross join lanes on lanes.lane_id = walked.lane_id
+    where expiresAt > +?
+    limit +?`)
+  return ({ domain: recipientDomain, limit, ...terms }) => {
+    const rows = findDue.all(recipientDomain, terms.now, limit + MOST_EXPIRED, terms.now, limit)
+    return lease(rows, ({ pool, domain, stream }) => ({ pool, route: UNROUTED, domain, stream }), terms)
+  }
+}
+
+type Leasing = <Row extends DueRow>(
+  rows: readonly Row[],
+  originOf: (row: Row) => Origin,
+  terms: Lease,
+) => ClaimedMessage[]
+
+/** Puts rows under lease, but for those that end as suppressed. */
+function createLeasing(database: Database): Leasing {
+  // While it is leased, next_at says since when.
+  const lease = database.prepare<[number, number, number, number, number]>(`
+    update messages
+    set state = 'sending', lease_epoch = ?, claim = ?, lease_until = ?, next_at = ?, dot_sent = 0, waiting_for = null
+    where seq = ?`)
+  const endSuppressed = createSuppressedEnder(database)
+  let lastClaim = 0
+  return (rows, originOf, { now, epoch, leaseUntil }) => {
+    const suppressed = endSuppressed(
+      rows.filter(({ isListed }) => isListed === 1),
+      now,
+    )
+    return rows
+      .filter(({ key }) => !suppressed.has(key))
+      .map((row) => {
+        const claim = ++lastClaim
+        lease.run(epoch, claim, leaseUntil, now, row.key)
+        return claimedMessage(row, claim, originOf(row))
+      })
+  }
+}
+
+function claimedMessage(row: DueRow, claim: number, { pool, route, domain, stream }: Origin): ClaimedMessage {
+  const { key, contentId, recipient, recipientDomain, attempts, acceptedAt, expiresAt, pathFailures } = row
+  const { ambiguousCount, lastIp, keepIpUntil, avoidIps } = row
+  return {
+    key,
+    claim,
+    id: identifierFromBytes('msg', row.id),
+    contentId,
+    pool,
+    route,
+    domain,
+    stream,
+    recipient,
+    recipientDomain,
+    attempts,
+    acceptedAt,
+    expiresAt,
+    pathFailures,
+    ambiguousCount,
+    lastIp,
+    keepIpUntil,
+    avoidIps: avoidIps === null ? [] : (JSON.parse(avoidIps) as string[]),
+    isCaptured: pool === CAPTURE_POOL,
+  }
+}
+
+/** Ends those of the listed messages that their own list keeps from being sent; returns their rows. */
+function createSuppressedEnder(database: Database): (listed: readonly DueRow[], now: number) => Set<number> {
+  const findList = oneColumn(database)<[number], string | null>(`
+    select unsubscribe_list from contents where content_id = ?`)
+  const owners = createOwners(database)
+  const beginChecks = createSuppressionCheck(database)
+  const end = database.prepare<[number, number]>(`update messages set state = 'suppressed', final_at = ? where seq = ?`)
+  const endingOf = createSuppressedEnding(database)
+  const events = createEventRecorder(database)
+  return (listed, now) => {
+    const suppressed = new Set<number>()
+    const check = beginChecks()
+    const happened: RecordedEvent[] = []
+    for (const { key, id, recipient, recipientDomain, contentId } of listed) {
+      const list = findList.get(contentId)
+      // Whether a simulated recipient is suppressed was decided at acceptance.
+      if (list === undefined || isSimulated(recipientDomain)) continue
+      const reason = check(recipient, owners.ofRow(key))(list)
+      if (reason === null) continue
+      suppressed.add(key)
+      end.run(now, key)
+      happened.push(...endingOf({ key, id: identifierFromBytes('msg', id), recipient, reason }, now))
+    }
+    if (happened.length > 0) events.record(happened, now)
+    return suppressed
+  }
+}

@@ -1,0 +1,231 @@
+/**
+ * The suppression list: adding, removing and listing addresses nothing is sent to; whether mail may go to one, and the
+ * end of a message that may not. An address is kept in its comparable form; each is there once for a list, a scope and a sending domain.
+ */
+import type { Database } from '../../engine/database.ts'
+import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
+import type { SuppressionRecord, SuppressionReason } from '../../records/suppression-records.ts'
+import { createWalk, pageOf, positionAfter } from '../tools/pages.ts'
+import { comparableAddress, FIND_ERASED } from '../tools/stored-address.ts'
+import { ask } from '../tools/statements.ts'
+import { storedIdentifier } from '../tools/stored-identifier.ts'
+import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
+import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
+import { bouncedData, suppressedData } from '../../../mail/event.ts'
+import type { Owner } from '../../../mail/reach.ts'
+import { createOwners } from '../events/owners.ts'
+import { createBounceWriter, type RecordedEvent, newEvent } from '../events/record-events.ts'
+
+const EXPLANATIONS: Readonly<Record<SuppressionReason, string>> = {
+  hard_bounce: 'earlier mail to it bounced for good',
+  complaint: 'its owner reported earlier mail as spam',
+  unsubscribe: 'its owner unsubscribed',
+  manual: 'it was added by hand',
+}
+
+/** RFC 3463 §3.8, X.7.1: delivery not authorized. */
+const bounceFor = (reason: SuppressionReason): Bounce => ({
+  type: 'suppressed',
+  category: 'suppressed',
+  code: '5.7.1',
+  description: `not sent: the address is on the suppression list (${reason}), ${EXPLANATIONS[reason]}`,
+})
+
+interface SuppressionRow extends Omit<SuppressionRecord, 'id' | 'isTest' | 'messageId' | 'domain' | 'owners'> {
+  seq: number
+  id: Buffer
+  isTest: number
+  domain: string
+  owners: string
+  messageId: Buffer | null
+}
+
+const SUPPRESSION_COLUMNS = `
+  suppression_seq as seq, id, address as email, reason, scope, domain, owners, is_test as isTest,
+  message_id as messageId, created_at as createdAt`
+/** `@domains` is a JSON list; null: all. */
+const isOwned = (owners: string): string => `
+  (@domains is null or exists (
+    select 1 from json_each(${owners}) where value in (select value from json_each(@domains))))`
+const listOrNull = (domains: readonly string[]): string | null =>
+  domains.length === 0 ? null : JSON.stringify(domains)
+
+/** Adds it unless it is there; returns whether it was new. */
+function createSuppressionWriter(database: Database): (suppression: SuppressionRecord) => boolean {
+  const add = database.prepare(`
+    insert into suppressions (id, address, is_test, scope, domain, owners, reason, message_id, created_at)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    on conflict do nothing`)
+  return (suppression) => {
+    const { email, isTest, scope, domain, reason, messageId, createdAt } = suppression
+    const owners = JSON.stringify(suppression.owners)
+    const address = comparableAddress(email)
+    const message = messageId === null ? null : storedIdentifier('msg', messageId)
+    const id = storedIdentifier('sup', suppression.id)
+    const place = [address, Number(isTest), scope, domain ?? '', owners]
+    return add.run(id, ...place, reason, message, createdAt).changes === 1
+  }
+}
+
+/**
+ * Puts the recipient of a message onto the list of the message's mode, for the mail of every sending domain; returns
+ * whether it was new. It belongs to the domain of the message.
+ */
+export function createRecipientSuppression(database: Database) {
+  const add = createSuppressionWriter(database)
+  const owners = createOwners(database)
+  return (
+    { id, recipient, isTest }: { id: string; recipient: string; isTest: number },
+    reason: SuppressionReason,
+    scope: string,
+    now: number,
+  ): boolean =>
+    add({
+      id: newIdentifier('sup', now),
+      email: recipient,
+      reason,
+      scope,
+      domain: null,
+      owners: [...new Set(owners.ofMessage(id).domains)],
+      isTest: isTest === 1,
+      messageId: id,
+      createdAt: now,
+    })
+}
+
+export function createSuppressionWrites(database: Database) {
+  const add = createSuppressionWriter(database)
+  const find = database.prepare<[string, number, string, string], SuppressionRow>(`
+    select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ? and scope = ? and domain = ?`)
+  // Also an erased one, when its owner gives it again.
+  const remove = database.prepare<[{ address: string; isTest: number; scope: string | null; domains: string | null }]>(`
+    delete from suppressions
+    where address in (@address, erased_address(@address)) and is_test = @isTest
+      and (@scope is null or scope = @scope) and ${isOwned('owners')}`)
+  return {
+    addSuppression(suppression) {
+      const isNew = add(suppression)
+      const { email, isTest, scope, domain } = suppression
+      const row = find.get(comparableAddress(email), Number(isTest), scope, domain ?? '')
+      return { suppression: row === undefined ? suppression : toRecord(row), isNew }
+    },
+    addSuppressions: (suppressions) => suppressions.filter(add).length,
+    removeSuppressions: ({ email, scope, isTest, domains }) =>
+      remove.run({ address: comparableAddress(email), isTest: Number(isTest), scope, domains: listOrNull(domains) })
+        .changes,
+  } satisfies SomeVerbs
+}
+
+/** Newest first; entries of one address are few, and sorted here. */
+export function createListSuppressions(database: Database): Verb<'listSuppressions'> {
+  const source = `
+    select suppression_seq as seq, reason, scope, owners, created_at
+    from suppressions
+    where is_test = @isTest and suppression_seq < @before
+    order by suppression_seq desc`
+  const condition = `
+    (@reason is null or walked.reason = @reason)
+    and (@scope is null or walked.scope = @scope)
+    and (@since is null or walked.created_at >= @since)
+    and ${isOwned('walked.owners')}`
+  const walk = createWalk<number>(database, 'seq', source, condition)
+  const find = database.prepare<[number], SuppressionRow>(`
+    select ${SUPPRESSION_COLUMNS} from suppressions where suppression_seq = ?`)
+  const findOfAddress = database.prepare<[string, number], SuppressionRow>(`
+    select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ?`)
+  return ({ isTest, domains, email, reason, scope, since, limit, after }) => {
+    const before = positionAfter(after)
+    if (email === null) {
+      const asked = { isTest: Number(isTest), domains: listOrNull(domains), before, reason, scope, since }
+      const { found, next } = walk(asked, limit)
+      const suppressions = found.flatMap((seq) => find.get(seq) ?? []).map(toRecord)
+      return { suppressions, next: next === null ? null : String(next) }
+    }
+    const rows = findOfAddress
+      .all(comparableAddress(email), Number(isTest))
+      .filter(
+        (row) =>
+          row.seq < before &&
+          (reason === null || row.reason === reason) &&
+          (scope === null || row.scope === scope) &&
+          (domains.length === 0 || ownersOf(row).some((owner) => domains.includes(owner))) &&
+          (since === null || row.createdAt >= since),
+      )
+    const { page, next } = pageOf(
+      rows.sort((left, right) => right.seq - left.seq),
+      limit,
+      ({ seq }) => String(seq),
+    )
+    return { suppressions: page.map(toRecord), next }
+  }
+}
+
+const ownersOf = ({ owners }: Pick<SuppressionRow, 'owners'>): string[] => JSON.parse(owners) as string[]
+
+const toRecord = ({ seq: _seq, id, isTest, messageId, ...row }: SuppressionRow): SuppressionRecord => ({
+  ...row,
+  domain: row.domain === '' ? null : row.domain,
+  owners: ownersOf(row),
+  id: identifierFromBytes('sup', id),
+  isTest: isTest === 1,
+  messageId: messageId === null ? null : identifierFromBytes('msg', messageId),
+})
+
+/**
+ * Why mail is not sent to an address (in its comparable form). What is returned begins a round of questions. `list`: the
+ * one that the mail belongs to; without one only scope `all` counts. The scopes of one address are few, and are chosen
+ * from here: of `scope in (…)` SQLite makes a table of its own at each call.
+ */
+export function createSuppressionCheck(database: Database) {
+  const find = database.prepare<[string, number], ListedScope>(`
+    select scope, domain, reason from suppressions where address = +? and is_test = +?`)
+  const findAnyErased = database.prepare<[], number>(FIND_ERASED).pluck()
+  const findErased = database.prepare<[string, number], ListedScope>(`
+    select scope, domain, reason from suppressions where address = erased_address(+?) and is_test = +?`)
+  return () => {
+    let anyErased: (() => number[]) | undefined
+    /** Asks; what is returned tells why mail of this owner, for this list, may not go to the address; null: it may. */
+    return (address: string, { isTest, domains }: Owner): ((list: string | null) => SuppressionReason | null) => {
+      const listed = ask(find, address, Number(isTest))
+      anyErased ??= ask(findAnyErased)
+      const isAnyErased = anyErased
+      return (list) => {
+        const reasonAmong = (rows: readonly ListedScope[]): SuppressionReason | null => {
+          const meant = rows.filter(({ domain }) => domain === '' || domains.includes(domain))
+          const found = meant.find(({ scope }) => scope === 'all') ?? meant.find(({ scope }) => scope === list)
+          return found?.reason ?? null
+        }
+        const reason = reasonAmong(listed())
+        if (reason !== null || isAnyErased().length === 0) return reason
+        return reasonAmong(findErased.all(address, Number(isTest)))
+      }
+    }
+  }
+}
+
+interface ListedScope {
+  scope: string
+  domain: string
+  reason: SuppressionReason
+}
+
+interface SuppressedEnd {
+  /** The row of the message. */
+  key: number
+  id: string
+  recipient: string
+  reason: SuppressionReason
+}
+
+/** Writes the bounce of a message whose row ends as suppressed, and returns the events that go with it. */
+export function createSuppressedEnding(database: Database): (end: SuppressedEnd, now: number) => RecordedEvent[] {
+  const addBounce = createBounceWriter(database)
+  return ({ key, id, recipient, reason }, now) => {
+    const bounce = bounceFor(reason)
+    addBounce(key, bounce)
+    return [
+      newEvent('email.bounced', bouncedData(id, recipient, bounce), key, now),
+      newEvent('email.suppressed', suppressedData(id, recipient, reason), key, now),
+    ]
+  }
+}

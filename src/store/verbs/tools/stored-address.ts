@@ -1,0 +1,30 @@
+/**
+ * An erased address as it stays on the suppression list: a keyed hash, by which it is known again when somebody sends
+ * to it, and by which nobody can read it (messages/README.md "Privacy"). No address looks like it: it has no `@`.
+ */
+import { createHmac } from 'node:crypto'
+
+/** Every way in which an address may be written within a text, also as part of a URL or of JSON: for an expression. */
+export function formsOfAddress(address: string): string {
+  const inJson = JSON.stringify(address).slice(1, -1)
+  const forms = new Set([address, encodeURIComponent(address), address.replace('@', '%40'), inJson])
+  // Every character that means something in an expression.
+  return [...forms].map((form) => form.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')).join('|')
+}
+
+/** Without a key no address was ever erased: nothing equals ''. */
+export function erasedAddress(address: string, key: Uint8Array | undefined): string {
+  return key === undefined ? '' : `erased:${createHmac('sha256', key).update(address).digest('hex')}`
+}
+
+/** Whether any address was erased: a hash for each recipient is only made then. Between two letters, by the index. */
+export const FIND_ERASED = `select 1 from suppressions where address >= 'erased:' and address < 'erased;' limit 1`
+
+/**
+ * The form in which two addresses are compared: the domain in lower case, the local part as it is (http/README.md
+ * "Suppressions").
+ */
+export function comparableAddress(address: string): string {
+  const at = address.lastIndexOf('@')
+  return address.slice(0, at) + address.slice(at).toLowerCase()
+}

@@ -1,0 +1,231 @@
+/**
+ * Webhook deliveries on their way.
+ *
+ *   pending -> pending     claimed (leased: next_at is the end of the lease), or failed and due again
+ *   pending -> succeeded   answered 200
+ *   pending -> failed      the last retry failed: a dead letter; too many of them turn the endpoint off
+ *
+ * No endpoint gets more than its share at once, and slots are dealt in turns: none keeps another waiting, however many
+ * of its deliveries are due. Those of a replay go behind the others of their endpoint.
+ */
+import type { Database } from '../../engine/database.ts'
+import { identifierFromBytes } from '../../../base/identifier.ts'
+import type { EventKind } from '../../../mail/event.ts'
+import type { WebhookResult, WebhookTarget } from '../../records/webhook-records.ts'
+import { storedIdentifier } from '../tools/stored-identifier.ts'
+import { SECRET_COLUMNS, secretsOf, type SecretColumns } from './webhook-endpoints.ts'
+import { ask, firstOfEach, oneColumn } from '../tools/statements.ts'
+import type { Verb } from '../tools/verb-types.ts'
+
+interface DueRow {
+  key: number
+  nextAt: number
+}
+
+/** Of one endpoint: how many of its deliveries may be claimed. */
+interface Share {
+  number: number
+  most: number
+  underWay: number
+  target: WebhookTarget
+}
+
+/** A delivery that could be claimed, and how many of its endpoint would be under way before it. */
+interface Candidate extends DueRow {
+  turn: number
+  target: WebhookTarget
+}
+
+export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
+  const findEndpoints = database.prepare<[], SecretColumns & { number: number; id: Buffer; url: string }>(`
+    select endpoint_id as number, id, url, ${SECRET_COLUMNS}
+    from webhook_endpoints
+    where status = 'enabled'
+    order by endpoint_id`)
+  const findDue = database.prepare<[number, number, number, number], DueRow>(`
+    select delivery_seq as key, next_at as nextAt
+    from webhook_deliveries
+    where state = 'pending' and endpoint_id = +? and is_behind = +? and next_at <= +?
+    order by next_at, delivery_seq
+    limit +?`)
+  // Only of what is claimed: with many endpoints, most candidates are left for the next rounds.
+  const read = database.prepare<
+    [number],
+    { key: number; id: Buffer; eventId: Buffer; kind: EventKind; body: string; attempts: number }
+  >(`
+    select
+      deliveries.delivery_seq as key, deliveries.id, events.id as eventId, events.kind,
+      coalesce(deliveries.body, events.body) as body, deliveries.attempts
+    from webhook_deliveries as deliveries
+    cross join events on events.event_seq = deliveries.event_seq
+    where deliveries.delivery_seq = +?`)
+  const lease = database.prepare<[number, number, number]>(`
+    update webhook_deliveries set next_at = ?, lease_epoch = ? where delivery_seq = ?`)
+
+  /** Live ones first; each with the place it would have among those of its endpoint. */
+  const candidatesOf = (shares: readonly Share[], now: number): Candidate[] => {
+    const live = shares.map(({ number, most }) => ask(findDue, number, 0, now, most))
+    const behind = shares.map(({ number, most }, index) => {
+      const room = most - (live[index]?.().length ?? 0)
+      return room === 0 ? undefined : ask(findDue, number, 1, now, room)
+    })
+    return shares.flatMap(({ underWay, target }, index) =>
+      [...(live[index]?.() ?? []), ...(behind[index]?.() ?? [])].map((row, place) => ({
+        ...row,
+        turn: underWay + place,
+        target,
+      })),
+    )
+  }
+  return ({ now, epoch, leaseUntil, limit, perEndpoint, busy, ahead = {} }) => {
+    const shares = findEndpoints.all().flatMap(({ number, id, url, ...secrets }): Share[] => {
+      const endpointId = identifierFromBytes('wh', id)
+      const underWay = busy[endpointId] ?? 0
+      const most = Math.min(perEndpoint + (ahead[endpointId] ?? 0) - underWay, limit)
+      return most <= 0 ? [] : [{ number, most, underWay, target: { endpointId, url, ...secretsOf(secrets) } }]
+    })
+    const candidates = candidatesOf(shares, now)
+      .toSorted((left, right) => left.turn - right.turn || left.nextAt - right.nextAt)
+      .slice(0, limit)
+    const rows = firstOfEach(
+      read,
+      candidates.map(({ key }) => [key]),
+    )
+    return candidates.flatMap(({ key, target }, index) => {
+      const row = rows[index]
+      if (row === undefined) return []
+      lease.run(leaseUntil, epoch, key)
+      return [
+        { ...row, ...target, id: identifierFromBytes('whd', row.id), eventId: identifierFromBytes('evt', row.eventId) },
+      ]
+    })
+  }
+}
+
+export function createRecordWebhookResults(database: Database): Verb<'recordWebhookResults'> {
+  const findHeld = oneColumn(database)<[number, Buffer, number], number>(`
+    select endpoint_id
+    from webhook_deliveries
+    where delivery_seq = +? and id = ? and lease_epoch = +? and state = 'pending'`)
+  const findAttempt = database.prepare<[number, number]>(`
+    select 1 from webhook_attempts where delivery_seq = ? and at = ?`)
+  const addAttempt = database.prepare(`
+    insert into webhook_attempts (delivery_seq, at, duration_milliseconds, status, error, answer)
+    values (?, ?, ?, ?, ?, ?)
+    on conflict do nothing`)
+  const settle = createSettling(database)
+  const beginCounters = createEndpointCounters(database)
+  const disableFailing = createFailureSwitch(database)
+
+  return ({ epoch, results, disableAfter }) => {
+    const disabled: string[] = []
+    const counters = beginCounters()
+    const held = results.map(({ key, id }) => ask(findHeld, key, storedIdentifier('whd', id), epoch))
+    const posts = results.map(({ key, at }) => ask(findAttempt, key, at))
+    const settled = new Set<number>()
+    for (const [index, result] of results.entries()) {
+      const [endpoint] = held[index]?.() ?? []
+      // A post that is recorded already: the batch was repeated after the delivery had been claimed again.
+      const isKnown = settled.has(result.key) || posts[index]?.()[0] !== undefined
+      if (endpoint === undefined || isKnown) continue
+      const { key, at, durationMilliseconds, status, error, answer } = result
+      addAttempt.run(key, at, Math.round(durationMilliseconds), status, error, answer)
+      settled.add(key)
+      settle(result)
+      counters.add(endpoint, result)
+      if (result.next.kind !== 'dead-letter' || disableAfter === null) continue
+      disabled.push(...disableFailing(endpoint, result.endedAt, disableAfter))
+    }
+    counters.write()
+    return { disabled }
+  }
+}
+
+function createSettling(database: Database): (result: WebhookResult) => void {
+  const succeed = database.prepare<[number, number]>(`
+    update webhook_deliveries set state = 'succeeded', ended_at = ?, lease_epoch = null where delivery_seq = ?`)
+  const retry = database.prepare<[number, number]>(`
+    update webhook_deliveries set next_at = ?, attempts = attempts + 1, lease_epoch = null where delivery_seq = ?`)
+  const bury = database.prepare<[number, number]>(
+    `update webhook_deliveries
+    set state = 'failed', ended_at = ?, attempts = attempts + 1, lease_epoch = null
+    where delivery_seq = ?`,
+  )
+  const changes = { succeeded: succeed, retry, 'dead-letter': bury }
+  return ({ key, next, endedAt }) => void changes[next.kind].run(next.kind === 'retry' ? next.at : endedAt, key)
+}
+
+/** What it returns counts the results of one verb: successes in a row are one write, of the last of them. */
+function createEndpointCounters(database: Database) {
+  const succeed = database.prepare<[number, number]>(`
+    update webhook_endpoints set last_success_at = ?, consecutive_failures = 0 where endpoint_id = ?`)
+  const fail = database.prepare<[number, number]>(`
+    update webhook_endpoints
+    set last_failure_at = ?, consecutive_failures = consecutive_failures + 1
+    where endpoint_id = ?`)
+  return () => {
+    const succeededAt = new Map<number, number>()
+    const write = (): void => {
+      for (const [endpoint, at] of succeededAt) succeed.run(at, endpoint)
+      succeededAt.clear()
+    }
+    return {
+      add(endpoint: number, { next, endedAt }: WebhookResult): void {
+        if (next.kind === 'succeeded') return void succeededAt.set(endpoint, endedAt)
+        // Failures are counted from the success before them.
+        write()
+        fail.run(endedAt, endpoint)
+      },
+      write,
+    }
+  }
+}
+
+/** webhooks/README.md "Deliveries": so many dead letters, without a success, turn an endpoint off. */
+const DEAD_LETTERS_THAT_DISABLE = 10
+/** Dead letters that are looked at, from the newest on: those of long ago are not counted one by one. */
+const DEAD_LETTERS_READ = 1_000
+
+/** Returns the identifier of an endpoint that it turned off. */
+function createFailureSwitch(database: Database): (endpoint: number, now: number, disableAfter: number) => string[] {
+  const findWorked = oneColumn(database)<[number], number>(`
+    select max(coalesce(last_success_at, 0), enabled_at) from webhook_endpoints where endpoint_id = ?`)
+  const countDead = oneColumn(database)<[number, number, number], number>(`
+    select count(*)
+    from (
+      select ended_at
+      from webhook_deliveries
+      where endpoint_id = ? and state = 'failed' and state <> 'pending'
+      order by id desc
+      limit +?
+    ) as newest
+    where ended_at > ?`)
+  const disable = oneColumn(database)<[number], Buffer>(`
+    update webhook_endpoints
+    set status = 'disabled', disabled_reason = 'failing'
+    where endpoint_id = ? and status = 'enabled'
+    returning id`)
+  return (endpoint, now, disableAfter) => {
+    const workedAt = findWorked.get(endpoint) ?? now
+    if (now - workedAt < disableAfter) return []
+    const dead = countDead.get(endpoint, DEAD_LETTERS_READ, workedAt) ?? 0
+    if (dead < DEAD_LETTERS_THAT_DISABLE) return []
+    return disable.all(endpoint).map((id) => identifierFromBytes('wh', id))
+  }
+}
+
+export function createEarliestWebhookDueAt(database: Database): Verb<'earliestWebhookDueAt'> {
+  const findEndpoints = oneColumn(database)<[], number>(`
+    select endpoint_id from webhook_endpoints where status = 'enabled'`)
+  const findEarliest = oneColumn(database)<[number, number], number | null>(`
+    select min(next_at)
+    from webhook_deliveries
+    where state = 'pending' and endpoint_id = +? and is_behind = +?`)
+  return () => {
+    const times = findEndpoints
+      .all()
+      .flatMap((number) => [findEarliest.get(number, 0) ?? Infinity, findEarliest.get(number, 1) ?? Infinity])
+    const earliest = Math.min(...times)
+    return Number.isFinite(earliest) ? earliest : null
+  }
+}

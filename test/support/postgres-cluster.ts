@@ -1,0 +1,130 @@
+/**
+ * A PostgreSQL cluster of the test's own, from Debian's package: in a folder of its own, on a port of its own on
+ * loopback, never the system's. What the server does to keep data over a power cut is off: a kill of its processes is
+ * survived all the same.
+ */
+import { execFileSync, spawn } from 'node:child_process'
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { freePort } from './serve-process.ts'
+
+const VERSIONS = '/usr/lib/postgresql'
+const USER = 'postgres'
+
+const programs = (): string | undefined => {
+  if (!existsSync(VERSIONS)) return undefined
+  const newest = readdirSync(VERSIONS).toSorted((left, right) => Number(right) - Number(left))[0]
+  return newest === undefined ? undefined : join(VERSIONS, newest, 'bin')
+}
+
+/** For tap's `skip`. */
+export const skipWithoutPostgres = programs() === undefined ? 'Debian package postgresql is not installed' : false
+
+export interface PostgresCluster {
+  port: number
+  /** Of the server: all its others are below it. */
+  readonly processId: number
+  /** Belongs to the user that the server runs as. */
+  folder: string
+  /** Of a database of this cluster; `through`: the port of a proxy. */
+  url(database: string, through?: number): string
+  /** A new database, empty or as the one of this name. */
+  createDatabase(like?: string): Promise<string>
+  query(text: string, database?: string): Promise<Record<string, unknown>[]>
+  /** Of the process that all others belong to. */
+  kill(): Promise<void>
+  start(): Promise<void>
+}
+
+export async function startPostgres(
+  t: { teardown(end: () => unknown): void },
+  settings: Record<string, string | number> = {},
+): Promise<PostgresCluster> {
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-postgres-'))
+  const owner = ownerOf(USER)
+  if (owner !== null) chownSync(folder, owner.uid, owner.gid)
+  const data = join(folder, 'data')
+  const port = await freePort()
+  const bin = programs() ?? ''
+  const run = { ...owner, cwd: folder, stdio: 'ignore' as const }
+  execFileSync(join(bin, 'initdb'), ['-D', data, '-U', USER, '-A', 'trust', '--locale=C', '-E', 'UTF8', '-N'], run)
+  const options = {
+    listen_addresses: '127.0.0.1',
+    port,
+    unix_socket_directories: folder,
+    fsync: 'off',
+    max_connections: 60,
+    ...settings,
+  }
+  let server: ReturnType<typeof spawn> | undefined
+  const url = (database: string, through = port): string => `postgres://${USER}@127.0.0.1:${through}/${database}`
+  const start = async (): Promise<void> => {
+    const given = Object.entries(options).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+    server = spawn(join(bin, 'postgres'), ['-D', data, ...given], run)
+    await untilReady(url('postgres'))
+  }
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    const ended = server
+    server = undefined
+    if (ended === undefined || ended.exitCode !== null) return
+    const gone = new Promise((resolve) => ended.once('exit', resolve))
+    ended.kill(signal)
+    await gone
+  }
+  t.teardown(async () => {
+    await end('SIGQUIT')
+    rmSync(folder, { recursive: true, force: true })
+  })
+  await start()
+  const query = async (text: string, database = 'postgres'): Promise<Record<string, unknown>[]> => {
+    const client = new pg.Client({ connectionString: url(database) })
+    await client.connect()
+    try {
+      return (await client.query(text)).rows as Record<string, unknown>[]
+    } finally {
+      await client.end()
+    }
+  }
+  let made = 0
+  return {
+    port,
+    get processId() {
+      return server?.pid ?? 0
+    },
+    folder,
+    url,
+    query,
+    async createDatabase(like) {
+      const name = `store_${++made}`
+      await query(`create database ${name}${like === undefined ? '' : ` template ${like}`}`)
+      return name
+    },
+    kill: () => end('SIGKILL'),
+    start,
+  }
+}
+
+/** Of a user of this machine; null: whoever runs the test is somebody else than root, whom the server refuses. */
+function ownerOf(user: string): { uid: number; gid: number } | null {
+  if (process.getuid?.() !== 0) return null
+  const numberOf = (flag: string): number => Number(execFileSync('id', [flag, user], { encoding: 'utf8' }))
+  return { uid: numberOf('-u'), gid: numberOf('-g') }
+}
+
+async function untilReady(url: string): Promise<void> {
+  const deadline = Date.now() + 30_000
+  for (;;) {
+    const client = new pg.Client({ connectionString: url })
+    client.on('error', () => {})
+    try {
+      await client.connect()
+      await client.end()
+      return
+    } catch (thrown) {
+      if (Date.now() > deadline) throw thrown
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+  }
+}
