@@ -38,7 +38,10 @@ export async function openThreadedStore(options: OpenStoreOptions): Promise<Stor
     notes.port1.close()
     if (state === 'open') options.onDeath(reason)
   })
-  const absence = createAbsence(options, channel.rejectUnsent)
+  const absence = createAbsence(options, (reason) => {
+    // The call that ends the thread has to reach it.
+    if (state !== 'closing') channel.rejectUnsent(reason)
+  })
   notes.port1.on('message', absence.hear)
   const { facts, verbs } = await hearThread(worker, exited)
   state = 'open'
@@ -60,10 +63,7 @@ export async function openThreadedStore(options: OpenStoreOptions): Promise<Stor
     ...calls,
     problem: absence.problem,
     // An engine that is away is known to be: a new process would not reach it either.
-    tick: () =>
-      Promise.race([absence.begins(), tick()]).catch((thrown: unknown) => {
-        if (absence.problem() === null) throw thrown
-      }),
+    tick: () => absence.orAway(tick()),
     close,
   }
 }
@@ -71,27 +71,31 @@ export async function openThreadedStore(options: OpenStoreOptions): Promise<Stor
 /** Whether the engine answers, as it says itself: said once in the log, and seen by metrics. */
 function createAbsence({ logger, metrics }: OpenStoreOptions, onAway: (reason: Error) => void) {
   let since: number | null = null
-  let next = Promise.withResolvers<void>()
+  const waiting = new Set<() => void>()
   metrics.storeAnswers.set(1)
   const error = (): ServiceError | null =>
     since === null ? null : new ServiceError('unavailable', NO_ANSWER, { headers: { 'Retry-After': '2' } })
   return {
     error,
     problem: (): string | null => (since === null ? null : NO_ANSWER),
-    /** Resolves when it does not answer. */
-    begins: () => next.promise,
+    /** As `asked`; resolves when it does not answer. */
+    orAway: (asked: Promise<void>): Promise<void> =>
+      new Promise((resolve, reject) => {
+        waiting.add(resolve)
+        const failed = (thrown: unknown): void => (since === null ? reject(thrown) : resolve())
+        asked.then(resolve, failed).finally(() => waiting.delete(resolve))
+      }),
     hear(note: EngineNote): void {
       metrics.storeAnswers.set(note.kind === 'back' ? 1 : 0)
       if (note.kind === 'back') {
         logger.info({ ms: Math.round(performance.now() - (since ?? 0)) }, 'the database answers again')
         since = null
-        next = Promise.withResolvers<void>()
         return
       }
       since = performance.now()
       metrics.storeAbsences.inc()
       logger.error({ reason: note.reason }, NO_ANSWER)
-      next.resolve()
+      for (const resolve of waiting) resolve()
       const reason = error()
       if (reason !== null) onAway(reason)
     },
