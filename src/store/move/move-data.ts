@@ -59,7 +59,7 @@ export async function moveData(options: MoveOptions): Promise<MoveSummary> {
   try {
     const target = await openEngine(to)
     try {
-      const tables = movedTables((from.engine === 'sqlite' ? source : target).writer)
+      const tables = movedTables((from.engine === 'sqlite' ? source : target).reader)
       return move({ ...options, source, target, tables })
     } finally {
       target.close()
@@ -75,7 +75,7 @@ function move(ends: Ends): MoveSummary {
   const isResumed = begin(ends)
   for (const table of tables) {
     moveRows(table, ends)
-    if (engine === 'postgres') target.writer.prepare(`analyze ${table.name}`).run()
+    if (engine === 'postgres') inTransaction(target.writer, () => target.writer.prepare(`analyze ${table.name}`).run())
   }
   const compared = compareAll(ends)
   if (engine === 'postgres') numberAbove(source.reader, ends)
@@ -84,12 +84,12 @@ function move(ends: Ends): MoveSummary {
 }
 
 /** Returns whether some of it was there already. */
-function begin({ source, target: { writer }, tables, to: { engine }, isOwn = false }: Ends): boolean {
+function begin({ source, target: { reader, writer }, tables, to: { engine }, isOwn = false }: Ends): boolean {
   const epoch = epochOf(source.reader)
-  const mark = markOf(writer)
+  const mark = markOf(reader)
   if (mark === epoch) return true
   // Of a new schema these have rows.
-  const filled = tables.find(({ name }) => name !== 'routes' && writer.prepare(`select 1 from ${name} limit 1`).get())
+  const filled = tables.find(({ name }) => name !== 'routes' && reader.prepare(`select 1 from ${name} limit 1`).get())
   if (!isOwn && mark === undefined && filled !== undefined) {
     const sentence = `the target has data in its table ${filled.name}: give an empty database`
     throw new ProcessExit(EXIT.configuration, sentence)
@@ -98,12 +98,14 @@ function begin({ source, target: { writer }, tables, to: { engine }, isOwn = fal
   inTransaction(writer, () => {
     if (engine === 'postgres') writer.prepare(`truncate ${names.join(', ')}`).run()
     else for (const name of names.toReversed()) writer.prepare(`delete from ${name}`).run()
-    writer.prepare('delete from meta').run()
+    writer.prepare(CLEAR_META).run()
     writer.prepare<[string, number]>('insert into meta (name, value) values (?, ?)').run(MOVE_MARK, epoch)
   })
   return false
 }
 
+// By the last commit a writer knows its own work.
+const CLEAR_META = `delete from meta where name <> 'last_commit'`
 const FIND_META = 'select value from meta where name = ?'
 const epochOf = (database: Database): number => database.prepare<[string], number>(FIND_META).pluck().get('epoch') ?? 0
 const markOf = (database: Database): number | undefined =>
@@ -114,8 +116,8 @@ function moveRows(table: MovedTable, { source, target, from, to, onProgress }: E
   const { name, columns, key } = table
   const total = countOf(source.reader, table, from)
   const newest = key.map((column) => `${column} desc`).join(', ')
-  const last = writer.prepare<[], Row>(`select ${key.join(', ')} from ${name} order by ${newest} limit 1`).get()
-  let rows = last === undefined ? 0 : countOf(writer, table, to)
+  const last = target.reader.prepare<[], Row>(`select ${key.join(', ')} from ${name} order by ${newest} limit 1`).get()
+  let rows = last === undefined ? 0 : countOf(target.reader, table, to)
   const reader = readRows(source.reader, table, last)
   const insert = writer.prepare<Value[]>(
     `insert into ${name} (${columns.join(', ')}) values (${columns.map(() => '?').join(', ')})`,
@@ -154,8 +156,8 @@ interface Sum {
 }
 
 /** Returns how many there are. */
-function compareRows(table: MovedTable, { source, target: { writer }, onProgress }: Ends, sum: Sum): number {
-  const [left, right] = [readRows(source.reader, table, undefined), readRows(writer, table, undefined)]
+function compareRows(table: MovedTable, { source, target: { reader, writer }, onProgress }: Ends, sum: Sum): number {
+  const [left, right] = [readRows(source.reader, table, undefined), readRows(reader, table, undefined)]
   const limit = createBatchLimit()
   let rows = 0
   for (;;) {
@@ -201,7 +203,8 @@ function numberAbove(source: Database, { target, tables }: Ends): void {
     .filter(({ isNumbered }) => isNumbered)
     .map(({ name, key }) => source.prepare<[], number>(`select max(${key[0]}) from ${name}`).pluck().get() ?? 0)
   const above = BLOCK * Math.ceil((Math.max(0, ...numbers) + 1) / BLOCK)
-  target.writer.prepare<[number]>(`select setval('row_numbers', ?)`).get(above)
+  const raise = target.writer.prepare<[number]>(`select setval('row_numbers', ?)`)
+  inTransaction(target.writer, () => raise.get(above))
 }
 
 /** Words of subjects are found from the beginning again. */
@@ -211,7 +214,7 @@ function finish({ source, target: { writer } }: Ends): void {
   const rows = source.reader.prepare<[], { name: string; value: number }>('select name, value from meta').all()
   const insert = writer.prepare<[string, number]>('insert into meta (name, value) values (?, ?)')
   inTransaction(writer, () => {
-    writer.prepare('delete from meta').run()
+    writer.prepare(CLEAR_META).run()
     for (const { name, value } of rows) if (!LEFT_OUT.includes(name)) insert.run(name, value)
   })
 }
