@@ -205,7 +205,8 @@ function failingStore(real: Store, failure: () => Error | null): Store {
   return new Proxy(real, {
     get(target, name, receiver) {
       const error = failure()
-      return error === null ? Reflect.get(target, name, receiver) : () => Promise.reject(error)
+      // Whether the store is there is known without asking it.
+      return error === null || name === 'problem' ? Reflect.get(target, name, receiver) : () => Promise.reject(error)
     },
   })
 }
