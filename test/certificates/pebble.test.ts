@@ -27,6 +27,9 @@ t.jobs = 3
 const besideOthers = () => ({ skip: skipWithoutPebble, buffered: true })
 
 /** By hand: over the API. */
+/** A try that fails is made again after a minute. */
+const TWO_TRIES = 240_000
+
 async function renewNow(api: ApiClient, name: string): Promise<void> {
   t.equal((await api.post(`/admin/certificates/${name}/renew`, {})).status, 202)
 }
@@ -35,7 +38,7 @@ t.test('names get certificates, and clients see them without a restart', besideO
   const world = await startWorld(t)
   const server = await world.start()
   for (const name of [HOST, LINKS]) {
-    t.ok(await until(`a certificate for ${name}`, () => isGood(world, name)), name)
+    t.ok(await until(`a certificate for ${name}`, () => isGood(world, name), TWO_TRIES), name)
   }
   t.match(JSON.stringify(server.log()), /certificate issued/)
   const api = apiClient(server.baseUrl, await server.createKey('admin'))
@@ -96,10 +99,14 @@ t.test('names get certificates, and clients see them without a restart', besideO
     let dropped = 0
     for (const socket of open) socket.on('close', () => (dropped += 1))
     await renewNow(api, HOST)
-    await until('another certificate', async () => {
-      const now = await isGood(world, HOST)
-      return now !== null && now !== serial
-    })
+    await until(
+      'another certificate',
+      async () => {
+        const now = await isGood(world, HOST)
+        return now !== null && now !== serial
+      },
+      TWO_TRIES,
+    )
     t.equal(dropped, 0)
     for (const socket of open) socket.destroy()
   })
@@ -120,17 +127,21 @@ t.test('names get certificates, and clients see them without a restart', besideO
 t.test('a proof in a handshake, while others come and go', besideOthers(), async (t) => {
   const world = await startWorld(t, { isTlsAlone: true })
   const server = await world.start()
-  t.ok(await until('a certificate', () => isGood(world, HOST)))
-  t.ok(await until('a certificate', () => isGood(world, LINKS)))
+  t.ok(await until('a certificate', () => isGood(world, HOST), TWO_TRIES))
+  t.ok(await until('a certificate', () => isGood(world, LINKS), TWO_TRIES))
   const serial = await isGood(world, HOST)
   await renewNow(apiClient(server.baseUrl, await server.createKey('admin')), HOST)
   let [good, bad] = [0, 0]
-  await until('another certificate', async () => {
-    const now = await isGood(world, HOST)
-    if (now === null) bad += 1
-    else good += 1
-    return now !== null && now !== serial
-  })
+  await until(
+    'another certificate',
+    async () => {
+      const now = await isGood(world, HOST)
+      if (now === null) bad += 1
+      else good += 1
+      return now !== null && now !== serial
+    },
+    TWO_TRIES,
+  )
   t.equal(bad, 0, `nobody but the authority sees a proof: ${good} handshakes`)
   const silent = connect({ host: '127.0.0.1', port: world.tlsPort, servername: HOST, ALPNProtocols: ['acme-tls/1'] })
   const [error] = (await once(silent, 'error')) as [Error]
@@ -163,7 +174,7 @@ t.test('names of tracked links', besideOthers(), async (t) => {
   })
   await api.post('/domains/two.test/verify', {})
   for (const domain of names) {
-    await until(`links of ${domain}`, async () => (await trackingOf(domain)).tls === 'active', 120_000)
+    await until(`links of ${domain}`, async () => (await trackingOf(domain)).tls === 'active', TWO_TRIES)
     t.match((await trackingOf(domain)).record, { status: 'verified', error: null, hint: null })
     t.ok(await isGood(world, `t.${domain}`))
   }
@@ -208,5 +219,5 @@ t.test('what goes wrong is said, and tried again', besideOthers(), async (t) => 
   // A Pebble that was started anew has forgotten the account.
   t.ok(await until('an account that is not known', () => refusals()[2]))
   await tryAtOnce()
-  t.ok(await until('a certificate', () => isGood(world, HOST)))
+  t.ok(await until('a certificate', () => isGood(world, HOST), TWO_TRIES))
 })
