@@ -21,8 +21,9 @@ export function createLeaseWrites(database: Database) {
       possible_duplicate = max(possible_duplicate, ?), dot_sent = 0, lease_epoch = null, claim = null,
       lease_until = null
     where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
+  // Only a row that is sending has an epoch and a claim; named as well, its state leads PostgreSQL to a larger index.
   const mark = database.prepare<[number, number, number]>(`
-    update messages set dot_sent = 1 where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
+    update messages set dot_sent = 1 where seq = ? and lease_epoch = ? and claim = ?`)
   const renew = database.prepare<[number, number, number, number]>(`
     update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
   const raise = oneColumn(database)<[], number>(`
