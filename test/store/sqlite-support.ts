@@ -6,9 +6,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
-import { openStore } from '../../src/store/open/open-store.ts'
+import { openContentReader, openStore } from '../../src/store/open/open-store.ts'
 import type { SqliteLocation, StoreLocation } from '../../src/store/store-location.ts'
 import type { Store } from '../../src/store/store.ts'
+import type { StoreUnderTest } from './conformance-case.ts'
 
 const MEBIBYTE = 1_024 * 1_024
 
@@ -29,6 +30,24 @@ export function freshLocation(t: { teardown(clean: () => void): void }): SqliteL
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   return locationIn(folder)
+}
+
+/** A store for a case of the conformance suite. */
+export async function storeUnderTest(
+  t: { teardown(clean: () => unknown): void },
+  location: StoreLocation,
+): Promise<StoreUnderTest> {
+  const { store } = await openTestStore(location)
+  // A case may have closed it already.
+  t.teardown(() => store.close().catch(() => undefined))
+  return {
+    store,
+    async contentReader() {
+      const reader = await openContentReader(location)
+      t.teardown(() => reader.close())
+      return reader
+    },
+  }
 }
 
 export interface OpenedStore {

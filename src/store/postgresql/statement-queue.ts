@@ -101,7 +101,9 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
 function companyIn(waiting: readonly Waiting[], statement: Prepared, values: unknown[]): Waiting | undefined {
   const { merged } = statement
   if (merged === null || values.some(isLarge)) return undefined
-  for (const entry of waiting.toReversed()) {
+  for (let place = waiting.length - 1; place >= 0; place -= 1) {
+    const entry = waiting[place]
+    if (entry === undefined) return undefined
     if (entry.statement === statement) {
       const isTwice = merged.kind === 'update' && entry.keys.has(values[merged.key])
       const isFree = entry.rows.length < MOST_ROWS && !isTwice
