@@ -92,7 +92,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     if (claimed.status === 'rejected') throw claimed.reason
     if (recorded.status === 'rejected') throw recorded.reason
     // The end of a post brings the next round, also for what waits for a slot.
-    return poster.underWay() === 0 ? store.earliestWebhookDueAt() : now + LOOK_AGAIN_AFTER * options.speed()
+    return poster.underWay() === 0 ? store.earliestWebhookDueAt(now) : now + LOOK_AGAIN_AFTER * options.speed()
   }
 
   function onEnd(post: Post, posted: PostedEvent): void {

@@ -62,6 +62,27 @@ t.test('what is due is ready, the rest when its time comes', async (t) => {
   t.same([...ready.keys()], ['now', 'soon'])
 })
 
+t.test('a claim is told where to begin: never behind a row that waits', async (t) => {
+  const { clock, directory, state } = world()
+  const key = keyOf('a')
+  directory.note([state('a', 0, 9)])
+  const start = clock.now()
+  directory.advance()
+  t.equal(directory.beginClaim(key), start)
+  // Of the rows that are left, those past their lifetime are not asked for, and yet they are there.
+  directory.endClaim(key, 1, start + MINUTE, start)
+  await clock.advance(MINUTE)
+  directory.advance()
+  t.equal(directory.beginClaim(key), start)
+  directory.noteRow(key, start - MINUTE, null)
+  directory.endClaim(key, 8, start + 2 * MINUTE)
+  t.equal(directory.beginClaim(key), start - MINUTE, 'one came back meanwhile')
+  directory.beginWalk()
+  directory.learn([{ ...state('a', 0), earliestAt: start - 2 * MINUTE }], 1)
+  directory.endClaim(key, 1, start + 2 * MINUTE)
+  t.equal(directory.beginClaim(key), start - 2 * MINUTE, 'a walk met one')
+})
+
 t.test('a claim leaves what is due later, and takes out what is empty', async (t) => {
   const { clock, directory, ready, state } = world()
   directory.note([state('a', 0, 3), state('b', 0)])

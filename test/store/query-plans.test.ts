@@ -110,7 +110,7 @@ t.test('due, expiring and leased rows are found by the partial indexes made for 
     [/where state = 'sending' and \(lease_until, seq\) >/, 'INDEX messages_leased (lease_until>'],
     [
       /state = 'pending' and endpoint_id = \+\? and is_behind = \+\? and next_at/,
-      'INDEX webhook_deliveries_due (endpoint_id=? AND is_behind=? AND next_at<?)',
+      'INDEX webhook_deliveries_due (endpoint_id=? AND is_behind=? AND next_at>? AND next_at<?)',
     ],
     [
       /from messages\s+where state = 'waiting' and lane_id = \? and seq/,
@@ -211,8 +211,8 @@ t.test('a claim asks the suppression list once for each row', async (t) => {
 /** Statements of the queue by what they say, with the step that finds their rows. */
 const QUEUE_STEPS: [statement: RegExp, step: string][] = [
   [
-    /is_retry = \+\? and next_at <= \+\?/,
-    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at<?)',
+    /is_retry = \+\? and next_at between \+\? and \+\?/,
+    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at>? AND next_at<?)',
   ],
   [
     /is_retry = \+\? and next_at > \+\?/,

@@ -101,8 +101,18 @@ export const keys: Cases = {
       [third],
     )
     t.same(rest.earliestAt, [NOW + 7])
-    t.same(await store.claimDue(claimOf(epoch, [{ key: GOOGLE, limit: 9 }])), { messages: [], earliestAt: [NOW + 7] })
+    t.match(await store.claimDue(claimOf(epoch, [{ key: GOOGLE, limit: 9 }])), { messages: [], earliestAt: [NOW + 7] })
     t.equal((await lookUp(store, first))?.state, 'sending')
+  },
+  'a claim begins where it is told to: nothing before is looked at': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW, NOW)
+    const [early, late] = [await acceptOne(store), await acceptOne(store, { now: NOW + 5 })]
+    const ask = async (from?: number): Promise<string[]> => {
+      const asks = [{ key: KEY, limit: 5, ...(from === undefined ? {} : { from }) }]
+      return (await store.claimDue(claimOf(epoch, asks, NOW + 9))).messages.map(({ id }) => id)
+    }
+    t.same(await ask(NOW + 5), [late])
+    t.same(await ask(), [early])
   },
   'a key of expired rows is asked for again until they have ended, however many they are': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
@@ -110,9 +120,9 @@ export const keys: Cases = {
     await store.acceptMessages(acceptRequest({ messages: few }))
     const ask = (now: number) => store.claimDue(claimOf(epoch, [{ key: KEY, limit: 5 }], now))
     const endedWithin = 30_000
-    t.same(await ask(NOW + 1), { messages: [], earliestAt: [NOW + 1 + endedWithin] })
+    t.same(await ask(NOW + 1), { messages: [], earliestAt: [NOW + 1 + endedWithin], firstAt: [NOW] })
     const late = await acceptOne(store, { now: NOW + 60 })
-    t.same(await ask(NOW + 1), { messages: [], earliestAt: [NOW + 60] })
+    t.same(await ask(NOW + 1), { messages: [], earliestAt: [NOW + 60], firstAt: [NOW] })
     const many = Array.from({ length: 2_000 }, () => newMessage({ expiresAt: NOW + 1 }))
     await store.acceptMessages(acceptRequest({ messages: many }))
     const { earliestAt } = await ask(NOW + 1)

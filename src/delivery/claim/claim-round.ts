@@ -104,12 +104,13 @@ export function createClaimRound(options: ClaimParts, placing: Placing) {
       return asks
     },
     async claim(asks: KeyAsk[]): Promise<ClaimedMessage[]> {
-      for (const { key } of asks) directory.beginClaim(key)
+      const asked = asks.map(({ key, limit }) => ({ key, limit, from: directory.beginClaim(key) }))
       try {
-        const { messages, earliestAt } = await store.claimDue({ now: clock.now(), ...lease(), asks })
+        const request = { now: clock.now(), ...lease(), asks: asked }
+        const { messages, earliestAt, firstAt } = await store.claimDue(request)
         const claimed = countByKey(messages)
         asks.forEach(({ key }, index) => {
-          directory.endClaim(key, claimed.get(keyName(key)) ?? 0, earliestAt[index] ?? null)
+          directory.endClaim(key, claimed.get(keyName(key)) ?? 0, earliestAt[index] ?? null, firstAt[index] ?? null)
         })
         // An older claim may still have such a row in hand: its lease lapsed, or its return was not heard yet. What
         // comes of the older claim is refused by the store, its dot mark too.

@@ -12,6 +12,8 @@ import { groupName, type RouteGroup } from './order-places.ts'
 export interface KeyEntry extends QueueKeyState {
   isDue: boolean
   isClaiming: boolean
+  /** No row of it that waits is due earlier, not even one past its lifetime, which `earliestAt` does not count. */
+  firstAt: number
   /** The earliest row that came while a claim was under way: whether the claim has seen it is not known. */
   cameMeanwhile: number
   /** Its own; `closureOf` says whether its pool and route are closed. */

@@ -90,9 +90,9 @@ function walkedKeys(table: KeyTable, due: DueKeys, clock: Clock) {
           continue
         }
         known.walk = walk
+        table.lower(known, state.earliestAt)
         if (known.isClaiming) continue
         known.waiting = Math.max(state.waiting, state.waiting < mostCounted ? 0 : known.waiting)
-        table.lower(known, state.earliestAt)
         if (known.isDue) due.update(known)
       }
       return missed
@@ -110,18 +110,22 @@ function walkedKeys(table: KeyTable, due: DueKeys, clock: Clock) {
 /** What is known of a key before, while and after it is claimed from. */
 function claimedKeys(table: KeyTable, due: DueKeys, clock: Clock) {
   return {
-    beginClaim(key: QueueKey): void {
+    /** Returns a time before which no row of it is due. */
+    beginClaim(key: QueueKey): number {
       const entry = table.find(key)
-      if (entry === undefined) return
+      if (entry === undefined) return 0
       entry.isClaiming = true
       entry.cameMeanwhile = Infinity
+      // A key that was forgotten and came again knows its newer rows alone.
+      return table.forgottenFrom() < Infinity ? 0 : entry.firstAt
     },
-    /** `earliestAt`: of the rows that are left; null: none. */
-    endClaim(key: QueueKey, claimed: number, earliestAt: number | null): void {
+    /** Of the rows that are left, as a claim tells it. */
+    endClaim(key: QueueKey, claimed: number, earliestAt: number | null, firstAt = earliestAt): void {
       const entry = table.find(key)
       if (entry === undefined) return
       entry.isClaiming = false
       const next = Math.min(earliestAt ?? Infinity, entry.cameMeanwhile)
+      entry.firstAt = Math.min(firstAt ?? Infinity, entry.cameMeanwhile)
       if (next === Infinity) return table.remove(entry)
       entry.waiting = Math.max(entry.waiting - claimed, 1)
       entry.earliestAt = next
@@ -178,6 +182,7 @@ function createKeyTable(due: DueKeys, mostKeys: number) {
 
   function lower(entry: KeyEntry, dueAt: number): void {
     entry.cameMeanwhile = Math.min(entry.cameMeanwhile, dueAt)
+    entry.firstAt = Math.min(entry.firstAt, dueAt)
     if (dueAt >= entry.earliestAt) return
     entry.earliestAt = dueAt
     if (!entry.isDue) schedule(entry)
@@ -222,5 +227,5 @@ function createKeyTable(due: DueKeys, mostKeys: number) {
 
 function entryOf({ pool, route, domain, stream, isRetry, earliestAt, waiting }: QueueKeyState, walk: number): KeyEntry {
   const idle = { isDue: false, isClaiming: false, cameMeanwhile: Infinity, closure: null, waitingFor: null }
-  return { pool, route, domain, stream, isRetry, earliestAt, waiting, walk, ...idle }
+  return { pool, route, domain, stream, isRetry, earliestAt, firstAt: earliestAt, waiting, walk, ...idle }
 }

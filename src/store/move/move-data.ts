@@ -104,8 +104,7 @@ function begin({ source, target: { reader, writer }, tables, to: { engine }, isO
   return false
 }
 
-// By the last commit a writer knows its own work.
-const CLEAR_META = `delete from meta where name <> 'last_commit'`
+const CLEAR_META = 'delete from meta'
 const FIND_META = 'select value from meta where name = ?'
 const epochOf = (database: Database): number => database.prepare<[string], number>(FIND_META).pluck().get('epoch') ?? 0
 const markOf = (database: Database): number | undefined =>
@@ -208,7 +207,7 @@ function numberAbove(source: Database, { target, tables }: Ends): void {
 }
 
 /** Words of subjects are found from the beginning again. */
-const LEFT_OUT = [MOVE_MARK, 'last_commit', 'indexed_content']
+const LEFT_OUT = [MOVE_MARK, 'indexed_content']
 
 function finish({ source, target: { writer } }: Ends): void {
   const rows = source.reader.prepare<[], { name: string; value: number }>('select name, value from meta').all()

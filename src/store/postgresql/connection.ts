@@ -195,11 +195,12 @@ async function lockDatabase(client: pg.Client, name: string): Promise<void> {
 }
 
 async function findLastCommit(client: pg.Client): Promise<number | null> {
-  const { rows: tables } = await client.query<{ meta: string | null }>(`select to_regclass('meta') as meta`)
-  if (tables[0]?.meta === null) return null
-  const { rows } = await client.query<{ value: number }>(FIND_COMMIT)
-  return rows[0]?.value ?? null
+  const asked = `select to_regclass('last_commits') as found`
+  const { rows: tables } = await client.query<{ found: string | null }>(asked)
+  if (tables[0]?.found === null) return null
+  const { rows } = await client.query<{ number: number }>(FIND_COMMIT)
+  return rows[0]?.number ?? null
 }
 
 /** What each commit leaves (writing-database.ts). */
-export const FIND_COMMIT = `select value from meta where name = 'last_commit'`
+export const FIND_COMMIT = 'select number from last_commits order by number desc limit 1'

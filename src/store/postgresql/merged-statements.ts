@@ -13,6 +13,8 @@ export interface MergedForm {
   key: number
   /** With `types`, as `pg_prepared_statements` names them. */
   text(types: readonly string[]): string
+  /** Of an insert: so many rows with values of their own, instead of lists, which large ones would have to be text in. */
+  repeated?(rows: number): string
 }
 
 // An insert of one row: its beginning up to the values, and its table.
@@ -45,6 +47,7 @@ function mergedInsert(text: string): MergedForm | null {
   const [start, into = '', table = ''] = found
   const end = closingBracket(text, start.length)
   const [values, rest] = [text.slice(start.length, end), text.slice(end + 1)]
+  const columns = new Set(values.match(/\$\d+/g)).size
   // What is given once for all rows cannot stand behind them.
   if (/\$\d/.test(rest)) return null
   return {
@@ -52,6 +55,10 @@ function mergedInsert(text: string): MergedForm | null {
     table,
     key: -1,
     text: (types) => `${into}select ${fromList(values)} from ${lists(types, '')} ${rest}`,
+    repeated(rows) {
+      const each = Array.from({ length: rows }, (_, row) => `(${shifted(values, row * columns)})`)
+      return `${into}values ${each.join(', ')} ${rest}`
+    },
   }
 }
 
@@ -69,6 +76,9 @@ function mergedUpdate(text: string): MergedForm | null {
       `${fromList(change)} from ${lists(types, ' with ordinality')} where ${fromList(condition)} returning given.place`,
   }
 }
+
+/** Parameters with numbers that are higher by so many. */
+const shifted = (part: string, by: number): string => part.replace(/\$(\d+)/g, (_, number) => `$${Number(number) + by}`)
 
 /** Parameters as columns of the list. */
 const fromList = (part: string): string => part.replace(/\$(\d+)/g, 'given.p$1')

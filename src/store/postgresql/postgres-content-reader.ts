@@ -13,7 +13,9 @@ import { FACTS_QUERY, factsOf, type FactsRow } from '../verbs/messages/render-fa
 import { CONTENT_QUERY, contentFrom, partKeys, PARTS_QUERY, sizeOfContent } from '../verbs/messages/stored-content.ts'
 import { toPostgres } from './dialect.ts'
 import { keepConnected } from './kept-connection.ts'
+import { mergedForm } from './merged-statements.ts'
 import { namedRows } from './postgres-database.ts'
+import { rowsByPlace } from './statement-queue.ts'
 import type { StatementAnswer, WireStatement } from './wire-messages.ts'
 
 export async function openPostgresContentReader({ url }: PostgresLocation): Promise<ContentReader> {
@@ -32,8 +34,19 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
     return (await ask([statement])).flatMap((answer) => namedRows<Row>(answer))
   }
 
+  /** Of each, one row at most or its bytes in parts, in one statement. */
+  async function askOfEach(question: Question, each: readonly unknown[][]): Promise<StatementAnswer[]> {
+    if (each.length <= 1) return ask(each.map((values) => question.one(...values)))
+    const [answer] = await ask([question.many(each)])
+    if (answer === undefined) return []
+    const fields = answer.fields.slice(1)
+    return rowsByPlace(answer, each.length).map((rows) => ({ fields, rows, count: rows.length, command: '' }))
+  }
   async function readFacts(keys: readonly number[]): Promise<Map<number, RenderFacts>> {
-    const answers = await ask(keys.map((key) => FACTS(key)))
+    const answers = await askOfEach(
+      FACTS,
+      keys.map((key) => [key]),
+    )
     const facts = new Map<number, RenderFacts>()
     for (const [index, answer] of answers.entries()) {
       const [row] = namedRows<FactsRow>(answer)
@@ -43,7 +56,10 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
   }
   /** Their rows first: they tell how much is to come. */
   async function readContents(ids: readonly number[], mostBytes: number): Promise<Map<number, StoredContent>> {
-    const answers = await ask(ids.map((id) => CONTENT(id)))
+    const answers = await askOfEach(
+      CONTENT,
+      ids.map((id) => [id]),
+    )
     const chosen: { id: number; row: ContentRow }[] = []
     let bytes = 0
     for (const [index, answer] of answers.entries()) {
@@ -52,7 +68,10 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
       bytes += sizeOfContent(row)
       chosen.push({ id: ids[index] ?? 0, row })
     }
-    const parts = await ask(chosen.map(({ id }) => PARTS(...partKeys(id))))
+    const parts = await askOfEach(
+      PARTS,
+      chosen.map(({ id }) => partKeys(id)),
+    )
     const contents = new Map<number, StoredContent>()
     for (const [index, { id, row }] of chosen.entries()) {
       const content = contentFrom(row, parts[index]?.rows.map(([piece]) => piece as Buffer) ?? [])
@@ -68,10 +87,10 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
     },
     content: async (id) => (await readContents([id], Infinity)).get(id),
     renderFacts: async (key) => (await readFacts([key])).get(key),
-    signingKeys: async (domain) => (await find<SealedSigningKey>(SIGNING_KEYS(domain, domain))).sort(byRank),
-    platformKey: async (domain) => (await find<SealedSigningKey>(PLATFORM_KEYS(domain))).sort(byRank)[0],
+    signingKeys: async (domain) => (await find<SealedSigningKey>(SIGNING_KEYS.one(domain, domain))).sort(byRank),
+    platformKey: async (domain) => (await find<SealedSigningKey>(PLATFORM_KEYS.one(domain))).sort(byRank)[0],
     async trackingHost(domain) {
-      const [answer] = await ask([TRACKING_HOST(domain, domain)])
+      const [answer] = await ask([TRACKING_HOST.one(domain, domain)])
       return (answer?.rows[0]?.[0] as string | null | undefined) ?? null
     },
     close: line.close,
@@ -80,14 +99,25 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
 
 const ANY = { kind: 'ask', line: 'read', session: null, lastCommit: null, isPatient: false } as const
 
-function statement(name: string, sql: string): (...values: unknown[]) => WireStatement {
+type Question = ReturnType<typeof question>
+
+/** `types`: of its parameters, where it is asked for many at once. */
+function question(name: string, sql: string, ...types: string[]) {
   const { text } = toPostgres(sql, () => undefined)
-  return (...values) => ({ name, text, values })
+  const merged = mergedForm(text)?.text(types) ?? text
+  return {
+    one: (...values: unknown[]): WireStatement => ({ name, text, values }),
+    many: (each: readonly unknown[][]): WireStatement => ({
+      name: `${name}_of_each`,
+      text: merged,
+      values: types.map((_, column) => each.map((values) => values[column])),
+    }),
+  }
 }
 
-const FACTS = statement('facts', FACTS_QUERY)
-const CONTENT = statement('content', CONTENT_QUERY)
-const PARTS = statement('parts', PARTS_QUERY)
-const SIGNING_KEYS = statement('signing_keys', SIGNING_KEYS_QUERY)
-const PLATFORM_KEYS = statement('platform_keys', PLATFORM_KEYS_QUERY)
-const TRACKING_HOST = statement('tracking_host', TRACKING_HOST_QUERY)
+const FACTS = question('facts', FACTS_QUERY, 'bigint')
+const CONTENT = question('content', CONTENT_QUERY, 'bigint')
+const PARTS = question('parts', PARTS_QUERY, 'bigint', 'bigint')
+const SIGNING_KEYS = question('signing_keys', SIGNING_KEYS_QUERY)
+const PLATFORM_KEYS = question('platform_keys', PLATFORM_KEYS_QUERY)
+const TRACKING_HOST = question('tracking_host', TRACKING_HOST_QUERY)

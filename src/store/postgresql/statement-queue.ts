@@ -30,8 +30,12 @@ interface Waiting {
   rows: unknown[][]
   /** Of its rows, where it updates. */
   keys: Set<unknown>
-  settle: ((answer: StatementAnswer) => void)[]
+  settle: Settle[]
+  /** They are too large for lists. */
+  isContent: boolean
 }
+
+type Settle = (answer: StatementAnswer) => void
 
 interface StatementQueue {
   prepared(text: string): Prepared
@@ -42,9 +46,12 @@ interface StatementQueue {
   forget(): void
 }
 
-/** Ids and addresses; contents go alone. */
+/** Ids and addresses; in a list, contents would have to be text. */
 const MOST_BYTES_OF_A_VALUE = 1_024
 const MOST_ROWS = 500
+/** Of rows that have contents. */
+const MOST_BYTES_OF_A_CONTENT = 64 * 1_024
+const MOST_CONTENTS = 16
 
 export function createStatementQueue(wire: BlockingWire, line: WireLine): StatementQueue {
   const known = new Map<string, Prepared>()
@@ -55,16 +62,11 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
     const asked = waiting
     waiting = []
     if (asked.length === 0) return
-    const statements = asked.flatMap(toWire)
-    const merged = asked.map(isMerged)
+    const sent = asked.flatMap(sentFor)
     types.noteRun(asked.map(({ statement }) => statement))
-    const answers = wire.ask(line, [...statements, ...types.question()])
+    const answers = wire.ask(line, [...sent.map((each) => each.wire), ...types.question()])
     types.read(answers)
-    let place = 0
-    for (const [index, entry] of asked.entries()) {
-      if (merged[index] === true) settleMerged(entry, answers[place++])
-      else for (const settle of entry.settle) settle(answers[place++] ?? NO_ANSWER)
-    }
+    for (const [index, { bring }] of sent.entries()) bring(answers[index] ?? NO_ANSWER)
   }
   return {
     prepared(text) {
@@ -78,7 +80,8 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
       const company = companyIn(waiting, statement, values)
       const key = values[statement.merged?.key ?? -1]
       if (company === undefined) {
-        waiting.push({ statement, rows: [values], keys: new Set([key]), settle: [settle] })
+        const isContent = largestOf(values) > MOST_BYTES_OF_A_VALUE
+        waiting.push({ statement, rows: [values], keys: new Set([key]), settle: [settle], isContent })
       } else {
         company.rows.push(values)
         company.keys.add(key)
@@ -100,14 +103,16 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
 /** The entry that these values may join, from the end back to what must stay between. */
 function companyIn(waiting: readonly Waiting[], statement: Prepared, values: unknown[]): Waiting | undefined {
   const { merged } = statement
-  if (merged === null || values.some(isLarge)) return undefined
+  const size = largestOf(values)
+  if (merged === null || size > MOST_BYTES_OF_A_CONTENT) return undefined
+  const isContent = size > MOST_BYTES_OF_A_VALUE
   for (let place = waiting.length - 1; place >= 0; place -= 1) {
     const entry = waiting[place]
     if (entry === undefined) return undefined
     if (entry.statement === statement) {
       const isTwice = merged.kind === 'update' && entry.keys.has(values[merged.key])
       const isFree = entry.rows.length < MOST_ROWS && !isTwice
-      return isFree && !entry.rows[0]?.some(isLarge) ? entry : undefined
+      return isFree && entry.isContent === isContent && (!isContent || merged.repeated) ? entry : undefined
     }
     if (!mayPass(merged, entry.statement.merged)) return undefined
   }
@@ -121,13 +126,52 @@ function mayPass(merged: MergedForm, other: MergedForm | null): boolean {
   return merged.table !== other.table
 }
 
-function toWire(entry: Waiting): WireStatement[] {
-  const { statement, rows } = entry
-  const { name, text, merged, types = [] } = statement
-  if (!isMerged(entry)) return rows.map((values) => ({ name, text, values }))
+/** On its way, and who hears its answer. */
+interface Sent {
+  wire: WireStatement
+  bring: Settle
+}
+
+function sentFor(entry: Waiting): Sent[] {
+  if (entry.rows.length === 1) return alone(entry)
+  if (entry.isContent) return repeated(entry)
+  const { types } = entry.statement
+  // Lists of lists cannot be taken apart again.
+  return types === undefined || types.some((type) => type.endsWith('[]')) ? alone(entry) : [inLists(entry, types)]
+}
+
+function alone({ statement: { name, text }, rows, settle }: Waiting): Sent[] {
+  return rows.map((values, index) => ({ wire: { name, text, values }, bring: settle[index] ?? ignore }))
+}
+
+function inLists({ statement, rows, settle }: Waiting, types: readonly string[]): Sent {
+  const { name, text, merged } = statement
   const lists = rows[0]?.map((_, column) => rows.map((row) => row[column])) ?? []
   statement.mergedText ??= merged?.text(types) ?? text
-  return [{ name: `${name}m`, text: statement.mergedText, values: lists }]
+  const isInsert = merged?.kind === 'insert'
+  return {
+    wire: { name: `${name}m`, text: statement.mergedText, values: lists },
+    bring: (answer) => settleMerged(settle, answer, isInsert),
+  }
+}
+
+/** Powers of two at once: few statements to prepare. */
+function repeated({ statement: { name, text, merged }, rows, settle }: Waiting): Sent[] {
+  const sent: Sent[] = []
+  let most = MOST_CONTENTS
+  for (let first = 0; first < rows.length; first += most) {
+    while (most > rows.length - first) most /= 2
+    const listening = settle.slice(first, first + most)
+    sent.push({
+      wire: {
+        name: `${name}x${most}`,
+        text: merged?.repeated?.(most) ?? text,
+        values: rows.slice(first, first + most).flat(),
+      },
+      bring: (answer) => settleMerged(listening, answer, true),
+    })
+  }
+  return sent
 }
 
 const FIND_TYPES = 'select name, parameter_types::text[] from pg_prepared_statements where name = any($1::text[])'
@@ -157,22 +201,30 @@ function createTypeQuestions() {
 
 const NO_ANSWER: StatementAnswer = { fields: [], rows: [], count: 0, command: '' }
 
-const isLarge = (value: unknown): boolean => value instanceof Uint8Array && value.length > MOST_BYTES_OF_A_VALUE
+const ignore: Settle = () => {}
 
-/** Lists of lists cannot be taken apart again. */
-const isMerged = ({ statement: { types }, rows }: Waiting): boolean =>
-  rows.length > 1 && types !== undefined && !types.some((type) => type.endsWith('[]'))
+/** Of the bytes among them. */
+function largestOf(values: readonly unknown[]): number {
+  let largest = 0
+  for (const value of values) if (value instanceof Uint8Array && value.length > largest) largest = value.length
+  return largest
+}
 
 /** Each gets its own: the rows it asked for, or whether its row was changed. An insert tells only how many were. */
-function settleMerged({ statement, settle }: Waiting, answer: StatementAnswer = NO_ANSWER): void {
-  const rows = settle.map((): unknown[][] => [])
-  for (const [place, ...row] of answer.rows) rows[Number(place) - 1]?.push(row)
-  const isInsert = statement.merged?.kind === 'insert'
+function settleMerged(settle: readonly Settle[], answer: StatementAnswer, isInsert: boolean): void {
+  const rows = rowsByPlace(answer, settle.length)
   const fields = answer.fields.slice(1)
   for (const [index, each] of settle.entries()) {
     const own = rows[index] ?? []
     each({ fields, rows: own, count: isInsert ? Number(answer.count === settle.length) : own.length, command: '' })
   }
+}
+
+/** Rows of a merged question for each of those that asked. */
+export function rowsByPlace({ rows }: StatementAnswer, count: number): unknown[][][] {
+  const found = Array.from({ length: count }, (): unknown[][] => [])
+  for (const [place, ...row] of rows) found[Number(place) - 1]?.push(row)
+  return found
 }
 
 /** A list of names as PostgreSQL writes it: `{bigint,"double precision"}`. */

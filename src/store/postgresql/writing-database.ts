@@ -2,7 +2,7 @@
  * The connection that writes, with its transactions as the group commit begins and ends them. The begin of one travels
  * with its first question, and its end with whatever was not asked for.
  *
- * A commit whose answer is lost throws CommitUnknown. Each commit leaves a number of its own (`meta`, last_commit):
+ * A commit whose answer is lost throws CommitUnknown. Each commit leaves a number of its own (`last_commits`):
  * once the connection is there again, which it is only after the earlier one has ended at the server, that number tells
  * whether the commit happened.
  */
@@ -25,8 +25,7 @@ export class CommitUnknown extends ServiceError {
 }
 
 const NOTE_COMMIT = `
-  insert into meta (name, value) values ('last_commit', $1)
-  on conflict (name) do update set value = excluded.value`
+  with earlier as (delete from last_commits where number between $2 and $3) insert into last_commits values ($1)`
 
 interface PostgresWriter extends WritingDatabase {
   /** true: it happened, false: it did not, null: the server does not answer yet. */
@@ -123,7 +122,7 @@ function createCommits({ database, granted }: Parts, leave: () => void) {
   return {
     commit(): void {
       commits += 1
-      database.send(NOTE_COMMIT, [commits])
+      database.send(NOTE_COMMIT, [commits, lastCommit ?? 0, lastCommit ?? Number.MAX_SAFE_INTEGER])
       database.send('commit')
       try {
         database.flush()

@@ -72,13 +72,19 @@ export interface ClaimRequest {
   now: number
   epoch: number
   leaseUntil: number
-  asks: { key: QueueKey; limit: number }[]
+  /**
+   * `from`: no row that waits is due earlier. The index is not walked over rows that have left it and that an old
+   * snapshot keeps. Left out: nothing is known.
+   */
+  asks: { key: QueueKey; limit: number; from?: number }[]
 }
 
 export interface ClaimResult {
   messages: ClaimedMessage[]
   /** For each ask, in its order: when its key has to be asked for again, e.g. since a row is due; null: it has none. */
   earliestAt: (number | null)[]
+  /** The same of its first row that waits, past its lifetime or not: `from` of the next ask. */
+  firstAt: (number | null)[]
 }
 
 /** Rows that go back to the queue without an attempt. */

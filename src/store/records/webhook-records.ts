@@ -223,8 +223,11 @@ export interface WebhookVerbs {
   claimWebhooks(request: ClaimWebhooksRequest): Promise<ClaimedWebhookDelivery[]>
   /** Attempt and next state of each; repeating it changes nothing. Returns the endpoints that were turned off. */
   recordWebhookResults(request: RecordWebhookResultsRequest): Promise<{ disabled: string[] }>
-  /** When the next delivery of an enabled endpoint is due or its lease lapses, or null. */
-  earliestWebhookDueAt(): Promise<number | null>
+  /**
+   * When the next delivery of an enabled endpoint is due or its lease lapses, or null. `after`: what was due by then was
+   * claimed; left out: nothing was.
+   */
+  earliestWebhookDueAt(after?: number): Promise<number | null>
   /** Newest first. ServiceError invalid_request for a cursor that is none. */
   listWebhookDeliveries(
     request: ListWebhookDeliveriesRequest,

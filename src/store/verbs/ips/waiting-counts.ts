@@ -6,6 +6,7 @@
 import type { Database } from '../../engine/database.ts'
 import { DAY } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
+import { createFloor } from '../tools/floor.ts'
 import { ask } from '../tools/statements.ts'
 import { createLastSentNote, TOGETHER } from './allowance.ts'
 import { createIpSums, createIpSumsWriter, type HourSums } from './ip-counters.ts'
@@ -26,37 +27,49 @@ const MOST_SUMS = 250
 /** Keeps what a verb counted; where much waits, a part of it is added. */
 export function createCountKeeper(database: Database): (counts: VerbCounts, now: number) => void {
   const keep = database.prepare<[string]>('insert into waiting_counts (counts) values (?)')
-  const findFirst = database.prepare<[], number | null>('select min(waiting_seq) from waiting_counts').pluck()
+  const findFirst = database
+    .prepare<[number], number | null>('select min(waiting_seq) from waiting_counts where waiting_seq >= +?')
+    .pluck()
   const findDay = database.prepare<[string, string, string], number>(`
     select 1 from warmup_days where ip = ? and day = ? and isp = +?`)
-  const addSome = createAddWaitingCounts(database)
+  const addSome = createAdding(database)
+  const floor = createFloor()
   return ({ hours, sent, ...counts }, now) => {
-    const first = ask(findFirst)
+    const from = floor.from(now)
+    const askedFirst = ask(findFirst, from)
     const isCounted = counts.days.map(({ ip, day }) => ask(findDay, ip, utcDay(day * DAY), TOGETHER))
     const days = counts.days.filter((_, index) => isCounted[index]?.()[0] !== undefined)
     const slots = counts.slots.filter(({ slotAt }) => slotAt >= now - SLOTS_OF_USE)
     if (hours.length + days.length + slots.length + sent.length === 0) return
     const last = Number(keep.run(JSON.stringify({ hours, days, slots, sent })).lastInsertRowid)
-    if (last - (first()[0] ?? last) + 1 >= MOST_WAITING) addSome()
+    const first = askedFirst()[0] ?? last
+    floor.note(first, now)
+    if (last - first + 1 >= MOST_WAITING) addSome(from)
   }
 }
 
 /** Adds the oldest of what waits, of one verb at least; returns of how many verbs there is more. */
 export function createAddWaitingCounts(database: Database): () => number {
-  const find = database.prepare<[number], { seq: number; counts: string }>(`
-    select waiting_seq as seq, counts from waiting_counts order by waiting_seq limit +?`)
+  const addSome = createAdding(database)
+  return () => addSome(0)
+}
+
+/** Of those that are numbered from here on. */
+function createAdding(database: Database): (from: number) => number {
+  const find = database.prepare<[number, number], { seq: number; counts: string }>(`
+    select waiting_seq as seq, counts from waiting_counts where waiting_seq >= +? order by waiting_seq limit +?`)
   const findLast = database.prepare<[], number | null>('select max(waiting_seq) from waiting_counts').pluck()
-  const remove = database.prepare<[number]>('delete from waiting_counts where waiting_seq <= ?')
+  const remove = database.prepare<[number, number]>('delete from waiting_counts where waiting_seq between ? and ?')
   const writeIpSums = createIpSumsWriter(database)
   const writeWarmupSums = createWarmupSumsWriter(database)
   const noteSent = createLastSentNote(database)
 
-  return () => {
+  return (from) => {
     const ips = createIpSums()
     const warmup = createWarmupSums()
     const sentAt = new Map<string, number>()
     let taken = 0
-    for (const { seq, counts } of find.all(MOST_WAITING)) {
+    for (const { seq, counts } of find.all(from, MOST_WAITING)) {
       const { hours, days, slots, sent } = JSON.parse(counts) as VerbCounts
       for (const sums of hours) ips.addSums(sums)
       warmup.addSums({ days, slots })
@@ -67,7 +80,7 @@ export function createAddWaitingCounts(database: Database): () => number {
     writeIpSums(ips.list())
     writeWarmupSums(warmup.lists())
     for (const [ip, at] of sentAt) noteSent(ip, at)
-    remove.run(taken)
+    remove.run(from, taken)
     return Math.max(0, (findLast.get() ?? 0) - taken)
   }
 }

@@ -14,7 +14,7 @@ import type { Database } from '../../engine/database.ts'
 import { SECOND } from '../../../base/clock.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
-import { UNROUTED, type QueueKey } from '../../records/queue-records.ts'
+import { UNROUTED } from '../../records/queue-records.ts'
 import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/claim-records.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createOwners } from '../events/owners.ts'
@@ -74,7 +74,11 @@ function createClaimDue(database: Database, lease: Leasing): (request: ClaimRequ
       const { pool, route, domain, stream } = key
       if (due.length > 0) messages.push(...lease(due, () => ({ pool, route, domain, stream }), terms))
     }
-    return { messages, earliestAt: firsts.map(({ nextAt }) => nextAt) }
+    return {
+      messages,
+      earliestAt: firsts.map(({ nextAt }) => nextAt),
+      firstAt: firsts.map(({ nextAt, expiredAt }) => expiredAt ?? nextAt),
+    }
   }
 }
 
@@ -82,52 +86,53 @@ interface FirstOfKey {
   due: DueRow[]
   /** When the next one is due; null: there is none. */
   nextAt: number | null
+  /** When the first one was due, where some have expired. */
+  expiredAt?: number | undefined
 }
 
 /** The first unexpired rows of each key that are due. */
-function createFirstOfKeys(
-  database: Database,
-): (asks: readonly { key: QueueKey; limit: number }[], now: number) => FirstOfKey[] {
+function createFirstOfKeys(database: Database): (asks: ClaimRequest['asks'], now: number) => FirstOfKey[] {
   const find = database.prepare<(string | number)[], DueRow>(`
     select ${WALKED_COLUMNS}, ${IS_LISTED}
     from messages as walked
-    where ${KEY} and next_at <= +?
+    where ${KEY} and next_at between +? and +?
     order by next_at, seq
     limit +?`)
   const findUnexpired = database.prepare<(string | number)[], DueRow>(`
     select walked.*, ${IS_LISTED}
-    from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= +? order by next_at, seq limit +?) as walked
+    from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at between +? and +? order by next_at, seq limit +?) as walked
     where expiresAt > +?
     limit +?`)
   const findBeyond = oneColumn(database)<(string | number)[], number>(`
-    select next_at from messages where ${KEY} and next_at <= +? order by next_at limit 1 offset +?`)
+    select next_at from messages where ${KEY} and next_at between +? and +? order by next_at limit 1 offset +?`)
   const findLater = oneColumn(database)<(string | number)[], number>(`
     select next_at from messages where ${KEY} and next_at > +? order by next_at limit 1`)
 
   return (asks, now) => {
     const keys = asks.map(({ key: { pool, route, domain, stream, isRetry } }) => {
-      return [pool, route, domain, stream, Number(isRetry), now]
+      return [pool, route, domain, stream, Number(isRetry)]
     })
-    const found = asks.map(({ limit }, index) => ask(find, ...(keys[index] ?? []), limit + 1))
-    const firsts = asks.map(({ limit }, index) => {
-      const key = keys[index] ?? []
+    const found = asks.map(({ limit, from = 0 }, index) => ask(find, ...(keys[index] ?? []), from, now, limit + 1))
+    const firsts = asks.map(({ limit, from = 0 }, index) => {
+      const key = [...(keys[index] ?? []), from, now]
       // One more than is wanted tells when the key is due next.
       const wanted = limit + 1
       const rows = found[index]?.() ?? []
       if (!rows.some(({ expiresAt }) => expiresAt <= now)) return { rows, isBeyond: false, askAgainAt: Infinity }
+      const expiredAt = rows[0]?.nextAt
       const unexpired = findUnexpired.all(...key, wanted + MOST_EXPIRED, now, wanted)
       const isBeyond = unexpired.length < wanted && findBeyond.get(...key, wanted + MOST_EXPIRED) !== undefined
-      return { rows: unexpired, isBeyond, askAgainAt: now + (isBeyond ? EXPIRED_PAUSE : ENDED_WITHIN) }
+      return { rows: unexpired, isBeyond, expiredAt, askAgainAt: now + (isBeyond ? EXPIRED_PAUSE : ENDED_WITHIN) }
     })
     const later = firsts.map(({ rows, isBeyond }, index) => {
       const isKnown = isBeyond || rows.length > (asks[index]?.limit ?? 0)
-      return isKnown ? undefined : ask(findLater, ...(keys[index] ?? []))
+      return isKnown ? undefined : ask(findLater, ...(keys[index] ?? []), now)
     })
-    return firsts.map(({ rows, isBeyond, askAgainAt }, index) => {
+    return firsts.map(({ rows, isBeyond, askAgainAt, expiredAt }, index) => {
       const { limit } = asks[index] ?? { limit: 0 }
       const next = isBeyond ? undefined : (rows[limit]?.nextAt ?? later[index]?.()[0])
       const nextAt = Math.min(next ?? Infinity, askAgainAt)
-      return { due: rows.slice(0, limit), nextAt: nextAt === Infinity ? null : nextAt }
+      return { due: rows.slice(0, limit), nextAt: nextAt === Infinity ? null : nextAt, expiredAt }
     })
   }
 }

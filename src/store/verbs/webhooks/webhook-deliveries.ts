@@ -9,11 +9,13 @@
  * of its deliveries are due. Those of a replay go behind the others of their endpoint.
  */
 import type { Database } from '../../engine/database.ts'
+import { SECOND } from '../../../base/clock.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
 import type { WebhookResult, WebhookTarget } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { SECRET_COLUMNS, secretsOf, type SecretColumns } from './webhook-endpoints.ts'
+import { createFloor, type Floor } from '../tools/floor.ts'
 import { ask, firstOfEach, oneColumn } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
@@ -36,16 +38,19 @@ interface Candidate extends DueRow {
   target: WebhookTarget
 }
 
+/** What is written now may be due so much earlier: it was asked for then. */
+const LATE = 5 * SECOND
+
 export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
   const findEndpoints = database.prepare<[], SecretColumns & { number: number; id: Buffer; url: string }>(`
     select endpoint_id as number, id, url, ${SECRET_COLUMNS}
     from webhook_endpoints
     where status = 'enabled'
     order by endpoint_id`)
-  const findDue = database.prepare<[number, number, number, number], DueRow>(`
+  const findDue = database.prepare<[number, number, number, number, number], DueRow>(`
     select delivery_seq as key, next_at as nextAt
     from webhook_deliveries
-    where state = 'pending' and endpoint_id = +? and is_behind = +? and next_at <= +?
+    where state = 'pending' and endpoint_id = +? and is_behind = +? and next_at between +? and +?
     order by next_at, delivery_seq
     limit +?`)
   // Only of what is claimed: with many endpoints, most candidates are left for the next rounds.
@@ -62,12 +67,24 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
   const lease = database.prepare<[number, number, number]>(`
     update webhook_deliveries set next_at = ?, lease_epoch = ? where delivery_seq = ?`)
 
+  const floors = new Map<string, Floor>()
+  const askDue = (endpoint: number, isBehind: number, now: number, most: number): (() => DueRow[]) => {
+    const name = `${endpoint} ${isBehind}`
+    const floor = floors.get(name) ?? createFloor()
+    floors.set(name, floor)
+    const found = ask(findDue, endpoint, isBehind, floor.from(now), now, most)
+    return () => {
+      const rows = found()
+      if (rows[0] !== undefined) floor.note(Math.min(rows[0].nextAt, now - LATE), now)
+      return rows
+    }
+  }
   /** Live ones first; each with the place it would have among those of its endpoint. */
   const candidatesOf = (shares: readonly Share[], now: number): Candidate[] => {
-    const live = shares.map(({ number, most }) => ask(findDue, number, 0, now, most))
+    const live = shares.map(({ number, most }) => askDue(number, 0, now, most))
     const behind = shares.map(({ number, most }, index) => {
       const room = most - (live[index]?.().length ?? 0)
-      return room === 0 ? undefined : ask(findDue, number, 1, now, room)
+      return room === 0 ? undefined : askDue(number, 1, now, room)
     })
     return shares.flatMap(({ underWay, target }, index) =>
       [...(live[index]?.() ?? []), ...(behind[index]?.() ?? [])].map((row, place) => ({
@@ -103,10 +120,11 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
 }
 
 export function createRecordWebhookResults(database: Database): Verb<'recordWebhookResults'> {
+  // Only what is pending is leased; named as well, its state leads PostgreSQL to a larger index.
   const findHeld = oneColumn(database)<[number, Buffer, number], number>(`
     select endpoint_id
     from webhook_deliveries
-    where delivery_seq = +? and id = ? and lease_epoch = +? and state = 'pending'`)
+    where delivery_seq = +? and id = ? and lease_epoch = +?`)
   const findAttempt = database.prepare<[number, number]>(`
     select 1 from webhook_attempts where delivery_seq = ? and at = ?`)
   const addAttempt = database.prepare(`
@@ -157,8 +175,10 @@ function createSettling(database: Database): (result: WebhookResult) => void {
 
 /** What it returns counts the results of one verb: successes in a row are one write, of the last of them. */
 function createEndpointCounters(database: Database) {
-  const succeed = database.prepare<[number, number]>(`
-    update webhook_endpoints set last_success_at = ?, consecutive_failures = 0 where endpoint_id = ?`)
+  // To the second: the row is read with each claim, and each change leaves an older one behind for a while.
+  const succeed = database.prepare<[number, number, number]>(`
+    update webhook_endpoints set last_success_at = ?, consecutive_failures = 0
+    where endpoint_id = ? and (consecutive_failures > 0 or coalesce(last_success_at, 0) <= ?)`)
   const fail = database.prepare<[number, number]>(`
     update webhook_endpoints
     set last_failure_at = ?, consecutive_failures = consecutive_failures + 1
@@ -166,7 +186,7 @@ function createEndpointCounters(database: Database) {
   return () => {
     const succeededAt = new Map<number, number>()
     const write = (): void => {
-      for (const [endpoint, at] of succeededAt) succeed.run(at, endpoint)
+      for (const [endpoint, at] of succeededAt) succeed.run(at, endpoint, at - SECOND)
       succeededAt.clear()
     }
     return {
@@ -217,14 +237,14 @@ function createFailureSwitch(database: Database): (endpoint: number, now: number
 export function createEarliestWebhookDueAt(database: Database): Verb<'earliestWebhookDueAt'> {
   const findEndpoints = oneColumn(database)<[], number>(`
     select endpoint_id from webhook_endpoints where status = 'enabled'`)
-  const findEarliest = oneColumn(database)<[number, number], number | null>(`
+  const findEarliest = oneColumn(database)<[number, number, number], number | null>(`
     select min(next_at)
     from webhook_deliveries
-    where state = 'pending' and endpoint_id = +? and is_behind = +?`)
-  return () => {
+    where state = 'pending' and endpoint_id = +? and is_behind = +? and next_at > +?`)
+  return (after = 0) => {
     const times = findEndpoints
       .all()
-      .flatMap((number) => [findEarliest.get(number, 0) ?? Infinity, findEarliest.get(number, 1) ?? Infinity])
+      .flatMap((number) => [0, 1].map((isBehind) => findEarliest.get(number, isBehind, after - LATE) ?? Infinity))
     const earliest = Math.min(...times)
     return Number.isFinite(earliest) ? earliest : null
   }
