@@ -33,6 +33,7 @@ const SMALL_ROUNDS = 80
 const WEBHOOK_LEASE = IS_FULL ? 60_000 : 3_000
 const MOST_GROWTH = 1.5
 const AT_ONCE = 20
+const REAL_SETTINGS = { fsync: 'on', shared_buffers: '256MB', max_wal_size: '4GB' }
 const COUNT_ENTRIES = 'select sum(idx_tup_read) as entries from pg_stat_user_indexes'
 /** A session tells what it counted at the end of a transaction, when so much time has gone by. */
 const COUNTS_EVERY = 1_000
@@ -41,9 +42,7 @@ const DEAD_ROWS = `
   from pg_stat_user_tables where n_live_tup + n_dead_tup > 1000 order by n_dead_tup desc limit 6`
 
 t.test('an old snapshot', { skip: skipWithoutPostgres, timeout: (MINUTES + 5) * 60_000 }, async (t) => {
-  const cluster = await startPostgres(t, {
-    ...(IS_FULL ? { fsync: 'on', shared_buffers: '256MB', max_wal_size: '4GB' } : {}),
-  })
+  const cluster = await startPostgres(t, IS_FULL ? REAL_SETTINGS : {})
   const database = await cluster.createDatabase()
   const { store } = await openTestStore(postgresLocation(cluster.url(database)))
   t.teardown(() => store.close())

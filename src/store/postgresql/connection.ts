@@ -81,6 +81,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     await checkServer(client, mayBeStandby)
     await client.query(SESSION)
     if (line === 'write') {
+      await client.query(WRITING_SESSION)
       await lockDatabase(client, name)
       lastCommit = await findLastCommit(client)
     }
@@ -149,6 +150,9 @@ const SESSION = `
   set client_connection_check_interval = '2s';
   set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; set jit = off;
   set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3`
+
+/** What is written is asked in one way, whatever the values: a plan for each of them takes longer than they do. */
+const WRITING_SESSION = 'set plan_cache_mode = force_generic_plan'
 
 /** A server that mail may not be trusted to. */
 export const NOT_TRUSTED = 'not-trusted'

@@ -180,7 +180,7 @@ export function createQueuedCount(database: Database): Verb<'queuedMessages'> {
     select count(*)
     from lanes
     cross join messages on messages.lane_id = lanes.lane_id
-    where lanes.domain = ? and messages.state = 'waiting'`)
+    where lanes.domain = ? and messages.state = 'waiting' and messages.seq > 0`)
   // The bound on lease_until is what lets the partial index answer.
   const countSending = oneColumn(database)<[string], number>(`
     select count(*)
