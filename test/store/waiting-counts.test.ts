@@ -146,7 +146,7 @@ t.test('many sums are added in parts: verbs of others wait for one part', async 
   for (let verb = 0; verb < 8; verb += 1) {
     const sums = createIpSums()
     for (let isp = 0; isp < 50; isp += 1) sums.add({ ip: IP, isp: `isp-${verb}-${isp}`, at: NOW }, ['messages'])
-    keep({ hours: sums.list(), days: [], slots: [], sent: [] }, NOW)
+    keep(NOW)({ hours: sums.list(), days: [], slots: [], sent: [] })
   }
   t.same([addSome(), addSome(), addSome()], [3, 0, 0])
 })

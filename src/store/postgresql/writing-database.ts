@@ -62,7 +62,7 @@ export function createWritingDatabase(database: PostgresDatabase, { granted }: P
     prepare: <Parameters extends unknown[], Row>(sql: string) => {
       const control = controls[sql]
       if (control !== undefined) return controlStatement(control) as Statement<Parameters, Row>
-      return guardedStatement(database.prepare<Parameters, Row>(sql), guarded)
+      return guardedStatement(database.prepare<Parameters, Row>(sql), transaction)
     },
     wasCommitted,
   }
@@ -150,19 +150,21 @@ function createCommits({ database, granted }: Parts, leave: () => void) {
   }
 }
 
-type Guard = <Result>(call: () => Result) => Result
+type Transaction = ReturnType<typeof createTransaction>
 
 function guardedStatement<Parameters extends unknown[], Row>(
   statement: Statement<Parameters, Row>,
-  guard: Guard,
+  transaction: Transaction,
 ): Statement<Parameters, Row> {
+  const { guarded: guard, isOpen } = transaction
   return {
     run(...given) {
       const result = guard(() => statement.run(...given))
       return {
         lastInsertRowid: result.lastInsertRowid,
         get changes() {
-          return guard(() => result.changes)
+          // Behind the commit all is answered, or lost.
+          return isOpen() ? guard(() => result.changes) : result.changes
         },
       }
     },
@@ -173,7 +175,7 @@ function guardedStatement<Parameters extends unknown[], Row>(
       const rows = guard(() => ask(statement, ...given))
       return () => guard(rows)
     },
-    pluck: () => guardedStatement(statement.pluck(), guard),
+    pluck: () => guardedStatement(statement.pluck(), transaction),
   }
 }
 

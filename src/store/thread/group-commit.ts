@@ -9,6 +9,7 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { WritingDatabase } from '../engine/open-engine.ts'
+import { LateAnswer } from '../verbs/tools/late-answer.ts'
 
 /** A verb call that writes, as it waits for its group. */
 export interface PendingVerb {
@@ -200,10 +201,7 @@ function createGroupRunner(options: GroupCommitOptions): (waiting: readonly Pend
       const { taken, done } = progress
       const messages = done.reduce((sum, { verb, isKept }) => sum + (isKept ? verb.messages : 0), 0)
       options.onCommit({ verbs: taken, messages, seconds: (options.now() - start) / 1_000 })
-      for (const { verb, isKept, value } of done) {
-        if (isKept) verb.resolve(value)
-        else verb.reject(value)
-      }
+      for (const each of done) answerVerb(each)
     }
     try {
       options.requireInPlace()
@@ -308,6 +306,16 @@ interface Done {
   verb: PendingVerb
   isKept: boolean
   value: unknown
+}
+
+function answerVerb({ verb, isKept, value }: Done): void {
+  if (!isKept) return verb.reject(value)
+  if (!(value instanceof LateAnswer)) return verb.resolve(value)
+  try {
+    verb.resolve(value.read())
+  } catch (thrown) {
+    verb.reject(thrown)
+  }
 }
 
 /** Runs one verb in a savepoint. Throws only when SQLite gave up the whole transaction. */

@@ -4,7 +4,7 @@
  */
 import type { Database } from '../../engine/database.ts'
 import { ownerOf, type Owner } from '../../../mail/reach.ts'
-import { ask } from '../tools/statements.ts'
+import { ask, askAhead } from '../tools/statements.ts'
 import { getNamed } from '../tools/stored-identifier.ts'
 
 interface OwnerRow {
@@ -34,6 +34,11 @@ export function createOwners(database: Database) {
   return {
     ofRow,
     ofMessage,
+    /** Of a message by its key; what is returned looks at the answer. */
+    askAhead(key: number): () => Owner {
+      const rows = askAhead(find, key)
+      return () => toOwner(rows()[0])
+    },
     /** `data` as it is told; only asked for where there is no message. What is returned looks at the answer. */
     askEvent(messageKey: number | null, data: () => Record<string, unknown>): () => Owner {
       if (messageKey !== null) {

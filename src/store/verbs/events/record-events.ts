@@ -10,7 +10,8 @@ import { reaches, type Reach } from '../../../mail/reach.ts'
 import type { IncludedField } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
-import { ask } from '../tools/statements.ts'
+import { ask, askAhead } from '../tools/statements.ts'
+import type { Owner } from '../../../mail/reach.ts'
 import { createOwners, OF_SERVER } from './owners.ts'
 
 /** Kinds that tell what a server answered. */
@@ -44,21 +45,24 @@ export function newEvent(
 export function createEventRecorder(database: Database) {
   const addEvent = database.prepare<[Buffer, number | null, string, number, string | null]>(`
     insert into events (id, message_seq, kind, at, body) values (?, ?, ?, ?, ?)`)
-  const readEndpoints = createEndpointReader(database)
+  const askEndpoints = createEndpointReader(database)
   const addDelivery = database.prepare(`
     insert into webhook_deliveries (id, endpoint_id, event_seq, state, next_at, ended_at, body)
     values (?, ?, ?, ?, ?, ?, ?)`)
   const askExtras = createAskExtras(database)
   const owners = createOwners(database)
 
-  return {
+  /** Asks what will be needed, for events of these messages among others, before the verb writes. */
+  const begin = (messageKeys: readonly number[]) => {
+    const askedEndpoints = askEndpoints()
+    const asked = new Map<number | null, () => Owner>(messageKeys.map((key) => [key, owners.askAhead(key)]))
     /** Events of one verb; the endpoints are read once for all of them. `now`: when a delivery is due. */
-    record(events: readonly RecordedEvent[], now: number): void {
-      const endpoints = readEndpoints()
+    return (events: readonly RecordedEvent[], now: number): void => {
+      const endpoints = askedEndpoints()
       const wanted = events.map((event) => endpoints.filter((endpoint) => isWanted(event, endpoint)))
       // Everything is asked before anything is written.
-      const owner = events.map((event, index) =>
-        wanted[index]?.length === 0 ? undefined : owners.askEvent(event.messageKey, () => event.data),
+      const owner = events.map(({ messageKey, data }, index) =>
+        wanted[index]?.length === 0 ? undefined : (asked.get(messageKey) ?? owners.askEvent(messageKey, () => data)),
       )
       const extras = events.map((event, index) =>
         wanted[index]?.some(({ include }) => include.length > 0) === true ? askExtras(event) : undefined,
@@ -74,7 +78,12 @@ export function createEventRecorder(database: Database) {
           else addDelivery.run(id, number, lastInsertRowid, 'skipped', now, now, body)
         }
       }
-    },
+    }
+  }
+
+  return {
+    begin,
+    record: (events: readonly RecordedEvent[], now: number): void => begin([])(events, now),
     /** A line of the timeline without data, such as `email.accepted`. */
     recordPlain(kind: ServiceEvent['kind'], messageKey: number, at: number): void {
       addEvent.run(newIdentifierBytes(at), messageKey, kind, at, null)
@@ -96,15 +105,14 @@ interface EndpointRow {
 }
 
 /** What the rows hold is parsed again only when it is another text: nothing has to be told of a change. */
-function createEndpointReader(database: Database): () => Endpoint[] {
+function createEndpointReader(database: Database): () => () => Endpoint[] {
   const find = database.prepare<[], EndpointRow>(`
     select endpoint_id as number, status, events, include, is_test as isTest, domains
     from webhook_endpoints
     where removed_at is null
     order by endpoint_id`)
   const parsed = new Map<number, { row: EndpointRow; endpoint: Endpoint }>()
-  return () => {
-    const rows = find.all()
+  const read = (rows: readonly EndpointRow[]): Endpoint[] => {
     // Those of removed endpoints.
     if (parsed.size > rows.length) parsed.clear()
     return rows.map((row) => {
@@ -114,6 +122,10 @@ function createEndpointReader(database: Database): () => Endpoint[] {
       parsed.set(row.number, { row, endpoint })
       return endpoint
     })
+  }
+  return () => {
+    const rows = askAhead(find)
+    return () => read(rows())
   }
 }
 

@@ -30,10 +30,14 @@ const BOUNCE_COUNTERS = {
 
 /** Returns the statistics of one verb. */
 export function createOutcomeStatistics(database: Database) {
-  const keep = createCountKeeper(database)
+  const beginKeeping = createCountKeeper(database)
   const askFirstTried = createAskFirstTried(database)
 
-  return () => {
+  return (now: number, outcomes: readonly OutcomeRecord[]) => {
+    const keep = beginKeeping(
+      now,
+      outcomes.flatMap(({ attempt: { ip, at } }) => (ip === null ? [] : [{ ip, at }])),
+    )
     const ips = createIpSums()
     const warmup = createWarmupSums()
     const sentAt = new Map<string, number>()
@@ -58,7 +62,7 @@ export function createOutcomeStatistics(database: Database) {
         countForGates(warmup, record, { ip, isp, at: firstAt }, isFirstHere)
         if (isAttempt) sentAt.set(ip, Math.max(at, sentAt.get(ip) ?? 0))
       },
-      flush: (now: number): void => keep({ hours: ips.list(), ...warmup.lists(), sent: [...sentAt] }, now),
+      flush: (): void => keep({ hours: ips.list(), ...warmup.lists(), sent: [...sentAt] }),
     }
   }
 }
@@ -127,7 +131,7 @@ function createAskFirstTried(database: Database): (messageKey: number, ip: strin
 }
 
 export function createEventStatistics(database: Database) {
-  const keep = createCountKeeper(database)
+  const beginKeeping = createCountKeeper(database)
   const askFirstTried = createAskFirstTried(database)
   const findMessage = createSentMessages(database)
 
@@ -159,7 +163,7 @@ export function createEventStatistics(database: Database) {
       },
       opened: (messageKey: number, at: number) => void count(messageKey, at, 'opened'),
       clicked: (messageKey: number, at: number) => void count(messageKey, at, 'clicked'),
-      flush: (now: number): void => keep({ hours: ips.list(), ...warmup.lists(), sent: [] }, now),
+      flush: (now: number): void => beginKeeping(now)({ hours: ips.list(), ...warmup.lists(), sent: [] }),
     }
   }
 }

@@ -7,7 +7,7 @@ import type { Database } from '../../engine/database.ts'
 import { DAY } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { createFloor } from '../tools/floor.ts'
-import { ask } from '../tools/statements.ts'
+import { askAhead } from '../tools/statements.ts'
 import { createLastSentNote, TOGETHER } from './allowance.ts'
 import { createIpSums, createIpSumsWriter, type HourSums } from './ip-counters.ts'
 import { createWarmupSums, createWarmupSumsWriter, SLOTS_OF_USE, type WarmupLists } from './warmup-counters.ts'
@@ -24,8 +24,11 @@ const MOST_WAITING = 32
 /** Sums that are written at once, about 5 ms: twice as many save little, and acceptances wait for all of it. */
 const MOST_SUMS = 250
 
-/** Keeps what a verb counted; where much waits, a part of it is added. */
-export function createCountKeeper(database: Database): (counts: VerbCounts, now: number) => void {
+/**
+ * Keeps what a verb counted; where much waits, a part of it is added. A verb that writes names the days it may count for
+ * before: what they need is asked then.
+ */
+export function createCountKeeper(database: Database) {
   const keep = database.prepare<[string]>('insert into waiting_counts (counts) values (?)')
   const findFirst = database
     .prepare<[number], number | null>('select min(waiting_seq) from waiting_counts where waiting_seq >= +?')
@@ -34,17 +37,27 @@ export function createCountKeeper(database: Database): (counts: VerbCounts, now:
     select 1 from warmup_days where ip = ? and day = ? and isp = +?`)
   const addSome = createAdding(database)
   const floor = createFloor()
-  return ({ hours, sent, ...counts }, now) => {
+  return (now: number, expected: readonly { ip: string; at: number }[] = []): ((counts: VerbCounts) => void) => {
     const from = floor.from(now)
-    const askedFirst = ask(findFirst, from)
-    const isCounted = counts.days.map(({ ip, day }) => ask(findDay, ip, utcDay(day * DAY), TOGETHER))
-    const days = counts.days.filter((_, index) => isCounted[index]?.()[0] !== undefined)
-    const slots = counts.slots.filter(({ slotAt }) => slotAt >= now - SLOTS_OF_USE)
-    if (hours.length + days.length + slots.length + sent.length === 0) return
-    const last = Number(keep.run(JSON.stringify({ hours, days, slots, sent })).lastInsertRowid)
-    const first = askedFirst()[0] ?? last
-    floor.note(first, now)
-    if (last - first + 1 >= MOST_WAITING) addSome(from)
+    const askedFirst = askAhead(findFirst, from)
+    const known = new Map<string, () => unknown[]>()
+    const askDay = (ip: string, day: string): (() => unknown[]) => {
+      const name = `${ip} ${day}`
+      const asked = known.get(name) ?? askAhead(findDay, ip, day, TOGETHER)
+      known.set(name, asked)
+      return asked
+    }
+    for (const { ip, at } of expected) askDay(ip, utcDay(at))
+    return ({ hours, sent, ...counts }) => {
+      const isCounted = counts.days.map(({ ip, day }) => askDay(ip, utcDay(day * DAY)))
+      const days = counts.days.filter((_, index) => isCounted[index]?.()[0] !== undefined)
+      const slots = counts.slots.filter(({ slotAt }) => slotAt >= now - SLOTS_OF_USE)
+      if (hours.length + days.length + slots.length + sent.length === 0) return
+      const last = Number(keep.run(JSON.stringify({ hours, days, slots, sent })).lastInsertRowid)
+      const first = askedFirst()[0] ?? last
+      floor.note(first, now)
+      if (last - first + 1 >= MOST_WAITING) addSome(from)
+    }
   }
 }
 

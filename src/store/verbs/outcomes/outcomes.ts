@@ -31,7 +31,9 @@ interface HeldRow {
   pool: string
 }
 
-export function createRecordOutcomes(database: Database): Verb<'recordOutcomes'> {
+type OutcomesRequest = Parameters<Verb<'recordOutcomes'>>[0]
+
+export function createRecordOutcomes(database: Database): (requests: readonly OutcomesRequest[]) => void[] {
   const findHold = database.prepare<[number], HeldRow>(`
     select messages.state, messages.lease_epoch as leaseEpoch, messages.claim, messages.attempts,
       pools.name as pool
@@ -49,16 +51,22 @@ export function createRecordOutcomes(database: Database): Verb<'recordOutcomes'>
   const suppress = createOutcomeSuppression(database)
   const events = createEventRecorder(database)
 
-  return ({ epoch, now, outcomes }) => {
+  return (requests) => {
+    const records = requests.flatMap(({ epoch, now, outcomes }) => outcomes.map((record) => ({ record, epoch, now })))
+    const last = Math.max(...requests.map(({ now }) => now))
     const happened: RecordedEvent[] = []
-    const statistics = beginStatistics()
-    for (const part of onceEach(outcomes)) {
+    const statistics = beginStatistics(
+      last,
+      records.map(({ record }) => record),
+    )
+    const recordEvents = events.begin(records.map(({ record: { key } }) => key))
+    for (const part of onceEach(records)) {
       const rows = firstOfEach(
         findHold,
-        part.map(({ key }) => [key]),
+        part.map(({ record: { key } }) => [key]),
       )
-      const tried = part.map((record, index) => statistics.askFirstTried(record, (rows[index]?.attempts ?? 0) > 0))
-      for (const [index, record] of part.entries()) {
+      const tried = part.map((each, index) => statistics.askFirstTried(each.record, (rows[index]?.attempts ?? 0) > 0))
+      for (const [index, { record, epoch, now }] of part.entries()) {
         const row = rows[index]
         if (row === undefined) continue
         const { key, attempt, claim } = record
@@ -79,20 +87,29 @@ export function createRecordOutcomes(database: Database): Verb<'recordOutcomes'>
         for (const event of record.events) happened.push({ ...event, messageKey: key })
       }
     }
-    statistics.flush(now)
-    events.record(happened, now)
+    statistics.flush()
+    recordEvents(happened, last)
+    return requests.map(() => undefined)
   }
 }
 
+/** An outcome with what its request says. */
+interface Recorded {
+  record: OutcomeRecord
+  epoch: number
+  now: number
+}
+
 /** In parts in which no message is there twice: the second outcome of one finds what the first has done. */
-function onceEach(outcomes: readonly OutcomeRecord[]): OutcomeRecord[][] {
-  const parts: OutcomeRecord[][] = []
+function onceEach(records: readonly Recorded[]): Recorded[][] {
+  const parts: Recorded[][] = []
   const counts = new Map<number, number>()
-  for (const record of outcomes) {
-    const earlier = counts.get(record.key) ?? 0
-    counts.set(record.key, earlier + 1)
+  for (const each of records) {
+    const { key } = each.record
+    const earlier = counts.get(key) ?? 0
+    counts.set(key, earlier + 1)
     const part = (parts[earlier] ??= [])
-    part.push(record)
+    part.push(each)
   }
   return parts
 }

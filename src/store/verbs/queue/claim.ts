@@ -19,7 +19,7 @@ import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/cl
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createOwners } from '../events/owners.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
-import { ask, oneColumn } from '../tools/statements.ts'
+import { ask, askAhead, oneColumn } from '../tools/statements.ts'
 
 /** A message as its row has it. `isListed`: its address is on some suppression list. */
 type DueRow = Omit<ClaimedMessage, 'id' | 'claim' | 'avoidIps' | 'isCaptured' | keyof Origin> & {
@@ -113,6 +113,7 @@ function createFirstOfKeys(database: Database): (asks: ClaimRequest['asks'], now
       return [pool, route, domain, stream, Number(isRetry)]
     })
     const found = asks.map(({ limit, from = 0 }, index) => ask(find, ...(keys[index] ?? []), from, now, limit + 1))
+    const foundLater = asks.map((_, index) => askAhead(findLater, ...(keys[index] ?? []), now))
     const firsts = asks.map(({ limit, from = 0 }, index) => {
       const key = [...(keys[index] ?? []), from, now]
       // One more than is wanted tells when the key is due next.
@@ -124,13 +125,9 @@ function createFirstOfKeys(database: Database): (asks: ClaimRequest['asks'], now
       const isBeyond = unexpired.length < wanted && findBeyond.get(...key, wanted + MOST_EXPIRED) !== undefined
       return { rows: unexpired, isBeyond, expiredAt, askAgainAt: now + (isBeyond ? EXPIRED_PAUSE : ENDED_WITHIN) }
     })
-    const later = firsts.map(({ rows, isBeyond }, index) => {
-      const isKnown = isBeyond || rows.length > (asks[index]?.limit ?? 0)
-      return isKnown ? undefined : ask(findLater, ...(keys[index] ?? []), now)
-    })
     return firsts.map(({ rows, isBeyond, askAgainAt, expiredAt }, index) => {
       const { limit } = asks[index] ?? { limit: 0 }
-      const next = isBeyond ? undefined : (rows[limit]?.nextAt ?? later[index]?.()[0])
+      const next = isBeyond ? undefined : (rows[limit]?.nextAt ?? foundLater[index]?.()[0])
       const nextAt = Math.min(next ?? Infinity, askAgainAt)
       return { due: rows.slice(0, limit), nextAt: nextAt === Infinity ? null : nextAt, expiredAt }
     })

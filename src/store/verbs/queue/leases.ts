@@ -9,6 +9,7 @@ import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EpochStart } from '../../records/claim-records.ts'
 import { createAllowanceRefund } from '../ips/allowance.ts'
 import { createQueueNames } from './queue-names.ts'
+import { afterCommit } from '../tools/late-answer.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
 
@@ -50,8 +51,10 @@ export function createLeaseWrites(database: Database) {
     },
     markDotSent(epoch, rows) {
       const marked = rows.map(({ key, claim }) => mark.run(key, epoch, claim))
-      const stale = rows.filter((_, index) => marked[index]?.changes === 0)
-      return { stale: stale.map(({ claim }) => claim) }
+      return afterCommit(() => {
+        const stale = rows.filter((_, index) => marked[index]?.changes === 0)
+        return { stale: stale.map(({ claim }) => claim) }
+      })
     },
     /** Row by row, as their holder names them: a row that nobody holds any more lapses. */
     renewLeases(epoch, rows, leaseUntil) {

@@ -19,6 +19,16 @@ export function ask<Parameters extends unknown[], Row>(
   return () => rows
 }
 
+/** The same for what may not be looked at: SQLite answers when it is. What is asked for must not change until then. */
+export function askAhead<Parameters extends unknown[], Row>(
+  statement: Statement<Parameters, Row>,
+  ...parameters: Parameters
+): () => Row[] {
+  if (statement.ask !== undefined) return statement.ask(...parameters)
+  let rows: Row[] | undefined
+  return () => (rows ??= statement.all(...parameters))
+}
+
 /** The first row for each of these parameters, in one trip. */
 export function firstOfEach<Parameters extends unknown[], Row>(
   statement: Statement<Parameters, Row>,

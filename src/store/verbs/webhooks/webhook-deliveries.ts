@@ -16,7 +16,7 @@ import type { WebhookResult, WebhookTarget } from '../../records/webhook-records
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { SECRET_COLUMNS, secretsOf, type SecretColumns } from './webhook-endpoints.ts'
 import { createFloor, type Floor } from '../tools/floor.ts'
-import { ask, firstOfEach, oneColumn } from '../tools/statements.ts'
+import { ask, askAhead, firstOfEach, oneColumn } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
 interface DueRow {
@@ -72,7 +72,7 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
     const name = `${endpoint} ${isBehind}`
     const floor = floors.get(name) ?? createFloor()
     floors.set(name, floor)
-    const found = ask(findDue, endpoint, isBehind, floor.from(now), now, most)
+    const found = askAhead(findDue, endpoint, isBehind, floor.from(now), now, most)
     return () => {
       const rows = found()
       if (rows[0] !== undefined) floor.note(Math.min(rows[0].nextAt, now - LATE), now)
@@ -82,17 +82,12 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
   /** Live ones first; each with the place it would have among those of its endpoint. */
   const candidatesOf = (shares: readonly Share[], now: number): Candidate[] => {
     const live = shares.map(({ number, most }) => askDue(number, 0, now, most))
-    const behind = shares.map(({ number, most }, index) => {
-      const room = most - (live[index]?.().length ?? 0)
-      return room === 0 ? undefined : askDue(number, 1, now, room)
+    const behind = shares.map(({ number, most }) => askDue(number, 1, now, most))
+    return shares.flatMap(({ most, underWay, target }, index) => {
+      const rows = live[index]?.() ?? []
+      if (rows.length < most) rows.push(...(behind[index]?.() ?? []).slice(0, most - rows.length))
+      return rows.map((row, place) => ({ ...row, turn: underWay + place, target }))
     })
-    return shares.flatMap(({ underWay, target }, index) =>
-      [...(live[index]?.() ?? []), ...(behind[index]?.() ?? [])].map((row, place) => ({
-        ...row,
-        turn: underWay + place,
-        target,
-      })),
-    )
   }
   return ({ now, epoch, leaseUntil, limit, perEndpoint, busy, ahead = {} }) => {
     const shares = findEndpoints.all().flatMap(({ number, id, url, ...secrets }): Share[] => {
