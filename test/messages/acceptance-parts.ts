@@ -106,7 +106,8 @@ export async function acceptanceParts(t: Test, setup: AcceptanceSetup = {}): Pro
     ...real,
     async acceptMessages(accepted) {
       if (setup.storeFailure !== undefined) throw setup.storeFailure
-      stored.push(accepted)
+      // Its memory is given away.
+      stored.push({ ...accepted, content: structuredClone(accepted.content) })
       return real.acceptMessages(accepted)
     },
   }
@@ -129,7 +130,7 @@ export async function acceptanceParts(t: Test, setup: AcceptanceSetup = {}): Pro
     metrics,
     rate,
     clock: senders.clock,
-    reader: createRequestReader(async (verb, argument) => LARGE_WORK[verb](argument as never)),
+    reader: createRequestReader(async (verb, argument) => (await LARGE_WORK[verb](argument as never)).value),
     domains: senders.domains,
     egress: senders.egress,
     settings: {

@@ -3,6 +3,7 @@
  * thread of its own, so that none of them keeps other requests waiting. Rejects with what `readRequest` and `readBatch`
  * throw, and with ServiceError `unavailable` when the thread dies.
  */
+import { memoryOf } from '../../base/threads/thread-channel.ts'
 import { previewMessage, type MessagePreview, type PreviewInput } from '../../content/preview-message.ts'
 import { readBatch, type CheckedBatch } from './check-batch.ts'
 import { readRequest, type CheckedRequest } from './check-request.ts'
@@ -17,9 +18,19 @@ export interface RequestReader {
 
 /** What the thread does, by verb. */
 export const LARGE_WORK = {
-  request: ({ request, policy }: RequestWork) => readRequest(request, policy),
-  batch: ({ request, policy, mostRecipients }: BatchWork) => readBatch(request, policy, mostRecipients),
-  preview: (input: PreviewInput) => previewMessage(input),
+  request: ({ request, policy }: RequestWork) => withMemory(readRequest(request, policy)),
+  batch: ({ request, policy, mostRecipients }: BatchWork) => withMemory(readBatch(request, policy, mostRecipients)),
+  preview: async (input: PreviewInput) => ({ value: await previewMessage(input), moved: [] }),
+}
+
+/** Of the thread; `moved`: what of its memory is the caller's from then on. */
+export interface LargeAnswer {
+  value: unknown
+  moved: readonly ArrayBuffer[]
+}
+
+function withMemory(value: CheckedRequest | CheckedBatch): LargeAnswer {
+  return { value, moved: memoryOf(value.mail.attachments.map(({ bytes }) => bytes)) }
 }
 
 interface RequestWork {
@@ -33,8 +44,12 @@ interface BatchWork {
   mostRecipients: number
 }
 
-/** Asks the thread; what goes there and comes back is copied. */
-export type CallLargeWork = (verb: keyof typeof LARGE_WORK, argument: unknown) => Promise<unknown>
+/** Asks the thread; what goes there and comes back is copied, but for the memory that is moved. */
+export type CallLargeWork = (
+  verb: keyof typeof LARGE_WORK,
+  argument: unknown,
+  moved: readonly ArrayBuffer[],
+) => Promise<unknown>
 
 /** What takes at most some milliseconds, whatever is in it: characters of texts, and those for each recipient. */
 const MOST_CHARACTERS_HERE = 64 * 1024
@@ -44,23 +59,36 @@ export function createRequestReader(call: CallLargeWork): RequestReader {
   return {
     async request(request, policy) {
       if (charactersOf(request) <= MOST_CHARACTERS_HERE) return readRequest(request, policy)
-      return (await call('request', { request, policy } satisfies RequestWork)) as CheckedRequest
+      const work: RequestWork = { request, policy }
+      return (await call('request', work, decodedMemory(request))) as CheckedRequest
     },
     async batch(request, policy, mostRecipients) {
       const characters = charactersOf(request)
       const isSmall = characters * (request.recipients?.length ?? 0) <= MOST_CHARACTERS_OF_BATCH_HERE
       if (isSmall && characters <= MOST_CHARACTERS_HERE) return readBatch(request, policy, mostRecipients)
-      return (await call('batch', { request, policy, mostRecipients } satisfies BatchWork)) as CheckedBatch
+      const work: BatchWork = { request, policy, mostRecipients }
+      return (await call('batch', work, decodedMemory(request))) as CheckedBatch
     },
     async preview(input) {
       const { html, text, attachments, raw } = input.content
-      const bytes = attachments.reduce((sum, attachment) => sum + attachment.bytes.length, raw?.length ?? 0)
+      const blocks = attachments.map(({ bytes }) => bytes)
+      if (raw !== null) blocks.push(raw)
+      const bytes = blocks.reduce((sum, block) => sum + block.length, 0)
       const size = bytes + (html?.length ?? 0) + (text?.length ?? 0)
-      return size <= MOST_CHARACTERS_HERE ? previewMessage(input) : ((await call('preview', input)) as MessagePreview)
+      if (size <= MOST_CHARACTERS_HERE) return previewMessage(input)
+      return (await call('preview', input, memoryOf(blocks))) as MessagePreview
     },
   }
 }
 
+/** What is decoded already costs nothing. */
 function charactersOf({ subject = '', html = '', text = '', attachments }: SharedFields): number {
-  return attachments.reduce((sum, { content = '' }) => sum + content.length, subject.length + html.length + text.length)
+  const contents = attachments.map(({ content }) => (typeof content === 'string' ? content.length : 0))
+  return contents.reduce((sum, length) => sum + length, subject.length + html.length + text.length)
+}
+
+function decodedMemory({ attachments }: SharedFields): ArrayBuffer[] {
+  return memoryOf(
+    attachments.flatMap(({ content }) => (typeof content === 'object' && 'bytes' in content ? [content.bytes] : [])),
+  )
 }
