@@ -64,6 +64,11 @@ export const batchRequest = (changes: Partial<BatchRequest> = {}): BatchRequest 
   ...changes,
 })
 
+/** In this thread, whatever the size. */
+export const readerHere = createRequestReader(
+  async (verb, argument) => (await LARGE_WORK[verb](argument as never)).value,
+)
+
 export const file = (changes: Partial<GivenAttachment> = {}): GivenAttachment => ({
   name: 'receipt.txt',
   content: 'VGhhbmsgeW91Lgo=',
@@ -130,7 +135,7 @@ export async function acceptanceParts(t: Test, setup: AcceptanceSetup = {}): Pro
     metrics,
     rate,
     clock: senders.clock,
-    reader: createRequestReader(async (verb, argument) => (await LARGE_WORK[verb](argument as never)).value),
+    reader: readerHere,
     domains: senders.domains,
     egress: senders.egress,
     settings: {

@@ -1,10 +1,13 @@
 /**
- * Reads requests to send and renders previews (messages/README.md "Acceptance"): small ones at once, large ones in a
- * thread of its own, so that none of them keeps other requests waiting. Rejects with what `readRequest` and `readBatch`
- * throw, and with ServiceError `unavailable` when the thread dies.
+ * Reads requests to send, renders previews and finds links (messages/README.md "Acceptance"): small ones at once, large
+ * ones in a thread of its own, so that none of them keeps other requests waiting. Rejects with what `readRequest` and
+ * `readBatch` throw, and with ServiceError `unavailable` when the thread dies.
  */
 import { memoryOf } from '../../base/threads/thread-channel.ts'
+import type { Link } from '../../content/html/link-target.ts'
+import { linksIn } from '../../content/kept-links.ts'
 import { previewMessage, type MessagePreview, type PreviewInput } from '../../content/preview-message.ts'
+import type { LinkHtml } from '../../store/records/engagement-records.ts'
 import { readBatch, type CheckedBatch } from './check-batch.ts'
 import { readRequest, type CheckedRequest } from './check-request.ts'
 import type { RequestPolicy } from './check-shared-fields.ts'
@@ -14,6 +17,8 @@ export interface RequestReader {
   request(request: SendRequest, policy: RequestPolicy): Promise<CheckedRequest>
   batch(request: BatchRequest, policy: RequestPolicy, mostRecipients: number): Promise<CheckedBatch>
   preview(input: PreviewInput): Promise<MessagePreview>
+  /** As `linksIn`; the memory of a large mail is given away. */
+  links(stored: LinkHtml, hasVariables: boolean): Promise<readonly Link[]>
 }
 
 /** What the thread does, by verb. */
@@ -21,6 +26,7 @@ export const LARGE_WORK = {
   request: ({ request, policy }: RequestWork) => withMemory(readRequest(request, policy)),
   batch: ({ request, policy, mostRecipients }: BatchWork) => withMemory(readBatch(request, policy, mostRecipients)),
   preview: async (input: PreviewInput) => ({ value: await previewMessage(input), moved: [] }),
+  links: ({ stored, hasVariables }: LinksWork) => ({ value: linksIn(stored, hasVariables), moved: [] }),
 }
 
 /** Of the thread; `moved`: what of its memory is the caller's from then on. */
@@ -36,6 +42,11 @@ function withMemory(value: CheckedRequest | CheckedBatch): LargeAnswer {
 interface RequestWork {
   request: SendRequest
   policy: RequestPolicy
+}
+
+interface LinksWork {
+  stored: LinkHtml
+  hasVariables: boolean
 }
 
 interface BatchWork {
@@ -77,6 +88,12 @@ export function createRequestReader(call: CallLargeWork): RequestReader {
       const size = bytes + (html?.length ?? 0) + (text?.length ?? 0)
       if (size <= MOST_CHARACTERS_HERE) return previewMessage(input)
       return (await call('preview', input, memoryOf(blocks))) as MessagePreview
+    },
+    async links(stored, hasVariables) {
+      const { html, raw } = stored
+      if ((html?.length ?? 0) + (raw?.length ?? 0) <= MOST_CHARACTERS_HERE) return linksIn(stored, hasVariables)
+      const work: LinksWork = { stored, hasVariables }
+      return (await call('links', work, raw === null ? [] : memoryOf([raw]))) as readonly Link[]
     },
   }
 }
