@@ -30,7 +30,7 @@ export interface BodyReaderOptions {
 
 /** src/README.md "Bounds". */
 export const BODY_READER_DEFAULTS: BodyReaderOptions = {
-  mostBytesUnderWay: 128 * 1024 * 1024,
+  mostBytesUnderWay: 96 * 1024 * 1024,
   slowAfterMilliseconds: 10 * SECOND,
   leastBytesPerSecond: 1024,
 }

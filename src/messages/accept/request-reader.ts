@@ -10,7 +10,7 @@ import { previewMessage, type MessagePreview, type PreviewInput } from '../../co
 import type { LinkHtml } from '../../store/records/engagement-records.ts'
 import { readBatch, type CheckedBatch } from './check-batch.ts'
 import { readRequest, type CheckedRequest } from './check-request.ts'
-import type { RequestPolicy } from './check-shared-fields.ts'
+import type { CheckedMail, RequestPolicy } from './check-shared-fields.ts'
 import type { BatchRequest, SendRequest, SharedFields } from './send-request.ts'
 
 export interface RequestReader {
@@ -35,8 +35,18 @@ export interface LargeAnswer {
   moved: readonly ArrayBuffer[]
 }
 
+/** The caller has the texts, and they are as they were. */
 function withMemory(value: CheckedRequest | CheckedBatch): LargeAnswer {
-  return { value, moved: memoryOf(value.mail.attachments.map(({ bytes }) => bytes)) }
+  const moved = memoryOf(value.mail.attachments.map(({ bytes }) => bytes))
+  return { value: withTexts(value, { html: undefined, text: undefined }), moved }
+}
+
+function withTexts<Checked extends { mail: CheckedMail }>(
+  checked: Checked,
+  { html, text }: Pick<SharedFields, 'html' | 'text'>,
+): Checked {
+  const content = { ...checked.mail.content, html: html ?? null, text: text ?? null }
+  return { ...checked, mail: { ...checked.mail, content } }
 }
 
 interface RequestWork {
@@ -71,14 +81,14 @@ export function createRequestReader(call: CallLargeWork): RequestReader {
     async request(request, policy) {
       if (charactersOf(request) <= MOST_CHARACTERS_HERE) return readRequest(request, policy)
       const work: RequestWork = { request, policy }
-      return (await call('request', work, decodedMemory(request))) as CheckedRequest
+      return withTexts((await call('request', work, decodedMemory(request))) as CheckedRequest, request)
     },
     async batch(request, policy, mostRecipients) {
       const characters = charactersOf(request)
       const isSmall = characters * (request.recipients?.length ?? 0) <= MOST_CHARACTERS_OF_BATCH_HERE
       if (isSmall && characters <= MOST_CHARACTERS_HERE) return readBatch(request, policy, mostRecipients)
       const work: BatchWork = { request, policy, mostRecipients }
-      return (await call('batch', work, decodedMemory(request))) as CheckedBatch
+      return withTexts((await call('batch', work, decodedMemory(request))) as CheckedBatch, request)
     },
     async preview(input) {
       const { html, text, attachments, raw } = input.content
