@@ -9,7 +9,7 @@ import { startDelivery, type OwnListeners } from './assembly/delivery.ts'
 import { openDoors, type BoundPorts } from './assembly/doors.ts'
 import { startEgress } from './assembly/egress.ts'
 import { openFoundation, type ApplianceOptions } from './assembly/foundation.ts'
-import { createMailFeatures, createSenders } from './assembly/mail.ts'
+import { createLargeWork, createMailFeatures, createSenders } from './assembly/mail.ts'
 import { startOutboundTls } from './assembly/outbound-tls.ts'
 import {
   createBackupWriter,
@@ -71,11 +71,12 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const senders = createSenders(foundation, egress.egress, { ...webhooks, ...tls })
   options.outside?.useDomains(senders.domains)
   const outboundTls = await startOutboundTls(foundation)
-  const retention = createRetentionJobs(foundation)
+  const largeWork = createLargeWork(foundation)
+  const retention = createRetentionJobs(foundation, largeWork)
   const backups = createBackupWriter(foundation)
   const disk = createSpaceGuard(foundation, retention)
   const { promise: listeners, resolve: doorsAreOpen } = Promise.withResolvers<OwnListeners>()
-  const sending = { ...egress, ...outboundTls, ...webhooks, ...senders, disk, listeners }
+  const sending = { ...egress, ...outboundTls, ...webhooks, ...senders, ...largeWork, disk, listeners }
   const dispatcher = await startDelivery(foundation, sending)
   const logLevel = startLogLevel(foundation)
   measureWhenRead({ ...foundation, ...sending, dispatcher }, settings.storage)

@@ -58,6 +58,7 @@ function configuration(): object {
         'TMPDIR=/data',
         'NODE_ENV=production',
         'MALLOC_ARENA_MAX=1',
+        'MALLOC_MMAP_THRESHOLD_=1048576',
         'CREDENTIALS_DIRECTORY=/run/secrets',
         'STERNPOST_CONFIG=/data/config',
         'STERNPOST_DATA_DIR=/data',

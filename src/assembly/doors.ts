@@ -135,7 +135,7 @@ async function startHttp(foundation: Foundation, parts: DoorParts & ConsoleParts
   const http = createHttpServers({
     ...foundation,
     settings,
-    thread: parts.mail.thread,
+    thread: parts.thread,
     features: {
       ...parts.mail,
       ...parts,

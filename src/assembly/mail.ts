@@ -29,21 +29,27 @@ import { createApiKeys, type ApiKeys } from '../senders/api-key.ts'
 import { createDomains, type Domains } from '../senders/domains.ts'
 import type { Webhooks } from './webhooks.ts'
 
-export interface MailParts extends Senders, DeliveryParts {
+export interface MailParts extends Senders, DeliveryParts, LargeWork {
   dispatcher: Dispatcher
+}
+
+export type LargeWork = ReturnType<typeof createLargeWork>
+
+/** What takes a thread long is done in one of its own. */
+export function createLargeWork({ logger }: Pick<Foundation, 'logger'>) {
+  const thread = createBodyThread({ logger })
+  return { thread, reader: createRequestReader(thread.work) }
 }
 
 export type MailFeatures = ReturnType<typeof createMailFeatures>
 
 export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   const { configuration, store, clock, metrics, logger, stops, outside } = foundation
-  const { domains, egress, dispatcher } = parts
+  const { domains, egress, dispatcher, reader } = parts
   const { server: settings, providers } = configuration
   const keys = renderKeys(foundation.keyRing)
   const sendingRate = createSendingRate({ clock, settings: settings.api })
   const onEvents = parts.webhookEngine.wake
-  const thread = createBodyThread({ logger })
-  const reader = createRequestReader(thread.work)
   const acceptance: AcceptanceOptions = {
     store,
     clock,
@@ -65,6 +71,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   }
   const engagement = createEngagement({
     ...foundation,
+    reader,
     keys,
     onEvents,
     machines: providers.machines,
@@ -75,7 +82,6 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   })
   stops.push(() => engagement.stop())
   return {
-    thread,
     acceptMessage: createAcceptMessage(acceptance),
     acceptBatch: createAcceptBatch(acceptance),
     acceptSubmission: createAcceptSubmission(acceptance),

@@ -19,12 +19,12 @@ import { createPlaceWatch, NOT_IN_PLACE } from '../base/database-place.ts'
 import { createBackups, type Backups } from '../store/open/backups.ts'
 import { createRetention, type Retention, type RetentionTimes } from '../store/retention.ts'
 import { blocklistResolver, startGuardedRequest, type Foundation } from './foundation.ts'
-import type { MailFeatures, MailParts } from './mail.ts'
+import type { LargeWork, MailFeatures, MailParts } from './mail.ts'
 
-export function createRetentionJobs(foundation: Foundation): Retention {
+export function createRetentionJobs(foundation: Foundation, { reader }: Pick<LargeWork, 'reader'>): Retention {
   const retention = createRetention({
     ...foundation,
-    keptLinksText,
+    keptLinksText: async (html, hasVariables) => keptLinksText(await reader.links(html, hasVariables)),
     times: () => retentionTimes(foundation.live.current()),
     logger: foundation.logger.child({ part: 'store' }),
   })

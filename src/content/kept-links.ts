@@ -10,10 +10,14 @@ import { trackedHtmlOf } from './prepare-content.ts'
 
 type KeptLink = string | Pick<Extract<Link, { kind: 'filled' }>, 'value' | 'quote'>
 
-/** null: there are none. */
-export function keptLinksText(stored: Pick<StoredContent, 'raw' | 'html'>, hasVariables: boolean): string | null {
+/** By number; of a large html that takes up to a second. */
+export function linksIn(stored: Pick<StoredContent, 'raw' | 'html'>, hasVariables: boolean): readonly Link[] {
   const html = trackedHtmlOf(stored)
-  const links = html === null ? [] : instrumentHtml(html, hasVariables).links
+  return html === null ? [] : instrumentHtml(html, hasVariables).links
+}
+
+/** null: there are none. */
+export function keptLinksText(links: readonly Link[]): string | null {
   if (links.length === 0) return null
   return JSON.stringify(
     links.map((link): KeptLink => (link.kind === 'fixed' ? link.target.url : { value: link.value, quote: link.quote })),

@@ -67,7 +67,7 @@ export function prepareContent(stored: StoredContent, isShared = false): Prepare
     // Beside what is tracked it is only read.
     html: tracked === null ? fixed(htmlTemplate) : htmlTemplate,
     text: fixed(text === null ? null : templateOf(text, 'text', hasVariables)),
-    treeOf: createMimeTrees(stored.attachments),
+    treeOf: createMimeTrees(stored.attachments, isShared),
     generatedText: fixed(isGenerated ? [plainTextOf(html)] : null),
     submitted: submitted?.mail ?? null,
   }

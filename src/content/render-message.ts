@@ -22,6 +22,7 @@ import { signMessage, SIGNATURE_ROOM, type Signer, type UnsignedMessage } from '
 import { BOUNDARY_CHARACTERS, type MimeShape, type MimeTree, type MimeTreeOf } from './mime/mime-tree.ts'
 import { mostEscapedBytes, mostQuotedPrintableBytes } from './mime/quoted-printable.ts'
 import type { SubmittedMail } from './mime/submitted-mail.ts'
+import { writeBase64Lines } from './mime/transfer-encoding.ts'
 import { bodiesOf, submittedMailOf, type MessageBodies, type PreparedContent } from './prepare-content.ts'
 
 /** Longer messages have memory of their own. */
@@ -127,7 +128,7 @@ async function composeMessage({ fields, html, text, treeOf, seed, room }: Messag
     let bodyStart = end
     for (const piece of tree.pieces) {
       if (typeof piece !== 'string') {
-        end += piece.copy(target, end)
+        end = 'copy' in piece ? end + piece.copy(target, end) : writeBase64Lines(piece.bytes, target, end)
       } else if (piece === 'boundary') {
         end += target.write(boundary, end, 'latin1')
       } else if (piece === 'body') {
@@ -142,9 +143,7 @@ async function composeMessage({ fields, html, text, treeOf, seed, room }: Messag
       }
     }
     if (tree.endsWithText) end = closeText(target, end)
-    const buffer = Buffer.allocUnsafe(end)
-    target.copy(buffer, room, room, end)
-    return { buffer, start: room, bodyStart, runs }
+    return { buffer: ownBytes(target, room, end), start: room, bodyStart, runs }
   }
   let shape: MimeShape = {
     text: hasText(bodies.text) ? 'quoted-printable' : null,
@@ -155,6 +154,14 @@ async function composeMessage({ fields, html, text, treeOf, seed, room }: Messag
     if (typeof written !== 'string') return written
     shape = { ...shape, [written]: 'base64' }
   }
+}
+
+/** The target itself where it is no scratch, and not much longer than what was written. */
+function ownBytes(target: Buffer, from: number, end: number): Buffer {
+  if (target !== scratch && target.length < 2 * end) return target.subarray(0, end)
+  const buffer = Buffer.allocUnsafe(end)
+  target.copy(buffer, from, from, end)
+  return buffer
 }
 
 /** A message ends with a line end. Where its text has none there, it is a soft one, which belongs to no text. */

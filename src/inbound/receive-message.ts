@@ -4,6 +4,7 @@
  * (452). RFC 5321 §2.3.8, §4.1.1.4.
  */
 import type { SMTPServerDataStream } from 'smtp-server'
+import { createGrowingBuffer } from '../base/growing-buffer.ts'
 import { smtpRefusal } from './smtp-refusal.ts'
 
 export interface ReceivedMessage {
@@ -18,7 +19,6 @@ export type ReceiveMessage = <Result>(
   handle: (message: ReceivedMessage) => Promise<Result>,
 ) => Promise<Result>
 
-const FIRST_CAPACITY = 64 * 1024
 const NUL = 0x00
 const LF = 0x0a
 const CR = 0x0d
@@ -57,39 +57,6 @@ export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: 
     } finally {
       freeBytes += kept.capacity()
     }
-  }
-}
-
-/** One buffer that doubles: chunks of single bytes, kept as they come, would take a hundred times their size. */
-function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boolean) {
-  let buffer = Buffer.alloc(0)
-  let length = 0
-  let isFull = false
-
-  const grow = (needed: number): void => {
-    const capacity = Math.min(limit, Math.max(needed, 2 * buffer.length, FIRST_CAPACITY))
-    if (!grants(capacity - buffer.length)) {
-      isFull = true
-      return
-    }
-    const larger = Buffer.allocUnsafe(capacity)
-    buffer.copy(larger, 0, 0, length)
-    buffer = larger
-  }
-
-  return {
-    /** Up to the limit; after a growth that was not granted, nothing more. */
-    add(chunk: Buffer): void {
-      const wanted = Math.min(chunk.length, limit - length)
-      if (length + wanted > buffer.length && !isFull) grow(length + wanted)
-      if (isFull) return
-      chunk.copy(buffer, length, 0, wanted)
-      length += wanted
-    },
-    /** A growth was not granted. */
-    isFull: () => isFull,
-    capacity: () => buffer.length,
-    bytes: () => buffer.subarray(0, length),
   }
 }
 

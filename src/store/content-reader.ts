@@ -23,6 +23,7 @@ export interface ReadAhead {
 export interface ContentReader {
   /** All at one moment, for much less than one by one. Contents behind `mostBytes` of them are left out. */
   readAhead(messageKeys: readonly number[], contentIds: Iterable<number>, mostBytes: number): Promise<ReadAhead>
+  /** Attachments and raw of more than 2 MiB together are in one block that nobody else has. */
   content(contentId: number): Promise<StoredContent | undefined>
   renderFacts(messageKey: number): Promise<RenderFacts | undefined>
   /**

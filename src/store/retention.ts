@@ -30,7 +30,7 @@ interface RetentionOptions {
   store: Store
   times: () => RetentionTimes
   /** The targets of tracked links as text that is kept, or null: there are none. */
-  keptLinksText: (html: LinkHtml, hasVariables: boolean) => string | null
+  keptLinksText: (html: LinkHtml, hasVariables: boolean) => Promise<string | null>
   clock: Clock
   /** Pauses are of real time. */
   realClock: Clock
@@ -221,7 +221,7 @@ function createSteps(
 ) {
   const linksOf = async ({ contentId, hasVariables, tracksClicks }: OverdueContent) => {
     const html = tracksClicks ? await store.linkHtml(contentId) : null
-    return { contentId, links: html === null ? null : keptLinksText(html, hasVariables) }
+    return { contentId, links: html === null ? null : await keptLinksText(html, hasVariables) }
   }
 
   return {

@@ -2,7 +2,7 @@
  * DKIM signatures, judged by verifiers that are not ours: mailauth here, dkimpy where it is installed.
  */
 import { spawnSync } from 'node:child_process'
-import { generateKeyPairSync, type KeyObject } from 'node:crypto'
+import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -233,6 +233,26 @@ t.test("bodies are made canonical as the standard's examples show", async (t) =>
   ]
   for (const [body, canonical] of cases) {
     t.equal(relaxedBody(Buffer.from(body)).toString(), canonical, JSON.stringify(body))
+  }
+})
+
+t.test('a long body is hashed in stretches as it is as a whole, wherever its white space stands', async (t) => {
+  const line = `${'x'.repeat(200)}  y\t z \r\n`
+  const bodies = [
+    line.repeat(6_000),
+    ' '.repeat(300_000).concat('a'),
+    `${'a'.repeat(262_143)} \t b\r\n`,
+    `${'a'.repeat(262_144)}\r\n \r\nb${'\r\n'.repeat(1_000)}`,
+    'a '.repeat(400_000),
+    '\r\n'.repeat(200_000),
+  ]
+  for (const [index, body] of bodies.entries()) {
+    const signed = (await sign(message(body))).toString('latin1')
+    const expected = createHash('sha256')
+      .update(relaxedBody(Buffer.from(body)))
+      .digest('base64')
+    t.equal(/bh=([^;]*);/.exec(signed.replace(/\s+/g, ''))?.[1], expected, `body ${index}`)
+    t.equal(await verdict(Buffer.from(signed, 'latin1')), 'pass acme.com')
   }
 })
 

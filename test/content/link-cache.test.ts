@@ -2,7 +2,8 @@
  * The links of contents: loaded once however many ask at a time, and never an answer that is not of the content.
  */
 import t from 'tap'
-import { createLinkCache, type LinkCache } from '../../src/content/html/link-cache.ts'
+import { instrumentHtml } from '../../src/content/html/instrument-html.ts'
+import { createLinkCache, type FoundLinks, type LinkCache } from '../../src/content/html/link-cache.ts'
 
 /** Half of what the cache holds. */
 const LARGE = Array.from(
@@ -14,12 +15,12 @@ function startCache() {
   const loads: number[] = []
   const { linksOf } = createLinkCache()
   const ask = async (contentId: number, html: string | null | Error): Promise<number | undefined> => {
-    const load = async (): Promise<string | null> => {
+    const load = async (): Promise<FoundLinks | null> => {
       loads.push(contentId)
       if (html instanceof Error) throw html
-      return html
+      return html === null ? null : instrumentHtml(html, false)
     }
-    const found: Awaited<ReturnType<LinkCache['linksOf']>> = await linksOf(contentId, false, load)
+    const found: Awaited<ReturnType<LinkCache['linksOf']>> = await linksOf(contentId, load)
     return found?.links.length
   }
   return { ask, loads }

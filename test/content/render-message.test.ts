@@ -1,15 +1,17 @@
 /**
  * The bytes of a message: header fields, MIME tree, limits of lines, determinism, and that nothing can be injected.
  */
+import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import PostalMime from 'postal-mime'
 import t from 'tap'
 import { mailboxField, textField } from '../../src/content/mime/encode-header.ts'
+import { prepareContent } from '../../src/content/prepare-content.ts'
 import { renderMessage } from '../../src/content/render-message.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
 import { readComplaintToken } from '../../src/mail/message-token.ts'
-import { attachment, brokenLimits, input, KEYS, MESSAGE_ID, parse } from './render-input.ts'
+import { attachment, brokenLimits, input, KEYS, MESSAGE_ID, parse, storedContent } from './render-input.ts'
 
 const STRINGS = new URL('../../../shared/corpora/strings/blns.json', import.meta.url)
 const HEADERS_ALWAYS = [
@@ -100,6 +102,26 @@ t.test('the MIME tree follows what was given', async (t) => {
       [],
       `${name}: no field twice`,
     )
+  }
+})
+
+t.test('large attachments are the same bytes, whether several messages have them or one', async (t) => {
+  const inline = { contentId: 'logo', contentType: 'image/png' }
+  const sizes = [0, 1, 56, 57, 58, 262_144, 262_145, 57 * 1_024 * 5, 57 * 1_024 * 5 + 1, 1_000_003]
+  const attachments = sizes.map((size, index) =>
+    attachment({ ...(index === 7 ? inline : {}), name: `${index}.bin`, bytes: randomBytes(size) }),
+  )
+  const content = { html: '<img src="cid:logo">', attachments }
+  const alone = input({ content })
+  const shared = { ...alone, content: prepareContent(storedContent(content), true) }
+  const bytes = await renderMessage(alone)
+  t.ok(bytes.equals(await renderMessage(shared)))
+  t.same(brokenLimits(bytes), [])
+  const { attachments: found } = (await parse(bytes)).mail
+  t.equal(found.length, attachments.length)
+  for (const { name, bytes: given } of attachments) {
+    const file = found.find(({ filename }) => filename === name)
+    t.ok(Buffer.from(file?.content as ArrayBuffer).equals(given), name)
   }
 })
 

@@ -2,15 +2,16 @@
  * A real server with all its doors for fuzzed requests and dialogues: receivers on loopback that take what comes, a
  * ledger of what was answered, a watch on its threads; and the way back to order, in which everything accepted ends.
  */
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { MAIL_CERTIFICATE, MAIL_KEY } from '../http/certificates.ts'
 import { apiClient, type ApiClient } from '../support/api-client.ts'
 import { createMailLedger, type MailLedger, type UnfinishedMessage } from '../support/mail-ledger.ts'
 import { randomSource } from '../support/random-source.ts'
 import { startReceivingServers } from '../support/receiving-servers.ts'
+import { temporaryFolder } from '../support/sandbox-process.ts'
 import { freePort, startServe, type ServeProcess } from '../support/serve-process.ts'
+import { watchThreads } from '../support/thread-turns.ts'
 import { applianceZone, prepareSender, TWO_IPS } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
 import { startZone } from '../support/zone.ts'
@@ -34,14 +35,13 @@ export interface FuzzedServer {
   busiest(): string[]
 }
 
-const WATCH = new URL('../support/watch-threads.ts', import.meta.url)
 const KEPT_RETURN_PATHS = 50
 const PAUSE_OF_LIFTING = 4_000
 const FAST = { rate: '10000/second', connection_rate: '10000/second', failures: 1_000 }
 
 export async function startFuzzedServer(t: { teardown(clean: () => unknown): void }): Promise<FuzzedServer> {
-  const folder = mkdtempSync(join(tmpdir(), 'sternpost-fuzz-'))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder(t)
+  const turns = watchThreads(t)
   const files = { cert_file: join(folder, 'mail.pem'), key_file: join(folder, 'mail.key') }
   writeFileSync(files.cert_file, MAIL_CERTIFICATE.trimStart())
   writeFileSync(files.key_file, MAIL_KEY.trimStart(), { mode: 0o600 })
@@ -83,10 +83,11 @@ export async function startFuzzedServer(t: { teardown(clean: () => unknown): voi
         inbound: [{ address, port: ports.reports }],
       },
     },
-    environment: { NODE_OPTIONS: `--import=${WATCH.href}`, WATCH_FOLDER: folder },
+    environment: turns.environment,
   })
   t.teardown(() => server.remove())
   await prepareSender(server, zone)
+  turns.begin()
   const key = await server.createKey('admin')
   const api = apiClient(server.baseUrl, key)
   const keys = (await api.get('/keys')).body['data'] as { id: string }[]
@@ -100,10 +101,7 @@ export async function startFuzzedServer(t: { teardown(clean: () => unknown): voi
     ports,
     returnPaths,
     settle: (deadline) => settle({ server, api, ledger, deadline, isKnown: (domain) => domain in receivers.zone }),
-    busiest: () =>
-      readdirSync(folder)
-        .filter((name) => /^\d+-\d+$/.test(name))
-        .map((name) => readFileSync(join(folder, name), 'utf8')),
+    busiest: turns.longest,
   }
 }
 

@@ -92,7 +92,8 @@ function observed(features: HttpFeatures, seen: Seen): HttpFeatures {
   return {
     ...features,
     acceptMessage(request, caller, idempotent) {
-      seen.sends.push({ request, caller })
+      // The memory of its attachments is given away.
+      seen.sends.push({ request: structuredClone(request), caller })
       return acceptMessage(request, caller, idempotent)
     },
     apiKeys: {

@@ -1,9 +1,10 @@
 /**
  * Request rate, failed logins, a full queue, and requests that are repeated with an Idempotency-Key.
  */
+import { createHash } from 'node:crypto'
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
-import { canonicalJson } from '../../src/http/exchange/read-json.ts'
+import { canonicalDigest } from '../../src/http/exchange/read-json.ts'
 import {
   ask,
   get,
@@ -201,7 +202,11 @@ t.test('a replay holds no secret', async (t) => {
 
 t.test('canonical JSON is the same for the same request, however it is written', async (t) => {
   const document = JSON.parse('{"b":[1.0,1e2,{"z":null,"a":"\\u00e4"}],"a":{"__proto__":1,"\\u0000":true}}')
-  t.equal(canonicalJson(document), '{"a":{"\\u0000":true,"__proto__":1},"b":[1,100,{"a":"ä","z":null}]}')
+  const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
+  const canonical = '{"a":{"\\u0000":true,"__proto__":1},"b":[1,100,{"a":"ä","z":null}]}'
+  t.same(canonicalDigest(document), sha256(canonical))
+  const long = 'x'.repeat(70_000)
+  t.same(canonicalDigest({ b: long, a: [long, long] }), sha256(`{"a":["${long}","${long}"],"b":"${long}"}`))
 })
 
 t.test('answers to a test key say so, on a live server too', async (t) => {

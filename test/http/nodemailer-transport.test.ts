@@ -83,7 +83,7 @@ t.test('what nodemailer takes arrives as a request of the API', async (t) => {
   })
   const files = (request?.attachments ?? []).map(({ name, content, contentId }) => [
     name,
-    Buffer.from(content ?? '', 'base64').toString('latin1'),
+    Buffer.from(String(content ?? ''), 'base64').toString('latin1'),
     contentId,
   ])
   t.same(files, [
@@ -168,7 +168,7 @@ t.test('10 MiB pass, from a stream too, and one byte more does not', async (t) =
       })(),
     )
   await send({ attachments: [{ filename: 'a', content: streamOf(MOST_BYTES) }] })
-  t.equal(sends[0]?.request.attachments?.[0]?.content?.length, 4 * Math.ceil(MOST_BYTES / 3))
+  t.strictSame(sends[0]?.request.attachments?.[0]?.content, { bytes: new Uint8Array(MOST_BYTES).fill(0x78) })
   for (const content of [streamOf(MOST_BYTES + 1), Buffer.alloc(MOST_BYTES + 1)]) {
     const failure = await failureOf(send({ attachments: [{ filename: 'a', content }] }))
     t.match(failure, { code: 'ECONTENT', message: `attachments[0]: more than ${MOST_BYTES} bytes` })

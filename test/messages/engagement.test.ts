@@ -21,6 +21,7 @@ import {
 import { createUnsubscribing } from '../../src/messages/engagement/unsubscribe.ts'
 import type { RecordEngagementRequest } from '../../src/store/records/engagement-records.ts'
 import type { Store } from '../../src/store/store.ts'
+import { readerHere } from './acceptance-parts.ts'
 import { testStore } from '../senders/sender-parts.ts'
 import { acceptOne, claim, delivered, NOW, outcomeRecord, sampleContent } from '../store/store-samples.ts'
 import { manualClock, type ManualClock } from '../support/manual-clock.ts'
@@ -81,6 +82,7 @@ async function startParts(t: Test, changes: Partial<EngagementOptions> = {}): Pr
   }
   const engagement = createEngagement({
     store,
+    reader: readerHere,
     clock,
     metrics,
     keys: KEYS,
@@ -158,6 +160,7 @@ t.test('a token that is none leads nowhere, one of a mail that is gone says so',
   t.same(await engagement.click(clickToken(messageId, 1, KEYS.click), PERSON), { kind: 'gone' }, 'no such link')
   const pruned = createFollowLink({
     store: { ...store, linkHtml: async () => null },
+    reader: readerHere,
     keys: KEYS,
     trackingUrl: null,
     trackingHost: 'x',

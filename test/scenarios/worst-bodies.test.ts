@@ -1,145 +1,35 @@
 /**
  * The worst body of each kind at every route that takes one, and at the door for submission, while a second connection
- * asks for `/v1/health` all the time. Each answer is 200 or a clear refusal, the second connection always gets its
- * answers, memory stays within bounds, and no turn of the main thread takes long, in time of the processor. How long the
- * answers took is printed by `TEST_SCALE=full`, and not judged: it depends on the machine.
+ * asks for `/v1/health` all the time; also several of the largest at once, and a click on a large html. Each answer is
+ * 200 or a clear refusal, the second connection always gets its answers, memory stays within bounds, and no turn of the
+ * main thread takes long, in time of the processor. How long the answers took is printed, and not judged: it depends on
+ * the machine.
  */
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { createTransport } from 'nodemailer'
-import t from 'tap'
-import { startSandbox } from '../support/sandbox-process.ts'
-import { describedRoutes } from '../support/response-check.ts'
+import t, { type Test } from 'tap'
+import { createKeyRing } from '../../src/base/key-ring.ts'
+import { clickToken } from '../../src/mail/message-token.ts'
+import { startSandbox, type SandboxProcess } from '../support/sandbox-process.ts'
+import { watchThreads } from '../support/thread-turns.ts'
+import { attachment, COSTLY_REQUESTS, filled, isFull, MAIL_KINDS, MEBIBYTE, worstBodies } from './worst-kinds.ts'
 
-const isFull = process.env['TEST_SCALE'] === 'full'
-const MEBIBYTE = 1024 * 1024
-/** Characters of the long texts. */
-const LONG = (isFull ? 30 : 6) * MEBIBYTE
-/** Beyond what the process has after its start; bodies under way alone may take half of it. */
+/** Beyond what the process has after its start; bodies under way alone may take a third of it. */
 const MOST_GROWTH = 256 * MEBIBYTE
-/** Mail of 25 MiB and more is in several threads at once, and what they keep ready is no small part of this. */
-const MOST_GROWTH_OF_COSTLY = 1_024 * MEBIBYTE
-/**
- * Milliseconds of the processor; the goal is 50, and a busy machine lets one thread collect the garbage of all. What is
- * quadratic takes minutes.
- */
-const LONGEST_TURN = 2_500
-const WATCH = new URL('../support/watch-threads.ts', import.meta.url)
+/** With several of the largest at once, beside what all those before have left to the garbage collector. */
+const MOST_GROWTH_TOGETHER = 512 * MEBIBYTE
+/** Milliseconds of the processor; the law is 50. */
+const LONGEST_TURN = 100
 /** Served, or refused for what the request is. 403: an administrator's route. 429: too many requests. */
 const GOOD = new Set([200, 201, 400, 403, 404, 409, 413, 415, 422, 429])
+const COMMON = { from: 'shop@sandbox.test', subject: 'x' }
+const ENVELOPE = { from: COMMON.from, to: ['ada@dest.test'] }
+const HEADER = `From: ${COMMON.from}\r\nTo: ada@dest.test\r\nSubject: x\r\nMIME-Version: 1.0\r\n`
 
 t.setTimeout(isFull ? 1_800_000 : 300_000)
-
-const keys = (count: number): object =>
-  Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, 'v']))
-
-/** By kind; `field` is one that the route knows. */
-const JSON_KINDS: Record<string, (field: string) => string> = {
-  'a long text': (field) => JSON.stringify({ [field]: 'x'.repeat(LONG) }),
-  'quotes, escaped': (field) => `{"${field}":"${'\\"'.repeat(LONG / 2)}"}`,
-  'a text in a list': (field) => JSON.stringify({ [field]: ['x'.repeat(LONG)] }),
-  'a long key': () => JSON.stringify({ ['x'.repeat(LONG)]: 1 }),
-  'open braces': (field) => JSON.stringify({ [field]: '{{'.repeat(2 * MEBIBYTE), variables: { a: 1 } }),
-  'many keys': (field) => JSON.stringify({ [field]: keys(300_000) }),
-  'many allowed keys': (field) => JSON.stringify({ [field]: keys(9_000), ...keys(9_000) }),
-  'many entries': (field) => JSON.stringify({ [field]: Array.from({ length: 90_000 }, () => 1) }),
-  deep: (field) => `{"${field}":${'['.repeat(LONG)}`,
-  'a long number': (field) => `{"${field}":${'1'.repeat(LONG)}}`,
-  'white space': () => `{${' '.repeat(LONG)}}`,
-}
-const CSV_KINDS: Record<string, () => string> = {
-  'an open quote': () => `email,reason,scope\n${'"'.repeat(LONG)}`,
-  'bad rows': () => `email,reason,scope\n${'x\n'.repeat(isFull ? 4 * MEBIBYTE : 100_000)}`,
-  'one field': () => `email,reason,scope\n${'x'.repeat(LONG)}`,
-}
-
-/**
- * Routes for mail get each kind; the others, which refuse a large body unread, one kind after the other. The full size
- * has each kind in each field of each route.
- */
-function* worstBodies(): Generator<{ method: string; path: string; type: string; kind: string; body: string }> {
-  const routes = describedRoutes()
-  for (const [number, { method, path: pattern, body: wanted }] of routes.entries()) {
-    if (wanted === null) continue
-    const { contentType: type, schema, limit } = wanted
-    const path = `/v1${pattern.replace(/:\w+/g, 'x')}`
-    const fields = Object.keys((schema as { shape?: object }).shape ?? { html: 1, subject: 1, variables: 1 })
-    const kinds = Object.entries(type === 'application/json' ? JSON_KINDS : CSV_KINDS)
-    for (const [index, [kind, make]] of kinds.entries()) {
-      if (!isFull && limit === null && index !== number % kinds.length) continue
-      const tried = isFull ? fields : [fields[index % fields.length] ?? 'x']
-      for (const field of tried) yield { method, path, type, kind: `${kind} in ${field}`, body: make(field) }
-    }
-  }
-}
-
-const TEXT_BYTES = 5 * MEBIBYTE
-const filled = (piece: string): string => piece.repeat(TEXT_BYTES / piece.length)
-const numbered = (count: number, piece: (index: number) => string): string =>
-  Array.from({ length: count }, (_, index) => piece(index)).join('')
-const receivers = (fields: object): object[] =>
-  Array.from({ length: 1_000 }, (_, index) => ({ to: `a${index}@dest.test`, ...fields }))
-
-/** Requests that nothing is wrong with but what they cost, and neighbours of theirs that are refused. */
-const COSTLY_REQUESTS: [path: string, kind: string, make: () => object][] = [
-  ['send', 'placeholders', () => ({ html: filled('{{a}}'), variables: { a: 'x' } })],
-  ['send', 'placeholders that differ', () => ({ text: numbered(400_000, (n) => `{{a${n}|}}`), variables: {} })],
-  ['send', 'allowed placeholders', () => ({ html: `${'x'.repeat(500)}{{a}}`.repeat(10_000), variables: { a: 1 } })],
-  ['send', 'a long placeholder', () => ({ html: `{{${'x'.repeat(TEXT_BYTES - 4)}}}`, variables: {} })],
-  ['send', 'URLs of values', () => ({ html: filled('<a href="{{a}}">'), variables: { a: 'x' } })],
-  ['send', 'attachments', () => ({ text: 'x', attachments: [attachment('a'), attachment('b')] })],
-  ['preview', 'allowed placeholders', () => ({ html: '{{a}}'.repeat(10_000), variables: { a: 'x' } })],
-  ['preview', 'links', () => ({ html: filled('<a href="https://a.test/x">y</a>') })],
-  ['preview', 'tags', () => ({ html: filled('<b>y</b>') })],
-  ['preview', 'open tags', () => ({ html: filled('<') })],
-  ['preview', 'attachments', () => ({ text: 'x', attachments: [attachment('a'), attachment('b')] })],
-  [
-    'batch',
-    'URLs of values',
-    () => ({ html: '<a href="{{a}}">'.repeat(10_000), recipients: receivers({ a: 'https://x.test/' }) }),
-  ],
-  [
-    'batch',
-    'URLs that differ',
-    () => ({ html: numbered(660, (n) => `<a href="{{a${n}|}}">`), recipients: receivers({ a: 'x' }) }),
-  ],
-  ['batch', 'missing values', () => ({ text: numbered(9_000, (n) => `{{a${n}}}`), recipients: receivers({}) })],
-  ['batch', 'long values', () => ({ text: '{{a}}', recipients: receivers({ a: 'y'.repeat(30_000) }) })],
-  ['batch', 'large html', () => ({ html: filled('x'), recipients: receivers({}) })],
-]
-
-function attachment(name: string): object {
-  return { name: `${name}.bin`, content: 'QUFB'.repeat(10 * 1024 * 341) }
-}
-
-/** Behind From and To; submitted mail may have 40 MiB. */
-const MAIL_KINDS: Record<string, () => string> = {
-  'many fields': () => `${'X-A: b\r\n'.repeat(isFull ? 2 * MEBIBYTE : 200_000)}\r\n.`,
-  'one long field': () => `X-A: ${'b '.repeat(LONG / 2)}\r\n\r\n.`,
-  'many parts': () => `${MULTIPART}\r\n\r\n${'--b\r\n\r\n'.repeat(LONG / 8)}--b--\r\n`,
-  'nested parts': () =>
-    Array.from(
-      { length: 20_000 },
-      (_, index) => `Content-Type: multipart/mixed; boundary=b${index}\r\n\r\n--b${index}\r\n`,
-    ).join(''),
-  'escapes of html': () =>
-    `Content-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n` +
-    `${'=3D'.repeat(24)}=\r\n`.repeat(LONG / 78),
-  'links of html': () =>
-    `Content-Type: text/html\r\n\r\n${'<a href="https://acme.test/x">x</a>\r\n'.repeat(LONG / 40)}`,
-  'open tags': () =>
-    `Content-Type: text/html\r\n\r\n${'<b '
-      .repeat(300)
-      .concat('\r\n')
-      .repeat(LONG / 900)}`,
-  'dots alone': () => `\r\n${'..\r\n'.repeat(LONG / 4)}`,
-  'base64 of single characters': () =>
-    `Content-Type: text/html\r\nContent-Transfer-Encoding: base64\r\n\r\n${'A\r\n'.repeat(LONG / 3)}`,
-}
-const MULTIPART = 'Content-Type: multipart/mixed; boundary=b'
 
 /** A thread of its own, so that making bodies does not count. Answers each message with the waits since the last one. */
 const ASKING = `
@@ -157,13 +47,31 @@ const ASKING = `
 `
 
 t.test('no body stops the server', async (t) => {
-  const watched = mkdtempSync(join(tmpdir(), 'sternpost-turns-'))
-  t.teardown(() => rmSync(watched, { recursive: true, force: true }))
-  const { banner, ask } = await startSandbox(t, {
-    environment: { NODE_OPTIONS: `--import=${WATCH.href}`, WATCH_FOLDER: watched },
-  })
+  const turns = watchThreads(t)
+  const sandbox = await startSandbox(t, turns)
   // What the sandbox's receiving server does with mail is no part of this.
-  await ask('PUT', '/dev/replies', [{ to: '*', stage: 'rcpt', reply: '550 5.1.1 nobody', times: 100_000 }])
+  await sandbox.ask('PUT', '/dev/replies', [{ to: '*', stage: 'rcpt', reply: '550 5.1.1 nobody', times: 100_000 }])
+  const watched = await watchServer(t, sandbox)
+  turns.begin()
+  await tryBodies(t, sandbox, watched)
+  await tryMail(t, sandbox, watched)
+  await tryCostly(t, sandbox, watched)
+  t.ok(watched.grown() < MOST_GROWTH, 'memory stays within bounds')
+  await tryClick(t, sandbox, watched)
+  await tryTogether(t, sandbox, watched)
+  watched.tell()
+  t.comment(`longest turns (goal 50 ms): ${turns.longest().join(', ')}`)
+  const longest = Number(/^main (\d+)$/m.exec(turns.longest().join('\n'))?.[1])
+  t.ok(longest < LONGEST_TURN, `the longest turn of the main thread took ${longest} ms of the processor`)
+  t.ok(watched.tried() > 100, 'the routes that take a body were tried')
+  t.ok(watched.grown() < MOST_GROWTH_TOGETHER, 'memory stays within bounds, also when several come at once')
+  t.equal((await fetch(new URL('/v1/health', sandbox.banner.base_url))).status, 200, 'and it still runs')
+})
+
+type Watched = Awaited<ReturnType<typeof watchServer>>
+
+/** The second connection, and the memory of the process. */
+async function watchServer(t: Test, { banner }: SandboxProcess) {
   const asking = new Worker(ASKING, { eval: true, workerData: new URL('/v1/health', banner.base_url).href })
   t.teardown(() => asking.terminate())
   const answers = async (): Promise<{ waits: number[]; failures: number }> => {
@@ -174,9 +82,47 @@ t.test('no body stops the server', async (t) => {
   const pid = Number(readFileSync(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8').trim().split(' ')[0])
   const idle = residentBytes(pid)
   const all: number[] = []
-  await answers()
-  let most = 0
+  let most = idle
+  /** Since the last look. */
+  let mostNow = idle
   let tried = 0
+  const measure = (): void => {
+    mostNow = Math.max(mostNow, residentBytes(pid))
+    most = Math.max(most, mostNow)
+  }
+  const measuring = setInterval(measure, 5)
+  t.teardown(() => clearInterval(measuring))
+  await answers()
+  return {
+    /** After something was tried: fails for each answer that the second connection did not get. */
+    async look(name: string, answer: string): Promise<void> {
+      const { waits, failures } = await answers()
+      if (failures > 0) t.fail(`${name}: the second connection lost ${failures} answers`)
+      all.push(...waits)
+      tried += 1
+      measure()
+      const memory = `${(mostNow / MEBIBYTE).toFixed(0)} MiB`
+      mostNow = 0
+      t.comment(`${name}: ${answer.slice(0, 60)}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms, ${memory}`)
+    },
+    tried: () => tried,
+    grown: () => most - idle,
+    tell(): void {
+      const sorted = all.toSorted((left, right) => left - right)
+      const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? 0
+      const longest = (sorted.at(-1) ?? 0).toFixed(0)
+      t.comment(`${tried} bodies; waits for /v1/health: p99 ${p99.toFixed(0)} ms, longest ${longest} ms`)
+      t.comment(`memory ${(idle / MEBIBYTE).toFixed(0)} MiB idle, at most ${(most / MEBIBYTE).toFixed(0)} MiB`)
+    },
+  }
+}
+
+function residentBytes(pid: number): number {
+  const kibibytes = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+  return Number(kibibytes) * 1024
+}
+
+async function tryBodies(t: Test, { banner }: SandboxProcess, watched: Watched): Promise<void> {
   for (const { method, path, type, kind, body } of worstBodies()) {
     const headers = { Authorization: `Bearer ${banner.key}`, 'Content-Type': type, Connection: 'close' }
     const answer = await fetch(new URL(path, banner.base_url), { method, headers, body }).catch(() => null)
@@ -184,60 +130,80 @@ t.test('no body stops the server', async (t) => {
     const status = answer?.status ?? (body.length > MEBIBYTE ? 413 : 0)
     await answer?.text()
     if (!GOOD.has(status)) t.fail(`${method} ${path}, ${kind}: ${status}`)
-    const { waits, failures } = await answers()
-    if (failures > 0) t.fail(`${method} ${path}, ${kind}: the second connection lost ${failures} answers`)
-    all.push(...waits)
-    most = Math.max(most, residentBytes(pid))
-    tried += 1
-    if (isFull) t.comment(`${method} ${path}, ${kind}: ${status}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms`)
+    await watched.look(`${method} ${path}, ${kind}`, String(status))
   }
+}
+
+/** Sends one mail and gives the answer. */
+function submitter({ banner }: SandboxProcess): (raw: string) => Promise<string> {
   const { smtp } = banner as unknown as { smtp: string }
   const [host = '', port] = smtp.split(':')
   const auth = { user: 'apikey', pass: banner.key }
   const transport = createTransport({ host, port: Number(port), ignoreTLS: true, auth })
-  for (const [kind, make] of Object.entries(MAIL_KINDS)) {
-    const raw = `From: shop@sandbox.test\r\nTo: ada@dest.test\r\nSubject: x\r\nMIME-Version: 1.0\r\n${make()}`
-    const envelope = { from: 'shop@sandbox.test', to: ['ada@dest.test'] }
-    const answer = await transport.sendMail({ envelope, raw }).then(({ response }) => response, String)
-    if (!/\b(?:250|552|554) /.test(answer)) t.fail(`submission, ${kind}: ${answer}`)
-    const { waits, failures } = await answers()
-    if (failures > 0) t.fail(`submission, ${kind}: the second connection lost ${failures} answers`)
-    all.push(...waits)
-    most = Math.max(most, residentBytes(pid))
-    t.comment(`submission, ${kind}: ${answer.slice(0, 60)}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms`)
-  }
-  const grown = most - idle
-  const common = { from: 'shop@sandbox.test', subject: 'x' }
-  for (const [path, kind, make] of COSTLY_REQUESTS) {
-    const headers = { Authorization: `Bearer ${banner.key}`, 'Content-Type': 'application/json' }
-    const to = path === 'batch' ? {} : { to: 'ada@dest.test' }
-    const body = JSON.stringify({ ...common, ...to, ...make() })
-    const { status } = await fetch(new URL(`/v1/email/${path}`, banner.base_url), { method: 'POST', headers, body })
-    if (!GOOD.has(status)) t.fail(`${path}, ${kind}: ${status}`)
-    const { waits, failures } = await answers()
-    if (failures > 0) t.fail(`${path}, ${kind}: the second connection lost ${failures} answers`)
-    all.push(...waits)
-    most = Math.max(most, residentBytes(pid))
-    tried += 1
-    t.comment(`${path}, ${kind}: ${status}, longest wait ${Math.max(0, ...waits).toFixed(0)} ms`)
-  }
-  const sorted = all.toSorted((left, right) => left - right)
-  const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? 0
-  t.comment(
-    `${tried} bodies; waits for /v1/health: p99 ${p99.toFixed(0)} ms, longest ${(sorted.at(-1) ?? 0).toFixed(0)} ms`,
-  )
-  t.comment(`memory ${(idle / MEBIBYTE).toFixed(0)} MiB idle, at most ${(most / MEBIBYTE).toFixed(0)} MiB`)
-  const turns = readdirSync(watched).map((name) => readFileSync(join(watched, name), 'utf8'))
-  t.comment(`longest turns (goal 50 ms): ${turns.join(', ')}`)
-  const longest = Number(/^main (\d+)$/m.exec(turns.join('\n'))?.[1])
-  t.ok(longest < LONGEST_TURN, `the longest turn of the main thread took ${longest} ms of the processor`)
-  t.ok(tried > 50, 'the routes that take a body were tried')
-  t.ok(grown < MOST_GROWTH, 'memory stays within bounds')
-  t.ok(most - idle < MOST_GROWTH_OF_COSTLY, 'also when what it reads is accepted, and goes through all threads')
-  t.equal((await fetch(new URL('/v1/health', banner.base_url))).status, 200, 'and it still runs')
-})
+  return (raw) => transport.sendMail({ envelope: ENVELOPE, raw: HEADER + raw }).then(({ response }) => response, String)
+}
 
-function residentBytes(pid: number): number {
-  const kibibytes = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
-  return Number(kibibytes) * 1024
+async function tryMail(t: Test, sandbox: SandboxProcess, watched: Watched): Promise<void> {
+  const submit = submitter(sandbox)
+  for (const [kind, make] of Object.entries(MAIL_KINDS)) {
+    const answer = await submit(make())
+    if (!/\b(?:250|552|554) /.test(answer)) t.fail(`submission, ${kind}: ${answer}`)
+    await watched.look(`submission, ${kind}`, answer)
+  }
+}
+
+async function post({ banner }: SandboxProcess, path: string, body: object): Promise<Response> {
+  const headers = { Authorization: `Bearer ${banner.key}`, 'Content-Type': 'application/json' }
+  const to = path === 'batch' ? {} : { to: 'ada@dest.test' }
+  const text = JSON.stringify({ ...COMMON, ...to, ...body })
+  return fetch(new URL(`/v1/email/${path}`, banner.base_url), { method: 'POST', headers, body: text })
+}
+
+async function tryCostly(t: Test, sandbox: SandboxProcess, watched: Watched): Promise<void> {
+  for (const [path, kind, make] of COSTLY_REQUESTS) {
+    const answer = await post(sandbox, path, make())
+    await answer.arrayBuffer()
+    if (!GOOD.has(answer.status)) t.fail(`${path}, ${kind}: ${answer.status}`)
+    await watched.look(`${path}, ${kind}`, String(answer.status))
+  }
+}
+
+/** The largest that are valid: each is taken, or told to come again. */
+async function tryTogether(t: Test, sandbox: SandboxProcess, watched: Watched): Promise<void> {
+  const body = { text: 'x', attachments: [attachment('a'), attachment('b')] }
+  const answers = await Promise.all(Array.from({ length: 6 }, () => post(sandbox, 'send', body)))
+  const statuses = answers.map(({ status, headers }) => `${status} ${headers.get('retry-after') ?? ''}`.trim())
+  t.ok(statuses.includes('200'), 'large requests at once: some are taken')
+  t.ok(
+    statuses.every((each) => each === '200' || /^503 [1-9]/.test(each)),
+    `and the others told when: ${statuses.join()}`,
+  )
+  await watched.look('6 sends with attachments at once', statuses.join())
+  const submit = submitter(sandbox)
+  const raw = `\r\n${`${'x'.repeat(98)}\r\n`.repeat(390_000)}`
+  const replies = await Promise.all(Array.from({ length: 6 }, () => submit(raw)))
+  t.ok(
+    replies.some((each) => each.startsWith('250 ')),
+    'large mails at once: some are taken',
+  )
+  t.ok(
+    replies.every((each) => /\b(?:250|452) /.test(each)),
+    `and the others may come again: ${replies.join('; ')}`,
+  )
+  await watched.look('6 submissions of 39 MB at once', replies.join())
+}
+
+/** Whoever may send can click on what was sent. */
+async function tryClick(t: Test, sandbox: SandboxProcess, watched: Watched): Promise<void> {
+  const { banner, folder } = sandbox
+  const sent = await post(sandbox, 'send', {
+    html: filled('<a href="https://a.test/x">y</a>'),
+    track: { clicks: true },
+  })
+  const { message_id: id } = (await sent.json()) as { message_id: string }
+  const keyRing = createKeyRing(Buffer.from(readFileSync(join(folder, 'master.key'), 'utf8'), 'base64'))
+  const url = new URL(`/c/${clickToken(id, 0, keyRing.key('click'))}`, banner.base_url)
+  const { status, headers } = await fetch(url, { redirect: 'manual' })
+  t.match([status, headers.get('location')], [302, 'https://a.test/x'])
+  await watched.look('a click on a large html', String(status))
 }

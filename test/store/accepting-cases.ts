@@ -135,7 +135,8 @@ export const accepting: Cases = {
       },
       { ...sampleContent, html: null, text: null, raw: Uint8Array.of() },
     ]
-    for (const content of contents) await acceptOne(store, { content })
+    // Their memory is given away.
+    for (const content of contents) await acceptOne(store, { content: structuredClone(content) })
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const reader = await contentReader()
     const messages = await claim(store, epoch)

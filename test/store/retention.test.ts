@@ -7,7 +7,7 @@ import t, { type Test } from 'tap'
 import { DAY, HOUR, systemClock } from '../../src/base/clock.ts'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createLogger } from '../../src/base/logger.ts'
-import { keptLinksText } from '../../src/content/kept-links.ts'
+import { keptLinksText, linksIn } from '../../src/content/kept-links.ts'
 import { renderKeys } from '../../src/content/message-fields.ts'
 import { clickToken } from '../../src/mail/message-token.ts'
 import { createFollowLink } from '../../src/messages/engagement/record-engagement.ts'
@@ -16,6 +16,7 @@ import { createRetention, type Retention, type RetentionTimes } from '../../src/
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import type { SqliteLocation } from '../../src/store/store-location.ts'
 import type { Store } from '../../src/store/store.ts'
+import { readerHere } from '../messages/acceptance-parts.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import {
@@ -67,7 +68,7 @@ async function scene(t: Test, times: Partial<RetentionTimes> = {}): Promise<Scen
   const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
   const retention = createRetention({
     store,
-    keptLinksText,
+    keptLinksText: async (html, hasVariables) => keptLinksText(linksIn(html, hasVariables)),
     clock,
     realClock: systemClock,
     logger,
@@ -220,7 +221,7 @@ t.test('a link redirects, and its list takes a refusal, long after content and m
   await deliver(all)
   await newest(all)
   const open = (): ReturnType<typeof createFollowLink> =>
-    createFollowLink({ store, keys, trackingUrl: 'https://t.test', trackingHost: 't.test' })
+    createFollowLink({ store, reader: readerHere, keys, trackingUrl: 'https://t.test', trackingHost: 't.test' })
   const follow = async (number: number) => open()(clickToken(message.id, number, keys.click))
   const targets = ['https://shop.test/a?x=1&y=2', 'https://shop.test/c?d=ü']
   for (const days of [0, 8, 90, 200]) {
@@ -257,7 +258,8 @@ t.test('with shorter times for links than for messages a click is answered 410 i
   await newest(all)
   const token = clickToken(message.id, 0, keys.click)
   const follow = async () =>
-    (await createFollowLink({ store: all.store, keys, trackingUrl: null, trackingHost: 't.test' })(token)).kind
+    (await createFollowLink({ ...all, reader: readerHere, keys, trackingUrl: null, trackingHost: 't.test' })(token))
+      .kind
   await all.pass(29 * DAY)
   t.equal(await follow(), 'found')
   await all.pass(2 * DAY)

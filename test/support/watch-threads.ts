@@ -1,9 +1,9 @@
 /**
- * Loaded into a server (NODE_OPTIONS=--import=…): each of its threads writes the longest time of processor that it spent
- * between two turns of a timer, in milliseconds, into the folder WATCH_FOLDER. Time of processor, so that a busy machine
- * makes no thread look busy.
+ * Loaded into a server by thread-turns.ts: from the time on at which the folder WATCH_FOLDER has a file `begin`, each of
+ * its threads writes the longest time of processor that it spent between two turns of a timer, in milliseconds, into
+ * that folder. Time of processor, so that a busy machine makes no thread look busy.
  */
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isMainThread, threadId, threadName } from 'node:worker_threads'
 
@@ -14,13 +14,17 @@ const name = isMainThread ? 'main' : threadName
 let before = spent()
 let longest = 0
 /** What is loaded at the start counts for nothing. */
-const from = performance.now() + 3_000
+let isBegun = false
 
 setInterval(() => {
   const now = spent()
   const took = now - before
   before = now
-  if (performance.now() < from || took <= longest) return
+  if (!isBegun) {
+    isBegun = existsSync(join(folder, 'begin'))
+    return
+  }
+  if (took <= longest) return
   longest = took
   writeFileSync(file, `${name} ${longest.toFixed(0)}`)
 }, EVERY).unref()

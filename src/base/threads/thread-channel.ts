@@ -117,7 +117,8 @@ function answerIn(port: ThreadPort): Reply[] | undefined {
 export interface IncomingCall {
   verb: string
   argument: unknown
-  resolve(value: unknown): void
+  /** `moved`: blocks of memory in the value that belong to the calling thread from now on. */
+  resolve(value: unknown, moved?: readonly ArrayBuffer[]): void
   reject(thrown: unknown): void
 }
 
@@ -130,11 +131,14 @@ export function answerThreadChannel(
   onCalls: (calls: IncomingCall[]) => void,
 ): (note: unknown) => void {
   let replies: Reply[] = []
-  const send = (reply: Reply): void => {
+  let moves: ArrayBuffer[] = []
+  const send = (reply: Reply, moved: readonly ArrayBuffer[] = []): void => {
+    moves.push(...moved)
     if (replies.push(reply) > 1) return
     queueMicrotask(() => {
-      port.postMessage(replies)
+      port.postMessage(replies, moves)
       replies = []
+      moves = []
     })
   }
   port.on('message', (calls: Call[]) => {
@@ -142,12 +146,21 @@ export function answerThreadChannel(
       calls.map(({ id, verb, argument }) => ({
         verb,
         argument,
-        resolve: (value) => send({ id, value }),
+        resolve: (value, moved) => send({ id, value }, moved),
         reject: (thrown) => send({ id, error: toPlain(thrown) }),
       })),
     )
   })
   return (note) => send({ id: NOTE, value: note })
+}
+
+/** Shorter blocks may share their memory with others, and cost little to copy. */
+const LEAST_MOVED_BYTES = 64 * 1024
+
+/** What is worth moving with these blocks. All other views of the memory are empty afterwards. */
+export function memoryOf(blocks: readonly Uint8Array[]): ArrayBuffer[] {
+  const long = blocks.filter(({ length }) => length >= LEAST_MOVED_BYTES)
+  return [...new Set(long.map(({ buffer }) => buffer as ArrayBuffer))]
 }
 
 type PlainError = ReturnType<typeof toPlain>

@@ -22,6 +22,8 @@ interface Attribute extends FoundLink {
 }
 
 const LINK_ELEMENTS = new Set(['a', 'area'])
+/** Of links, the same one several times included: each takes some hundred bytes. Real mail has a hundredth of them. */
+const MOST_PLACES = 10_000
 const HREF = 'href'
 const TRACK = 'data-track'
 /** Elements whose content is read as html and is not always shown. */
@@ -59,7 +61,8 @@ function readPlaces(source: MaskedTemplate, elements: OpenElements | null) {
       const { name, href, track } = tag
       const isSwitchedOff = track?.value.join('').trim().toLowerCase() === 'off'
       const isLeftAlone = openElement(name, CONCEALING.includes(name) || isSwitchedOff)
-      if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && isWhole(href, source)) links.push(href)
+      const isLink = href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && links.length < MOST_PLACES
+      if (isLink && isWhole(href, source)) links.push(href)
       pixel.tagEnd(tag.isTextOnly, end)
     },
     closeTag(start, nameEnd, end) {

@@ -103,8 +103,8 @@ function endOfMarkup(text: string, open: number): number {
     // `<!-->`, `<!--->` and `--!>` end a comment as well.
     if (end <= start || text.charCodeAt(start) === GREATER || text.startsWith('->', start)) return -1
     const last = text.indexOf('-->', end)
-    const odd = text.indexOf('--!>', end)
-    return last < 0 || (odd >= 0 && odd < last) ? -1 : last + 2
+    // Only up to there: each comment would else look through all that follows.
+    return last < 0 || text.slice(end, last).includes('--!>') ? -1 : last + 2
   }
   const isDoctype = text.slice(open, open + DOCTYPE.length).toLowerCase() === DOCTYPE
   return isDoctype ? text.indexOf('>', open + DOCTYPE.length) : -1

@@ -3,12 +3,12 @@
  * What cannot be loaded is not kept. A rejection of `load` is passed on.
  */
 import { LRUCache } from 'lru-cache'
-import { instrumentHtml, type HtmlTemplate } from './instrument-html.ts'
+import type { HtmlTemplate } from './instrument-html.ts'
 
 export type FoundLinks = Pick<HtmlTemplate, 'links'>
 
-/** Gives the html the links are counted in, or the links that were kept of it, or null when there is none. */
-type Load = () => Promise<string | FoundLinks | null>
+/** null: the content is not there. */
+type Load = () => Promise<FoundLinks | null>
 
 export type LinkCache = ReturnType<typeof createLinkCache>
 
@@ -17,19 +17,15 @@ const MOST_CHARACTERS = 16 * 2 ** 20
 const ENTRY_CHARACTERS = 100
 
 export function createLinkCache() {
-  const known = new LRUCache<number, FoundLinks, { hasVariables: boolean; load: Load }>({
+  const known = new LRUCache<number, FoundLinks, { load: Load }>({
     maxSize: MOST_CHARACTERS,
     sizeCalculation: ({ links }) => links.reduce((sum, { identity }) => sum + 2 * identity.length, ENTRY_CHARACTERS),
     // What is pushed out while it is loaded is answered all the same.
     ignoreFetchAbort: true,
-    fetchMethod: async (_contentId, _stale, { context: { hasVariables, load } }) => {
-      const found = await load()
-      if (found === null) return undefined
-      return typeof found === 'string' ? { links: instrumentHtml(found, hasVariables).links } : found
-    },
+    fetchMethod: async (_contentId, _stale, { context: { load } }) => (await load()) ?? undefined,
   })
   return {
-    linksOf: async (contentId: number, hasVariables: boolean, load: Load): Promise<FoundLinks | null> =>
-      (await known.fetch(contentId, { context: { hasVariables, load } })) ?? null,
+    linksOf: async (contentId: number, load: Load): Promise<FoundLinks | null> =>
+      (await known.fetch(contentId, { context: { load } })) ?? null,
   }
 }

@@ -21,6 +21,13 @@ const HIDDEN_STYLE = /display\s*:\s*none/i
 // The schemes that mean something outside the html.
 const SHOWN_SCHEME = /^(?:https?|mailto|tel):/i
 
+// White space of html; the no-break space belongs to words.
+const WHITE_SPACE = /[ \t\r\n\f]+/g
+/** White space that is not one space. */
+const ODD_SPACE = /[\t\r\n\f]| {2}/
+
+const NO_ATTRIBUTES: Map<string, string> = new Map()
+
 interface Tag {
   name: string
   attributes: Map<string, string>
@@ -28,16 +35,24 @@ interface Tag {
 
 export function plainTextOf(html: string): string {
   const reader = createReader()
-  let tag: Tag = { name: '', attributes: new Map() }
+  const texts = createTexts(html, reader.text)
+  let tag: Tag = { name: '', attributes: NO_ATTRIBUTES }
   let attribute = ''
   const addToAttribute = (text: string): void => {
-    if (ATTRIBUTES.has(attribute)) tag.attributes.set(attribute, (tag.attributes.get(attribute) ?? '') + text)
+    if (!ATTRIBUTES.has(attribute)) return
+    if (tag.attributes === NO_ATTRIBUTES) tag.attributes = new Map()
+    tag.attributes.set(attribute, (tag.attributes.get(attribute) ?? '') + text)
   }
+  const openTag = (): void => reader.open(tag)
   runTokenizer(html, {
-    ontext: (start, end) => reader.text(html.slice(start, end)),
-    ontextentity: (codePoint) => reader.text(String.fromCodePoint(codePoint)),
+    ontext: texts.add,
+    ontextentity: (codePoint) => {
+      texts.end()
+      reader.text(String.fromCodePoint(codePoint))
+    },
     onopentagname: (start, end) => {
-      tag = { name: html.slice(start, end).toLowerCase(), attributes: new Map() }
+      texts.end()
+      tag = { name: html.slice(start, end).toLowerCase(), attributes: NO_ATTRIBUTES }
     },
     onattribname: (start, end) => {
       attribute = html.slice(start, end).toLowerCase()
@@ -46,11 +61,35 @@ export function plainTextOf(html: string): string {
     },
     onattribdata: (start, end) => addToAttribute(html.slice(start, end)),
     onattribentity: (codePoint) => addToAttribute(String.fromCodePoint(codePoint)),
-    onopentagend: () => reader.open(tag),
-    onselfclosingtag: () => reader.open(tag),
-    onclosetag: (start, end) => reader.close(html.slice(start, end).toLowerCase()),
+    onopentagend: openTag,
+    onselfclosingtag: openTag,
+    onclosetag: (start, end) => {
+      texts.end()
+      reader.close(html.slice(start, end).toLowerCase())
+    },
   })
+  texts.end()
   return reader.result()
+}
+
+/** Tells texts that stand one behind the other as one: the tokenizer cuts them at each `<`. */
+function createTexts(html: string, tell: (text: string) => void) {
+  let from = 0
+  let to = 0
+  const end = (): void => {
+    if (to > from) tell(html.slice(from, to))
+    from = to
+  }
+  return {
+    add(start: number, stop: number): void {
+      if (start !== to) {
+        end()
+        from = start
+      }
+      to = stop
+    },
+    end,
+  }
 }
 
 /** What tags and texts do to the result. Remembers only counters, so that unclosed tags cost nothing. */
@@ -136,11 +175,16 @@ function createTextWriter() {
   return {
     /** Runs of white space count as one space. */
     text(text: string): void {
-      // HTML white space or a word; the no-break space belongs to words.
-      for (const [part] of text.matchAll(/[ \t\r\n\f]+|[^ \t\r\n\f]+/g)) {
-        if (' \t\r\n\f'.includes(part.charAt(0))) isSpaceDue = true
-        else write(part)
-      }
+      const even = ODD_SPACE.test(text) ? text.replace(WHITE_SPACE, ' ') : text
+      const start = even.startsWith(' ') ? 1 : 0
+      const end = even.length - (even.endsWith(' ') ? 1 : 0)
+      if (start > 0) isSpaceDue = true
+      if (start >= end) return
+      write(even.slice(start, end))
+      const space = even.indexOf(' ', start)
+      // How many more does not matter.
+      if (space >= 0 && space < end) words++
+      isSpaceDue = end < even.length
     },
     /** White space as it is. */
     preformatted(text: string): void {

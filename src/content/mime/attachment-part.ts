@@ -1,11 +1,10 @@
 /**
- * An attachment as a MIME part: its header, and its bytes as base64. A file name beyond ASCII stands in `filename*` and,
+ * An attachment as a MIME part: its header, and a body that stands for its bytes as base64. A file name beyond ASCII stands in `filename*` and,
  * for readers that do not know that, in an ASCII form in `filename`; never as an encoded word, which may not stand
  * between quotes (RFC 2047 §5). Never throws. RFC 2045 §6.8, RFC 2183, RFC 2231 §3 and §4.
  */
 import type { MailComposerAttachment } from 'nodemailer/lib/mail-composer'
 import type { Attachment } from '../../mail/message.ts'
-import { foldBase64 } from './transfer-encoding.ts'
 
 // type/subtype of RFC 2045 §5.1, with or without parameters.
 const MEDIA_TYPE = /^[A-Za-z0-9!#$&^_.+-]+\/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[ -~]*)?$/
@@ -24,7 +23,10 @@ const NOT_PLAIN = /[^A-Za-z0-9!#$&+.^_`{|}~-]/gu
 const FOLD = '\r\n '
 
 /** `cid` tells the composer that html refers to it. */
-export function attachmentPart({ name, contentType, contentId, bytes }: Attachment): MailComposerAttachment {
+export function attachmentPart(
+  { name, contentType, contentId }: Omit<Attachment, 'bytes'>,
+  body: string,
+): MailComposerAttachment {
   const isLeafType = MEDIA_TYPE.test(contentType) && !COMPOSITE_TYPE.test(contentType)
   const type = isLeafType ? contentType.replace(OPEN_END, '') : 'application/octet-stream'
   const shown = PLAIN_NAME.test(name) ? name : asciiName(name)
@@ -34,7 +36,6 @@ export function attachmentPart({ name, contentType, contentId, bytes }: Attachme
     ...(contentId === null ? [] : [`Content-ID: <${contentId.replace(NO_ID, '')}>`]),
     `Content-Disposition: ${contentId === null ? 'attachment' : 'inline'}${nameParameters(name, shown)}`,
   ]
-  const body = foldBase64(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64'))
   return { raw: `${header.join('\r\n')}\r\n\r\n${body}`, ...(contentId !== null && { cid: contentId }) }
 }
 

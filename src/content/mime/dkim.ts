@@ -2,7 +2,7 @@
  * Signs messages with DKIM (content/README.md "Rendering and DKIM"). The same message, keys and time give the same
  * bytes. Rejects when a key cannot sign. RFC 6376 §3.4.2, §3.4.4, §3.5, §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
  */
-import { createPrivateKey, hash, sign } from 'node:crypto'
+import { createHash, createPrivateKey, hash, sign } from 'node:crypto'
 import { promisify } from 'node:util'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { foldBase64 } from './transfer-encoding.ts'
@@ -109,8 +109,10 @@ export async function signMessage(
 ): Promise<Buffer> {
   if (signers.length === 0) throw new Error('the message has no signer')
   const selected = selectFields(buffer.toString('latin1', start, bodyStart - LINE_END.length))
-  const body = runs === null ? relaxedBody(buffer.subarray(bodyStart)) : withoutRuns(buffer, bodyStart, runs)
-  const bodyHash = hash('sha256', body, 'base64')
+  const bodyHash =
+    runs === null
+      ? relaxedHash(buffer.subarray(bodyStart))
+      : hash('sha256', withoutRuns(buffer, bodyStart, runs), 'base64')
   const signatures = await Promise.all(
     signers.map(async (signer) => {
       const { algorithm, domain, selector } = signer
@@ -183,11 +185,37 @@ function relaxedField(name: string, given: string): string {
 export function relaxedBody(body: Buffer): Buffer {
   const end = endOfText(body)
   if (end === 0) return body.subarray(0, 0)
+  const text = relaxedText(body, 0, end)
+  const isSame = text.buffer === body.buffer && text.byteOffset === body.byteOffset
+  return isSame && body.length === end + 2 && body[end] === CR ? body : Buffer.concat([text, Buffer.from(LINE_END)])
+}
+
+/** SHA-256 of that, in base64, of a body of any length: its canonical form is never there as a whole. */
+function relaxedHash(body: Buffer): string {
+  if (body.length <= SCRATCH_BYTES) return hash('sha256', relaxedBody(body), 'base64')
+  const digest = createHash('sha256')
+  const end = endOfText(body)
+  for (let start = 0; start < end;) {
+    const stop = endOfStretch(body, start + SCRATCH_BYTES, end)
+    digest.update(relaxedText(body, start, stop))
+    start = stop
+  }
+  return digest.update(end === 0 ? '' : LINE_END).digest('base64')
+}
+
+/** Between two bytes that are neither white space nor of a line end: what is in front depends on nothing behind. */
+function endOfStretch(body: Buffer, from: number, end: number): number {
+  for (let at = from; at < end; at++) if ((body[at - 1] ?? 0) > SPACE && (body[at] ?? 0) > SPACE) return at
+  return end
+}
+
+/** A stretch of a body, copied only where it changes. */
+function relaxedText(body: Buffer, start: number, end: number): Buffer {
   // What came before `copied` stands in the first `length` bytes of `canonical`.
   let canonical: Buffer | undefined
   let length = 0
-  let copied = 0
-  for (let index = 0; index < end; index++) {
+  let copied = start
+  for (let index = start; index < end; index++) {
     const byte = body[index] ?? 0
     // One comparison for nearly all bytes.
     if (byte > SPACE || (byte !== SPACE && byte !== TAB)) continue
@@ -195,17 +223,14 @@ export function relaxedBody(body: Buffer): Buffer {
     if (byte === SPACE && (body[next] ?? 0) > SPACE) continue
     while (isWhiteSpace(body[next])) next++
     const isAtLineEnd = body[next] === CR && body[next + 1] === LF
-    canonical ??= Buffer.allocUnsafe(end + 2)
+    canonical ??= Buffer.allocUnsafe(end - start)
     length += body.copy(canonical, length, copied, index)
     if (!isAtLineEnd) canonical[length++] = SPACE
     copied = next
     index = next - 1
   }
-  if (canonical === undefined && body.length === end + 2 && body[end] === CR) return body
-  canonical ??= Buffer.allocUnsafe(end + 2)
+  if (canonical === undefined) return body.subarray(start, end)
   length += body.copy(canonical, length, copied, end)
-  canonical[length++] = CR
-  canonical[length++] = LF
   return canonical.subarray(0, length)
 }
 

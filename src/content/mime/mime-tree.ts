@@ -8,6 +8,7 @@ import MailComposer, { type MailComposerAlternative } from 'nodemailer/lib/mail-
 import type { Attachment } from '../../mail/message.ts'
 import { attachmentPart } from './attachment-part.ts'
 import type { BodyEncoding } from './body-text.ts'
+import { base64Bytes, writeBase64Lines } from './transfer-encoding.ts'
 import { relaxedBody } from './dkim.ts'
 import { splitFields } from '../../mail/header-fields.ts'
 
@@ -17,10 +18,15 @@ export interface MimeShape {
   html: BodyEncoding | null
 }
 
+/** Bytes that each message writes as base64: kept encoded they would take more than twice their memory. */
+interface LargeAttachment {
+  bytes: Uint8Array
+}
+
 /** The MIME fields of the header, the empty line and the body. */
 export interface MimeTree {
   /** In order; `body` stands where the body begins. */
-  pieces: readonly (Buffer | 'boundary' | 'text' | 'html' | 'body')[]
+  pieces: readonly (Buffer | LargeAttachment | 'boundary' | 'text' | 'html' | 'body')[]
   /** At most, with boundaries and without texts. */
   bytes: number
   /** DKIM's relaxed form of its body is the body as it is, but for what the texts are. */
@@ -43,35 +49,42 @@ const MARKS = {
   boundary: randomBytes(BOUNDARY_CHARACTERS / 2).toString('hex'),
   text: randomBytes(TEXT_MARK_BYTES).toString('hex'),
   html: randomBytes(TEXT_MARK_BYTES).toString('hex'),
+  attachment: randomBytes(TEXT_MARK_BYTES).toString('hex'),
 }
+/** Larger attachments are encoded once only where several messages have them. */
+const MOST_KEPT_BYTES = 256 * 1024
 
 // The fields of the MIME tree's root that are taken over.
 const MIME_FIELD = /^(?:mime-version|content-[a-z-]+):/i
-/** Trees of a content with these attachments; each shape is built once. */
-export function createMimeTrees(attachments: readonly Attachment[]): MimeTreeOf {
-  return attachments.length === 0 ? treeWithoutAttachments : keepingTrees(attachments)
+/** Trees of a content with these attachments; each shape is built once. `isShared`: several messages are made of it. */
+export function createMimeTrees(attachments: readonly Attachment[], isShared: boolean): MimeTreeOf {
+  return attachments.length === 0 ? treeWithoutAttachments : keepingTrees(attachments, isShared)
 }
 
-const treeWithoutAttachments = keepingTrees([])
+const treeWithoutAttachments = keepingTrees([], true)
 
-function keepingTrees(attachments: readonly Attachment[]): MimeTreeOf {
+function keepingTrees(attachments: readonly Attachment[], isShared: boolean): MimeTreeOf {
   const kept = new Map<string, Promise<MimeTree>>()
   return (shape) => {
     const name = `${shape.text} ${shape.html}`
     const known = kept.get(name)
     if (known !== undefined) return known
-    const tree = buildTree(shape, attachments)
+    const tree = buildTree(shape, attachments, isShared)
     kept.set(name, tree)
     tree.catch(() => kept.delete(name))
     return tree
   }
 }
 
-async function buildTree({ text, html }: MimeShape, attachments: readonly Attachment[]): Promise<MimeTree> {
+async function buildTree(
+  { text, html }: MimeShape,
+  attachments: readonly Attachment[],
+  isShared: boolean,
+): Promise<MimeTree> {
   const composer = new MailComposer({
     text: alternative(MARKS.text, text),
     html: alternative(MARKS.html, html),
-    attachments: attachments.map((attachment) => attachmentPart(attachment)),
+    attachments: attachments.map((attachment, index) => attachmentPart(attachment, attachmentMark(index))),
     baseBoundary: MARKS.boundary,
     boundaryPrefix: BOUNDARY_PREFIX,
     disableFileAccess: true,
@@ -88,12 +101,23 @@ async function buildTree({ text, html }: MimeShape, attachments: readonly Attach
   const endsWithText =
     attachments.length === 0 && [text, html].filter((encoding) => encoding !== null).join() === READABLE
   const end = endsWithText ? bytes.length - LINE_END_BYTES : bytes.length
-  const places = [...placesOf(bytes, 'text', text), ...placesOf(bytes, 'html', html), ...placesOf(bytes, 'boundary')]
+  const places = [
+    ...(text === null ? [] : placesOf(bytes, 'text', markIn(MARKS.text, text))),
+    ...(html === null ? [] : placesOf(bytes, 'html', markIn(MARKS.html, html))),
+    ...placesOf(bytes, 'boundary', MARKS.boundary),
+    ...attachments.flatMap(({ bytes: content }, index) =>
+      placesOf(bytes, bodyOf(content, isShared), attachmentMark(index)),
+    ),
+  ]
     .filter(({ start }) => start >= bodyStart)
     .toSorted((left, right) => left.start - right.start)
   return {
-    pieces: [...cut(header, placesOf(header, 'boundary')), 'body', ...cut(bytes.subarray(0, end), places, bodyStart)],
-    bytes: header.length + bytes.length,
+    pieces: [
+      ...cut(header, placesOf(header, 'boundary', MARKS.boundary)),
+      'body',
+      ...cut(bytes.subarray(0, end), places, bodyStart),
+    ],
+    bytes: attachments.reduce((sum, { bytes: { length } }) => sum + base64Bytes(length), header.length + bytes.length),
     isRelaxed: isRelaxed(bytes.subarray(bodyStart)),
     endsWithText,
   }
@@ -109,28 +133,40 @@ function alternative(mark: string, encoding: BodyEncoding | null): MailComposerA
   return encoding === null ? undefined : { content: mark, contentTransferEncoding: encoding }
 }
 
+function attachmentMark(index: number): string {
+  return `${MARKS.attachment}${String(index).padStart(3, '0')}`
+}
+
+function bodyOf(bytes: Uint8Array, isShared: boolean): Buffer | LargeAttachment {
+  if (!isShared && bytes.length > MOST_KEPT_BYTES) return { bytes }
+  const encoded = Buffer.allocUnsafeSlow(base64Bytes(bytes.length))
+  writeBase64Lines(bytes, encoded, 0)
+  return encoded
+}
+
 interface Place {
   start: number
   length: number
-  kind: keyof typeof MARKS
+  piece: MimeTree['pieces'][number]
 }
 
-/** Where a mark stands in the bytes; one with the encoding null is not there. */
-function placesOf(bytes: Buffer, kind: Place['kind'], encoding: BodyEncoding | null = READABLE): Place[] {
+const markIn = (mark: string, encoding: BodyEncoding): string =>
+  encoding === 'base64' ? Buffer.from(mark).toString('base64') : mark
+
+/** Where a mark stands in the bytes. */
+function placesOf(bytes: Buffer, piece: Place['piece'], mark: string): Place[] {
   const places: Place[] = []
-  if (encoding === null) return places
-  const mark = encoding === 'base64' ? Buffer.from(MARKS[kind]).toString('base64') : MARKS[kind]
   for (let start = bytes.indexOf(mark); start >= 0; start = bytes.indexOf(mark, start + mark.length)) {
-    places.push({ start, length: mark.length, kind })
+    places.push({ start, length: mark.length, piece })
   }
   return places
 }
 
-function cut(bytes: Buffer, places: readonly Place[], from = 0): (Buffer | Place['kind'])[] {
-  const pieces: (Buffer | Place['kind'])[] = []
+function cut(bytes: Buffer, places: readonly Place[], from = 0): Place['piece'][] {
+  const pieces: Place['piece'][] = []
   let position = from
-  for (const { start, length, kind } of places) {
-    pieces.push(bytes.subarray(position, start), kind)
+  for (const { start, length, piece } of places) {
+    pieces.push(bytes.subarray(position, start), piece)
     position = start + length
   }
   return [...pieces, bytes.subarray(position)]

@@ -62,3 +62,25 @@ export function foldBase64(text: string, { characters, end } = BODY_LINE): strin
   for (let start = 0; start < text.length; start += characters) lines.push(text.slice(start, start + characters))
   return lines.join(end)
 }
+
+const BYTES_OF_LINE = 57
+/** Lines that are encoded at once. */
+const BYTES_AT_ONCE = 1_024 * BYTES_OF_LINE
+
+/** Of so many bytes as `writeBase64Lines` writes them. */
+export function base64Bytes(length: number): number {
+  const lines = Math.ceil(length / BYTES_OF_LINE)
+  return 4 * Math.ceil(length / 3) + BODY_LINE.end.length * Math.max(0, lines - 1)
+}
+
+/** As `foldBase64`, with little memory of its own. Returns where it ends. */
+export function writeBase64Lines(bytes: Uint8Array, target: Buffer, at: number): number {
+  const source = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  let end = at
+  for (let start = 0; start < source.length; start += BYTES_AT_ONCE) {
+    if (start > 0) end += target.write(BODY_LINE.end, end, 'latin1')
+    const text = source.toString('base64', start, Math.min(source.length, start + BYTES_AT_ONCE))
+    end += target.write(foldBase64(text), end, 'latin1')
+  }
+  return end
+}

@@ -7,8 +7,9 @@ import { createSecureContext, getCACertificates, type SecureContext, type Secure
 import { parentPort, threadId, workerData } from 'node:worker_threads'
 import { LRUCache } from 'lru-cache'
 import { readRegularFile } from '../../base/regular-file.ts'
-import { HOUR } from '../../base/clock.ts'
+import { HOUR, SECOND } from '../../base/clock.ts'
 import { giveWay } from '../../base/threads/thread-priority.ts'
+import { tidyUp } from '../../base/threads/tidy-up.ts'
 import { openContentReader } from '../../store/open/open-store.ts'
 import type { StoreLocation } from '../../store/store-location.ts'
 import { createMessageRenderer, type RendererSettings } from './message-renderer.ts'
@@ -33,6 +34,12 @@ export interface DeliveryThreadSettings {
 
 const MOST_TICKETS = 5_000
 const TICKET_LIFETIME = HOUR
+/** A message that leaves much garbage. */
+const LARGE_BYTES = 1024 * 1024
+/** Some twenty more than the thread has under load without any garbage. */
+const MUCH_BYTES = 56 * 1024 * 1024
+const TIDY_EVERY = 2 * SECOND
+const MOST_TRIES = 30
 /** This one, and those of the pool that sign. */
 const PATIENT_THREADS = ['delivery', 'libuv-worker']
 
@@ -51,13 +58,23 @@ const session: SessionSettings = {
   tickets: new LRUCache<string, TlsTicket>({ max: MOST_TICKETS, ttl: TICKET_LIFETIME }),
 }
 
+/** Tries to collect what a large message left, as long as it is being sent. */
+let triesLeft = 0
+setInterval(() => {
+  if (triesLeft > 0) triesLeft = tidyUp(MUCH_BYTES) ? 0 : triesLeft - 1
+}, TIDY_EVERY).unref()
+
 const receive = serveThread({
   threadId,
   post: (message) => port.postMessage(message),
   connectionsMax: settings.connectionsMax,
   open: (target, transcript) => openSession(target, session, transcript),
   transcript: () => (settings.keepsTranscripts ? createTranscript() : null),
-  render: renderer.render,
+  async render(row, form) {
+    const message = await renderer.render(row, form)
+    if (message.bytes.length > LARGE_BYTES) triesLeft = MOST_TRIES
+    return message
+  },
   readAhead: (rows) => void renderer.readAhead(rows),
   end,
 })

@@ -6,6 +6,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../../base/clock.ts'
+import { memoryOf } from '../../base/threads/thread-channel.ts'
 import { createKeyRing, type KeyRing } from '../../base/key-ring.ts'
 import { renderKeys, type RenderSettings } from '../../content/message-fields.ts'
 import { createSigner, type Signer } from '../../content/mime/dkim.ts'
@@ -50,6 +51,9 @@ const MOST_USED_ONCE = 1_000
 const AHEAD_BYTES = 4 * 2 ** 20
 /** Rows that were read ahead; rows of a thread are fewer by far, but for those that never come to be rendered. */
 const MOST_AHEAD = 5_000
+/** More than one piece of a stored content: such a content has memory of its own (store/content-reader.ts). */
+const LEAST_FREED_BYTES = 2 * 2 ** 20
+const NOTHING = new Uint8Array(0)
 const EMPTY_LINE = '\r\n\r\n'
 /** Beside what is stored, the pieces it is made of are kept, and these as they are sent. */
 const PREPARED_SHARE = 4
@@ -67,7 +71,7 @@ export function createMessageRenderer(options: MessageRendererOptions) {
     readAhead: known.readAhead,
     async render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> {
       await known.reading()
-      const stored = await known.contentOf(row.contentId)
+      const { content: stored, isShared } = await known.contentOf(row.contentId)
       const facts = await known.factsOf(row.key)
       const sender = await senderOf(row.domain)
       if (stored === undefined || facts === undefined) throw new Error(`no content for message ${row.messageId}`)
@@ -82,6 +86,7 @@ export function createMessageRenderer(options: MessageRendererOptions) {
       const envelopeId = from.slice(0, from.indexOf('@'))
       const needsUtf8 = content.needsUtf8 || !isAscii(to)
       const envelope = { from, to, envelopeId, needsUtf8, is8Bit: content.is8Bit }
+      if (!isShared) freeLarge(stored)
       return { envelope, bytes, provenFrom: provenFrom(content, bytes) }
     },
   }
@@ -117,24 +122,35 @@ function createKnownContents(reader: ContentReader) {
       reading = read(rows)
       return reading
     },
-    async contentOf(contentId: number): Promise<PreparedContent | undefined> {
+    /** `isShared`: others may get the same one. */
+    async contentOf(contentId: number): Promise<{ content: PreparedContent | undefined; isShared: boolean }> {
       const known = contents.get(contentId)
-      if (known !== undefined) return known
-      const stored = contentsAhead.get(contentId) ?? (await reader.content(contentId))
-      if (stored === undefined) return undefined
+      if (known !== undefined) return { content: known, isShared: true }
+      const ahead = contentsAhead.get(contentId)
+      // Nobody else gets it.
+      contentsAhead.delete(contentId)
+      const stored = ahead ?? (await reader.content(contentId))
+      if (stored === undefined) return { content: undefined, isShared: false }
       // Another message of the batch may have been quicker.
       const isShared = usedOnce.has(contentId)
       const content = contents.get(contentId) ?? prepareContent(stored, isShared)
       if (isShared) contents.set(contentId, content)
       usedOnce.set(contentId, true)
-      contentsAhead.delete(contentId)
-      return content
+      return { content, isShared }
     },
     async factsOf(key: number): Promise<RenderFacts | undefined> {
       const known = factsAhead.get(key)
       factsAhead.delete(key)
       return known ?? reader.renderFacts(key)
     },
+  }
+}
+
+/** The bytes of a large content are in one block; of a smaller one the memory may be that of others, too. */
+function freeLarge({ stored }: PreparedContent): void {
+  if (sizeOfStored(stored) < LEAST_FREED_BYTES) return
+  for (const memory of memoryOf([...stored.attachments.map(({ bytes }) => bytes), stored.raw ?? NOTHING])) {
+    memory.transfer(0)
   }
 }
 

@@ -8,6 +8,8 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { SECOND } from '../../base/clock.ts'
+import { freeMemory } from '../../base/free-memory.ts'
+import { createGrowingBuffer } from '../../base/growing-buffer.ts'
 import { ServiceError, type ServiceErrorCode } from '../../base/errors.ts'
 
 export interface BodyLimit {
@@ -28,7 +30,7 @@ export interface BodyReaderOptions {
 
 /** src/README.md "Bounds". */
 export const BODY_READER_DEFAULTS: BodyReaderOptions = {
-  mostBytesUnderWay: 128 * 1024 * 1024,
+  mostBytesUnderWay: 96 * 1024 * 1024,
   slowAfterMilliseconds: 10 * SECOND,
   leastBytesPerSecond: 1024,
 }
@@ -76,7 +78,7 @@ export function createBodyReader(options: BodyReaderOptions) {
       const reading: Reading = { startedAt: performance.now(), received: 0, refuse: () => {} }
       readings.add(reading)
       try {
-        return await collect(request, reading, { limit, reserved, take })
+        return await collect(request, reading, { limit, most: announced || limit.bytes, reserved, take })
       } catch (thrown) {
         bytesUnderWay -= Math.max(reserved, reading.received)
         throw thrown
@@ -96,14 +98,17 @@ function isThere(request: IncomingMessage, announced: number): boolean {
 
 interface CollectOptions {
   limit: BodyLimit
+  /** Bytes that can come. */
+  most: number
   reserved: number
   take(bytes: number): void
 }
 
 function collect(request: IncomingMessage, reading: Reading, options: CollectOptions): Promise<Buffer> {
-  const { limit, reserved, take } = options
+  const { limit, most, reserved, take } = options
   return new Promise((resolve, reject) => {
-    const pieces = createPieces()
+    const kept = createGrowingBuffer(most)
+    let pieces = 0
     const refuse = (error: unknown): void => {
       request.off('data', onData)
       request.pause()
@@ -118,57 +123,21 @@ function collect(request: IncomingMessage, reading: Reading, options: CollectOpt
         return refuse(thrown)
       }
       reading.received = received
-      if (!pieces.add(chunk)) refuse(tooFine())
+      kept.add(chunk)
+      freeMemory(chunk)
+      pieces += 1
+      if (pieces > MOST_FINE_PIECES && received < pieces * LEAST_MEAN_BYTES) refuse(tooFine())
     }
     reading.refuse = refuse
     request.on('data', onData)
-    request.once('end', () => resolve(pieces.joined()))
+    request.once('end', () => resolve(kept.bytes()))
     request.once('error', (cause) => reject(endedEarly(cause)))
   })
 }
 
-/** Shorter pieces share a block: kept as it came, a single byte takes four hundred. */
-const LEAST_OWN_BYTES = 4 * 1024
-const MOST_BLOCK_BYTES = 64 * 1024
 /** Nobody writes a body like that, and each piece costs some microseconds. */
 const MOST_FINE_PIECES = 10_000
 const LEAST_MEAN_BYTES = 64
-
-function createPieces() {
-  const pieces: Buffer[] = []
-  let block = Buffer.alloc(0)
-  let [start, end] = [0, 0]
-  let [count, bytes] = [0, 0]
-  const endBlock = (): void => {
-    if (end > start) pieces.push(block.subarray(start, end))
-    start = end
-  }
-  return {
-    /** False: they are too many and too small. */
-    add(chunk: Buffer): boolean {
-      count += 1
-      bytes += chunk.length
-      if (chunk.length >= LEAST_OWN_BYTES) {
-        endBlock()
-        pieces.push(chunk)
-        return true
-      }
-      if (end + chunk.length > block.length) {
-        endBlock()
-        block = Buffer.allocUnsafeSlow(Math.min(MOST_BLOCK_BYTES, Math.max(LEAST_OWN_BYTES, 2 * block.length)))
-        start = end = 0
-      }
-      end += chunk.copy(block, end)
-      return count <= MOST_FINE_PIECES || bytes >= count * LEAST_MEAN_BYTES
-    },
-    /** One piece needs no copy. */
-    joined(): Buffer {
-      endBlock()
-      const [first] = pieces
-      return pieces.length === 1 && first !== undefined ? first : Buffer.concat(pieces)
-    },
-  }
-}
 
 function refuseSlow(readings: Set<Reading>, options: BodyReaderOptions): void {
   for (const reading of readings) {

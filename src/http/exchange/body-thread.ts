@@ -6,7 +6,7 @@
 import { Worker } from 'node:worker_threads'
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
-import { createThreadChannel, type ThreadChannel } from '../../base/threads/thread-channel.ts'
+import { createThreadChannel, memoryOf, type ThreadChannel } from '../../base/threads/thread-channel.ts'
 import type { CallLargeWork } from '../../messages/accept/request-reader.ts'
 import type { JsonDocument, LargeBody } from './read-json.ts'
 
@@ -29,16 +29,14 @@ export function createBodyThread({ logger }: { logger: Logger }) {
   }
 
   const channel = (): ThreadChannel => running?.channel ?? start()
-  const work: CallLargeWork = (verb, argument) => channel().call(verb, argument)
+  const work: CallLargeWork = (verb, argument, moved) => channel().call(verb, argument, moved)
 
   return {
     work,
-    /** As `readJson`; `bytes` are gone afterwards. */
+    /** As `readJson`, with the contents of attachments decoded; `bytes` are gone afterwards. */
     readJson(bytes: Buffer, needsDigest: boolean) {
-      const isOwn = bytes.byteLength === bytes.buffer.byteLength
-      const moved = isOwn ? bytes : Buffer.from(bytes)
-      const body: LargeBody = { bytes: moved, needsDigest }
-      return channel().call('json', body, [moved.buffer as ArrayBuffer]) as Promise<JsonDocument>
+      const body: LargeBody = { bytes, needsDigest }
+      return channel().call('json', body, memoryOf([bytes])) as Promise<JsonDocument>
     },
     async stop() {
       await running?.worker.terminate()

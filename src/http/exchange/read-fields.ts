@@ -24,6 +24,8 @@ export interface ReadFields<Fields> {
   body: Record<string, unknown>
   /** Paths of fields that the schema does not have. */
   unknown: string[]
+  /** Of the document. */
+  contents: NonNullable<JsonDocument['contents']>
 }
 
 /** What the schema knows of names and limits, prepared once. */
@@ -39,14 +41,14 @@ export function createFieldReader<Schema extends z.ZodType>(schema: Schema): Fie
   const shape = shapeOf(schema)
   return {
     takesNothing: schema.safeParse({}).success,
-    read({ value: body, unsafe }) {
+    read({ value: body, unsafe, contents = [] }) {
       if (!isObject(body)) throw new ServiceError('invalid_request', `the body is ${nameOf(body)}; expected an object`)
       const found: Found = { unknown: [], problems: [...unsafe], tooLong: [] }
       inspect(shape, body, '', found)
       const { unknown, problems, tooLong } = found
       const parsed = schema.safeParse(withoutItems(body, tooLong))
       if (!parsed.success) problems.push(...parsed.error.issues.map((issue) => problemOf(issue, body)))
-      return { fields: parsed.success && problems.length === 0 ? parsed.data : null, problems, body, unknown }
+      return { fields: parsed.success && problems.length === 0 ? parsed.data : null, problems, body, unknown, contents }
     },
   }
 }

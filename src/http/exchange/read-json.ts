@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto'
 import { TextDecoder } from 'node:util'
 import { ServiceError } from '../../base/errors.ts'
+import type { DecodedContent } from '../../messages/accept/send-request.ts'
 import { shown } from '../../messages/accept/field-problems.ts'
 
 /** Enough to help; `details` is short. */
@@ -31,6 +32,8 @@ export interface JsonDocument {
   unsafe: FieldProblem[]
   /** SHA-256 of the canonical text, where it was made with the document. */
   digest?: Uint8Array
+  /** Of the entries of `attachments`, where they were decoded with the document; their `content` is '' then. */
+  contents?: (DecodedContent | undefined)[]
 }
 
 /** What the thread for large bodies is given. */
@@ -42,9 +45,11 @@ export interface LargeBody {
 
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
-export function readJson(bytes: Uint8Array): JsonDocument {
+/** `release` is called when the bytes are not needed any more, which may be long before the end. */
+export function readJson(bytes: Uint8Array, release = (): void => {}): JsonDocument {
   const text = readText(bytes)
   const problem = structureProblem(bytes)
+  release()
   if (problem !== undefined) throw new ServiceError('invalid_request', `the body ${problem.text}`, problem)
   const value = parse(text)
   refuseExtremes(value, 'the body')
@@ -61,16 +66,44 @@ export function readText(bytes: Uint8Array): string {
   }
 }
 
-/** RFC 8785 in short: keys sorted by UTF-16 units, no white space. The depth is bounded by `readJson`. */
-export function canonicalJson(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
-  const entries = Object.entries(value).toSorted(([left], [right]) => (left < right ? -1 : 1))
-  return `{${entries.map(([name, item]) => `${JSON.stringify(name)}:${canonicalJson(item)}`).join(',')}}`
-}
+/** Pieces are hashed together up to here: a call costs about as much as some kilobytes. */
+const MOST_GATHERED_CHARACTERS = 64 * 1024
 
-export function canonicalDigest(value: unknown): Uint8Array {
-  return createHash('sha256').update(canonicalJson(value)).digest()
+/**
+ * SHA-256 of RFC 8785 in short: keys sorted by UTF-16 units, no white space. The text is never there as a whole. The
+ * depth is bounded by `readJson`.
+ */
+export function canonicalDigest(document: unknown): Uint8Array {
+  const digest = createHash('sha256')
+  let gathered = ''
+  const write = (text: string): void => {
+    gathered += text
+    if (gathered.length < MOST_GATHERED_CHARACTERS) return
+    digest.update(gathered)
+    gathered = ''
+  }
+  const visit = (value: unknown): void => {
+    if (Array.isArray(value)) {
+      write('[')
+      for (const [index, item] of value.entries()) {
+        if (index > 0) write(',')
+        visit(item)
+      }
+      write(']')
+    } else if (typeof value === 'object' && value !== null) {
+      write('{')
+      const entries = Object.entries(value).toSorted(([left], [right]) => (left < right ? -1 : 1))
+      for (const [index, [name, item]] of entries.entries()) {
+        write(`${index > 0 ? ',' : ''}${JSON.stringify(name)}:`)
+        visit(item)
+      }
+      write('}')
+    } else {
+      write(JSON.stringify(value))
+    }
+  }
+  visit(document)
+  return digest.update(gathered).digest()
 }
 
 function parse(text: string): unknown {

@@ -1,45 +1,63 @@
 /**
  * Entry of the thread that reads large request bodies and does what they ask for. What it throws is the caller's answer.
- *
- * Garbage is collected after what left much of it: a thread that has nothing to do does not collect, and would keep
- * hundreds of megabytes of the last bodies until the next one comes.
  */
-import { getHeapStatistics, setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
+import { setImmediate } from 'node:timers/promises'
 import { parentPort, type MessagePort } from 'node:worker_threads'
-import { answerThreadChannel } from '../../base/threads/thread-channel.ts'
-import { LARGE_WORK } from '../../messages/accept/request-reader.ts'
+import { MOST_ATTACHMENTS } from '../../api/email.ts'
+import { isObject } from '../../api/fields.ts'
+import { freeMemory } from '../../base/free-memory.ts'
+import { answerThreadChannel, memoryOf, type IncomingCall } from '../../base/threads/thread-channel.ts'
+import { tidyUp } from '../../base/threads/tidy-up.ts'
+import { decodeContent } from '../../messages/accept/check-attachments.ts'
+import { LARGE_WORK, type LargeAnswer } from '../../messages/accept/request-reader.ts'
 import { canonicalDigest, readJson, type JsonDocument, type LargeBody } from './read-json.ts'
 
-setFlagsFromString('--expose-gc')
-const collectGarbage = runInNewContext('gc') as () => void
 /** Some ten more than the thread has without any garbage. */
 const MUCH_BYTES = 40 * 1024 * 1024
 
+/** One call after the other, and what each left is collected before the next: several at once would add up. */
 function serveBodies(port: MessagePort): void {
+  let earlier = Promise.resolve()
   answerThreadChannel(port, (calls) => {
-    for (const { verb, argument, resolve, reject } of calls) {
-      answer(verb, argument)
-        .then(resolve, reject)
-        // After the answer, which is posted at the end of this turn.
-        .finally(() => setImmediate(tidyUp))
-    }
+    for (const call of calls) earlier = earlier.then(() => serve(call))
   })
 }
 
-function tidyUp(): void {
-  const { used_heap_size: heap, external_memory: outside } = getHeapStatistics()
-  if (heap + outside > MUCH_BYTES) collectGarbage()
+async function serve({ verb, argument, resolve, reject }: IncomingCall): Promise<void> {
+  await answer(verb, argument).then(({ value, moved }) => resolve(value, moved), reject)
+  // The answer is posted at the end of this turn.
+  await setImmediate()
+  tidyUp(MUCH_BYTES)
 }
 
-async function answer(verb: string, argument: unknown): Promise<unknown> {
+async function answer(verb: string, argument: unknown): Promise<LargeAnswer> {
   if (!Object.hasOwn(LARGE_WORK, verb)) return readBody(argument as LargeBody)
   return LARGE_WORK[verb as keyof typeof LARGE_WORK](argument as never)
 }
 
-function readBody({ bytes, needsDigest }: LargeBody): JsonDocument {
-  const document = readJson(bytes)
-  return needsDigest ? { ...document, digest: canonicalDigest(document.value) } : document
+/** Attachments are most of what is large: they leave this thread as the bytes that are stored. */
+function readBody({ bytes, needsDigest }: LargeBody): LargeAnswer {
+  const document: JsonDocument = readJson(bytes, () => freeMemory(bytes))
+  if (needsDigest) document.digest = canonicalDigest(document.value)
+  document.contents = takeContents(document.value)
+  const blocks = document.contents.flatMap((content) =>
+    content !== undefined && 'bytes' in content ? [content.bytes] : [],
+  )
+  return { value: document, moved: memoryOf(blocks) }
+}
+
+function takeContents(document: unknown): NonNullable<JsonDocument['contents']> {
+  const attachments = isObject(document) && Object.hasOwn(document, 'attachments') ? document['attachments'] : []
+  if (!Array.isArray(attachments)) return []
+  // Then the whole request is refused.
+  const areTooMany = attachments.length > MOST_ATTACHMENTS
+  return attachments.map((attachment: unknown) => {
+    const isGiven = isObject(attachment) && Object.hasOwn(attachment, 'content')
+    if (!isGiven || typeof attachment['content'] !== 'string') return undefined
+    const decoded = areTooMany ? undefined : decodeContent(attachment['content'])
+    attachment['content'] = ''
+    return decoded
+  })
 }
 
 if (parentPort !== null) serveBodies(parentPort)

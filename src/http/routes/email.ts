@@ -131,14 +131,14 @@ function batchRequest(read: ReadFields<unknown>, isStrictBatch: boolean): accept
   }
 }
 
-function sharedFields({ body, problems }: ReadFields<unknown>): accept.SharedFields {
+function sharedFields({ body, problems, contents }: ReadFields<unknown>): accept.SharedFields {
   return {
     from: textOf(body, 'from'),
     subject: textOf(body, 'subject'),
     html: textOf(body, 'html'),
     text: textOf(body, 'text'),
     replyTo: textOf(body, 'reply_to') ?? textsOf(body, 'reply_to'),
-    attachments: attachmentsOf(own(body, 'attachments')),
+    attachments: attachmentsOf(own(body, 'attachments'), contents),
     headers: objectOf(body, 'headers'),
     tags: objectOf(body, 'tags'),
     metadata: objectOf(body, 'metadata'),
@@ -152,13 +152,13 @@ function sharedFields({ body, problems }: ReadFields<unknown>): accept.SharedFie
   }
 }
 
-function attachmentsOf(value: unknown): accept.GivenAttachment[] {
+function attachmentsOf(value: unknown, contents: ReadFields<unknown>['contents']): accept.GivenAttachment[] {
   if (!Array.isArray(value)) return []
-  return value.slice(0, wire.MOST_ATTACHMENTS).map((entry: unknown) => {
+  return value.slice(0, wire.MOST_ATTACHMENTS).map((entry: unknown, index) => {
     const body = isObject(entry) ? entry : {}
     return {
       name: textOf(body, 'name'),
-      content: textOf(body, 'content'),
+      content: contents[index] ?? textOf(body, 'content'),
       contentType: textOf(body, 'content_type'),
       contentId: textOf(body, 'content_id'),
     }

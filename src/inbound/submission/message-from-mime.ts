@@ -1,8 +1,8 @@
 /**
  * A submitted message (RFC 6409) -> what acceptance wants to know of it, and the bytes to send (inbound/README.md
  * "Submission"). Only the form of its options is judged here; acceptance judges the values as those of the API.
- * Which fields are cut out, and which name a sender beside From: mail/header-rules.ts. Pure; what cannot be read is a
- * problem in a sentence.
+ * Which fields are cut out, and which name a sender beside From: mail/header-rules.ts. They are cut out of the memory
+ * that is given; else pure. What cannot be read is a problem in a sentence.
  */
 import { decodeWords } from 'postal-mime'
 import { parseAddress } from '../../mail/address.ts'
@@ -112,9 +112,14 @@ function decoded(text: string): string {
   return decodeWords(text).replace(CONTROL, ' ').toWellFormed()
 }
 
+/** What stands in front of a field that goes moves up, in place: the body, which may be large, stays where it is. */
 function withoutRemoved(message: Buffer, fields: readonly PlacedField[]): Buffer {
   const removed = fields.filter(({ name }) => headerRule(name) === 'removed' || CONTROLS.includes(name))
-  if (removed.length === 0) return message
-  const starts = [0, ...removed.map(({ end }) => end)]
-  return Buffer.concat(starts.map((start, index) => message.subarray(start, removed[index]?.start)))
+  let start = removed.at(-1)?.end ?? 0
+  for (const [index, field] of [...removed.entries()].toReversed()) {
+    const from = removed[index - 1]?.end ?? 0
+    start -= field.start - from
+    message.copyWithin(start, from, field.start)
+  }
+  return message.subarray(start)
 }

@@ -3,6 +3,7 @@
  * (inbound/README.md "Submission"). The same checks as over HTTP, in the same order. Throws ServiceError.
  */
 import { createHash } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 import { ServiceError } from '../../base/errors.ts'
 import { parseAddress } from '../../mail/address.ts'
 import type { Mailbox, StoredContent } from '../../mail/message.ts'
@@ -23,6 +24,8 @@ const KEY_PREFIX = 'smtp:'
 const IDEMPOTENCY_KEY = /^[ -~]{1,256}$/
 // The field with something in it, also on the next line of a fold.
 const MESSAGE_ID = /^message-id:(?:[ \t]|\r\n[ \t])*\S/im
+/** Some milliseconds. */
+const HASHED_AT_ONCE = 4 * 1024 * 1024
 const HEADER_END = '\r\n\r\n'
 const MOST_SUBJECT_CHARACTERS = 998
 
@@ -34,7 +37,7 @@ export function createAcceptSubmission(options: AcceptanceOptions): AcceptSubmis
 
   return async (request, caller) => {
     const checked = readSubmission(request, policyOf(options))
-    const entry = entryOf(request, caller.apiKeyId)
+    const entry = await entryOf(request, caller.apiKeyId)
     // Before the rate: a repeat takes nothing of it.
     const kept = entry === null ? null : await findKept(store, entry, clock.now())
     if (kept !== null) return kept
@@ -143,16 +146,19 @@ function shownSubject(subject: string): string {
   return [...line].slice(0, MOST_SUBJECT_CHARACTERS).join('')
 }
 
-function entryOf(
+/** Large mail is hashed in stretches, so that others have their turn between them. */
+async function entryOf(
   { recipients, raw, idempotencyKey }: SubmissionRequest,
   apiKeyId: string | null,
-): IdempotencyEntry | null {
+): Promise<IdempotencyEntry | null> {
   if (idempotencyKey === undefined && !hasMessageId(raw)) return null
   // No address has a line break, so the list has one end.
-  const fingerprint = createHash('sha256')
-    .update(`${recipients.join('\n')}\n\n`)
-    .update(raw)
-    .digest()
+  const hash = createHash('sha256').update(`${recipients.join('\n')}\n\n`)
+  for (let start = 0; start < raw.length; start += HASHED_AT_ONCE) {
+    if (start > 0) await setImmediate()
+    hash.update(raw.subarray(start, start + HASHED_AT_ONCE))
+  }
+  const fingerprint = hash.digest()
   return { apiKeyId, key: `${KEY_PREFIX}${idempotencyKey ?? fingerprint.toString('hex')}`, fingerprint }
 }
 

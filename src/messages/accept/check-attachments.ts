@@ -6,7 +6,7 @@
 import type { Attachment } from '../../mail/message.ts'
 import { attachmentType } from './attachment-type.ts'
 import type { FieldProblems } from './field-problems.ts'
-import type { GivenAttachment } from './send-request.ts'
+import type { DecodedContent, GivenAttachment } from './send-request.ts'
 
 const MOST_ATTACHMENTS = 20
 /** 10 MiB and 25 MiB, decoded. */
@@ -53,10 +53,10 @@ export function checkAttachments(given: readonly GivenAttachment[], problems: Fi
       if (contentIds.has(contentId)) problems.add(`${path}.content_id`, 'is used by another attachment')
       contentIds.add(contentId)
     }
-    const bytes = readBase64(attachment.content)
-    if (typeof bytes === 'string') problems.add(`${path}.content`, bytes)
-    const content = typeof bytes === 'string' ? NOTHING : bytes
-    return { name, contentType: contentType ?? attachmentType(name), contentId, bytes: content }
+    const content = contentOf(attachment)
+    if ('problem' in content) problems.add(`${path}.content`, content.problem)
+    const bytes = 'problem' in content ? NOTHING : content.bytes
+    return { name, contentType: contentType ?? attachmentType(name), contentId, bytes }
   })
 }
 
@@ -91,17 +91,22 @@ function isMediaType(text: string): boolean {
   return text.length <= MOST_TYPE_CHARACTERS && MEDIA_TYPE.test(text)
 }
 
-const NOTHING = Buffer.alloc(0)
+const NOTHING = new Uint8Array(0)
 
-/** Or a problem. Padding may be left out; where it is given it must be right. */
-function readBase64(content: string | undefined): Buffer | string {
-  if (content === undefined) return 'is missing'
+function contentOf({ content }: GivenAttachment): DecodedContent {
+  if (content === undefined) return { problem: 'is missing' }
+  return typeof content === 'string' ? decodeContent(content) : content
+}
+
+/** Padding may be left out; where it is given it must be right. */
+export function decodeContent(content: string): DecodedContent {
   const paddingStart = content.indexOf('=')
   const end = paddingStart < 0 ? content.length : paddingStart
   const breaks = lineBreaks(content)
-  if (breaks === undefined) return `has lines of less than ${FEWEST_LINE_CHARACTERS} characters`
+  if (breaks === undefined) return { problem: `has lines of less than ${FEWEST_LINE_CHARACTERS} characters` }
   const isPadded = PADDING.test(content.slice(end))
-  const bytes = Buffer.from(content, 'base64')
+  const block = Buffer.allocUnsafeSlow(Buffer.byteLength(content, 'base64'))
+  const bytes = block.subarray(0, block.write(content, 'base64'))
   const breaksBehind = lineBreaks(content.slice(end)) ?? 0
   const characters = end - (breaks - breaksBehind)
   const rest = characters % 4
@@ -109,13 +114,13 @@ function readBase64(content: string | undefined): Buffer | string {
   const isWhole = bytes.length === Math.floor((characters * 3) / 4) && !content.includes('-') && !content.includes('_')
   if (!isWhole || rest === 1) {
     const wrong = NOT_BASE64.exec(content.slice(0, MOST_SEARCHED))
-    if (wrong !== null) return `is not base64 (RFC 4648 §4) at character ${wrong.index + 1}`
-    if (!isWhole) return 'is not base64 (RFC 4648 §4)'
+    if (wrong !== null) return { problem: `is not base64 (RFC 4648 §4) at character ${wrong.index + 1}` }
+    if (!isWhole) return { problem: 'is not base64 (RFC 4648 §4)' }
   }
-  if (isPadded && rest === 1) return 'is not base64: a character is missing or too many'
+  if (isPadded && rest === 1) return { problem: 'is not base64: a character is missing or too many' }
   const padding = content.length - end - breaksBehind
   const isRightPadding = isPadded && (padding === 0 || (rest > 0 && padding === 4 - rest))
-  return isRightPadding ? bytes : 'is not base64: wrong padding'
+  return isRightPadding ? { bytes } : { problem: 'is not base64: wrong padding' }
 }
 
 /** Undefined: far more than anybody writes. To look at each of 30 million characters would take 100 ms. */

@@ -11,10 +11,13 @@ export type { SuppressionReason } from '../../store/records/suppression-records.
 /** null: with `variables` absent nothing is substituted, braces are ordinary text. */
 type GivenVariables = Record<string, unknown> | null
 
+/** The content of an attachment, out of its base64, in memory of its own; or what is wrong with that. */
+export type DecodedContent = { bytes: Uint8Array<ArrayBuffer> } | { problem: string }
+
 export interface GivenAttachment {
   name: string | undefined
-  /** base64, not yet checked. */
-  content: string | undefined
+  /** A text is base64, not yet checked. */
+  content: string | DecodedContent | undefined
   contentType: string | undefined
   contentId: string | undefined
 }

@@ -7,15 +7,16 @@ import { readKeptLinks } from '../../content/kept-links.ts'
 import { createLinkCache, type FoundLinks } from '../../content/html/link-cache.ts'
 import { linkTargets } from '../../content/html/instrument-html.ts'
 import { messageUrls } from '../../content/message-fields.ts'
-import { trackedHtmlOf } from '../../content/prepare-content.ts'
 import { readClickToken, readOpenToken } from '../../mail/message-token.ts'
 import type { EngagementHit, LinkSource } from '../../store/records/engagement-records.ts'
 import type { Store } from '../../store/store.ts'
+import type { RequestReader } from '../accept/request-reader.ts'
 import { createEngagementQueue, type EngagementQueueOptions } from './engagement-queue.ts'
 import { createMachineList, networkOf, type Client } from './machine-hits.ts'
 
 interface FollowLinkOptions {
   store: Pick<Store, 'linkSource' | 'linkHtml' | 'keptLinks'>
+  reader: Pick<RequestReader, 'links'>
   keys: { open: KeyObject; click: KeyObject; unsubscribe: KeyObject }
   /** Scheme and host of all tracked links, without a slash at the end; null: https and a tracking host. */
   trackingUrl: string | null
@@ -77,12 +78,12 @@ export function createEngagement(options: EngagementOptions) {
 }
 
 /** Rejects only when the store does not answer. */
-export function createFollowLink({ store, keys, trackingUrl, trackingHost }: FollowLinkOptions) {
+export function createFollowLink({ store, reader, keys, trackingUrl, trackingHost }: FollowLinkOptions) {
   const cache = createLinkCache()
 
-  const htmlOf = async (contentId: number): Promise<string | FoundLinks | null> => {
+  const load = async (contentId: number, hasVariables: boolean): Promise<FoundLinks | null> => {
     const stored = await store.linkHtml(contentId)
-    if (stored !== null) return trackedHtmlOf(stored)
+    if (stored !== null) return { links: await reader.links(stored, hasVariables) }
     const kept = await store.keptLinks(contentId)
     return kept === null ? null : { links: readKeptLinks(kept) }
   }
@@ -99,7 +100,7 @@ export function createFollowLink({ store, keys, trackingUrl, trackingHost }: Fol
     const source = await store.linkSource(messageId)
     if (source === null) return { kind: 'gone' }
     const { contentId, hasVariables, variables } = source
-    const links = await cache.linksOf(contentId, hasVariables, () => htmlOf(contentId))
+    const links = await cache.linksOf(contentId, () => load(contentId, hasVariables))
     const targets = links === null ? [] : linkTargets(links, variables, unsubscribeUrlOf(messageId, source))
     const target = targets[named.linkNumber]
     // Two links whose values make them the same are one.

@@ -1,12 +1,12 @@
 /**
- * A content on its way to the store thread: its facts as the row that they become, and all of its bytes in one block of
- * memory that is moved, not copied (store/README.md "Decisions"). Pure; never throws.
+ * A content on its way to the store thread: its facts as the row that they become, and all of its bytes in blocks of
+ * memory that are moved, not copied (store/README.md "Decisions"). Never throws.
  */
 import type { Attachment, StoredContent } from '../../mail/message.ts'
 
 export interface PackedContent extends ContentRow {
-  /** Html, text, attachments and raw, one after the other; memory of its own. */
-  bytes: Uint8Array<ArrayBuffer>
+  /** Html, text, attachments and raw, one after the other, cut anywhere; memory of their own. */
+  blocks: Uint8Array<ArrayBuffer>[]
 }
 
 /** The facts of a content as the database has them: flags as 0 or 1; lists and objects as JSON, null for empty ones. */
@@ -43,7 +43,10 @@ const SCRATCH_BYTES = 512 * 1024
 const scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES)
 /** A UTF-16 unit in UTF-8. */
 const MOST_BYTES_PER_UNIT = 3
+/** Long enough to be in no memory that small blocks share; shorter ones are copied into one block. */
+const LEAST_OWN_BYTES = 64 * 1024
 
+/** Long attachments and raw are given away: they are empty afterwards. */
 export function packContent(content: StoredContent): PackedContent {
   const { from, replyTo, html, text, attachments, raw, tracking, unsubscribe, addressees } = content
   const htmlBlock = html === null ? null : toBytes(html, scratch)
@@ -66,7 +69,7 @@ export function packContent(content: StoredContent): PackedContent {
     metadata: textUnlessEmpty(content.metadata),
     headers: textUnlessEmpty(content.headers),
     addressees: addressees === null ? null : JSON.stringify(addressees),
-    bytes: joined([htmlBlock, textBlock, ...attachments.map(({ bytes }) => bytes), raw]),
+    blocks: ownBlocks([htmlBlock, textBlock, ...attachments.map(({ bytes }) => bytes), raw]),
   }
 }
 
@@ -80,15 +83,42 @@ function toBytes(text: string, target: Buffer): Buffer {
   return target.subarray(0, target.write(text))
 }
 
-function joined(blocks: readonly (Uint8Array | null)[]): Uint8Array<ArrayBuffer> {
-  const length = blocks.reduce((sum, block) => sum + (block?.length ?? 0), 0)
+function ownBlocks(given: readonly (Uint8Array | null)[]): Uint8Array<ArrayBuffer>[] {
+  const blocks: Uint8Array<ArrayBuffer>[] = []
+  let short: Uint8Array[] = []
+  const joinShort = (): void => {
+    if (short.length > 0) blocks.push(joined(short))
+    short = []
+  }
+  for (const block of given) {
+    if (block === null) continue
+    if (block.length < LEAST_OWN_BYTES || block.buffer === scratch.buffer) short.push(block)
+    else {
+      joinShort()
+      blocks.push(block as Uint8Array<ArrayBuffer>)
+    }
+  }
+  joinShort()
+  return blocks
+}
+
+function joined(blocks: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const length = blocks.reduce((sum, block) => sum + block.length, 0)
   // Not of the pool that small buffers share: its memory cannot be moved.
   const bytes = Buffer.allocUnsafeSlow(length)
   let end = 0
   for (const block of blocks) {
-    if (block === null) continue
     bytes.set(block, end)
     end += block.length
   }
   return bytes
+}
+
+/** Each once: several blocks may be parts of one. */
+export function memoryOfContent({ blocks }: Pick<PackedContent, 'blocks'>): ArrayBuffer[] {
+  return [...new Set(blocks.map(({ buffer }) => buffer))]
+}
+
+export function sizeOfBlocks({ blocks }: Pick<PackedContent, 'blocks'>): number {
+  return blocks.reduce((sum, { length }) => sum + length, 0)
 }

@@ -9,7 +9,7 @@
 import type { ThreadChannel } from '../../base/threads/thread-channel.ts'
 import type { QueueGroup } from '../../mail/waiting-mail.ts'
 import type { PackedRequest } from '../records/accept-records.ts'
-import { packContent } from '../records/packed-content.ts'
+import { memoryOfContent, packContent } from '../records/packed-content.ts'
 import type { QueuedRows, QueueKey, RouteAssignment } from '../records/queue-records.ts'
 import type { Store } from '../store.ts'
 import { mergeQueued } from '../verbs/queue/queue-names.ts'
@@ -41,7 +41,7 @@ export function createStoreCalls(ask: Ask, verbs: readonly string[]): Omit<Store
     acceptMessages(request) {
       const content = packContent(request.content)
       const packed: PackedRequest = { ...request, content }
-      return ask('acceptMessages', [packed], [content.bytes.buffer]) as ReturnType<Store['acceptMessages']>
+      return ask('acceptMessages', [packed], memoryOfContent(content)) as ReturnType<Store['acceptMessages']>
     },
     async removeDomain(request) {
       // Before the domain: what is left undone is there for the next call.

@@ -5,6 +5,7 @@
  * transaction: the group commit does that around them.
  */
 import type { PackedRequest } from '../records/accept-records.ts'
+import { memoryOfContent, sizeOfBlocks } from '../records/packed-content.ts'
 import { createAcceptMessages } from './queue/accept.ts'
 import { createApiKeyReads, createApiKeyWrites } from './domains/api-keys.ts'
 import { createAuthenticationReads, createAuthenticationWrites } from './domains/authentication-reports.ts'
@@ -188,12 +189,13 @@ export function weigh(verb: string, argument: unknown): VerbWeight {
   }
   if (verb !== 'acceptMessages') return { messages: 0, rows: 1, bytes: ROW_BYTES }
   const { content, messages } = argument as PackedRequest
-  const bytes = content.bytes.length + messages.length * ROW_BYTES
+  const bytes = sizeOfBlocks(content) + messages.length * ROW_BYTES
   return { messages: messages.length, rows: messages.length, bytes }
 }
 
 /** Frees the memory of the content that a call brought with it. Its verb will not run again. */
 export function freeContent(verb: string, argument: unknown): void {
   // Left to the garbage collector, the contents would have it look through the whole heap again and again.
-  if (verb === 'acceptMessages') (argument as PackedRequest).content.bytes.buffer.transfer(0)
+  if (verb !== 'acceptMessages') return
+  for (const memory of memoryOfContent((argument as PackedRequest).content)) memory.transfer(0)
 }

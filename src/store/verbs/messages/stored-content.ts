@@ -3,6 +3,7 @@
  * after the other in pieces of at most 1 MiB. A content whose parts are shorter than its facts say throws: it is
  * damaged.
  */
+import { freeMemory } from '../../../base/free-memory.ts'
 import type { Database } from '../../engine/database.ts'
 import type { Mailbox, StoredContent } from '../../../mail/message.ts'
 import type { AttachmentFacts, ContentRow, PackedContent } from '../../records/packed-content.ts'
@@ -62,7 +63,7 @@ export function createContentWriter(database: Database): (content: PackedContent
     const contentId = Number(lastInsertRowid)
     for (const [key, value] of Object.entries(recordFrom<string>(row.tags))) addTag.run(key, value, contentId)
     let key = firstPartKey(contentId)
-    for (const piece of piecesOf(row.bytes)) addPart.run(key++, piece)
+    for (const piece of piecesOf(row.blocks)) addPart.run(key++, piece)
     return contentId
   }
 }
@@ -85,7 +86,7 @@ export function createContentReader(database: Database): (contentId: number) => 
   const findParts = oneColumn(database)<[number, number], Buffer>(PARTS_QUERY)
   return (contentId) => {
     const row = findContent.get(contentId)
-    return row === undefined ? undefined : contentFrom(row, findParts.all(...partKeys(contentId)))
+    return row === undefined ? undefined : contentFrom(row, findParts.iterate(...partKeys(contentId)))
   }
 }
 
@@ -96,9 +97,11 @@ export function sizeOfContent({ htmlBytes, textBytes, attachments, rawBytes }: C
 }
 
 /** undefined: its bytes were removed. */
-export function contentFrom(row: ContentRow, parts: readonly Buffer[]): StoredContent | undefined {
-  if (parts.length === 0 && sizeOfContent(row) > 0) return undefined
-  const take = createTaker(parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts))
+export function contentFrom(row: ContentRow, parts: Iterable<Buffer>): StoredContent | undefined {
+  const size = sizeOfContent(row)
+  const bytes = bytesOf(parts, size)
+  if (bytes.length === 0 && size > 0) return undefined
+  const take = createTaker(bytes)
   return {
     from: { name: row.fromName, address: row.fromAddress },
     replyTo: row.replyTo === null ? [] : (JSON.parse(row.replyTo) as Mailbox[]),
@@ -128,7 +131,7 @@ export function createLinkHtmlReader(database: Database): Verb<'linkHtml'> {
     if (row === undefined) return null
     const size = row.rawBytes ?? row.htmlBytes ?? 0
     const first = firstPartKey(contentId)
-    const bytes = Buffer.concat(findParts.all(first, first + Math.ceil(size / PIECE_BYTES))).subarray(0, size)
+    const bytes = bytesOf(findParts.iterate(first, first + Math.ceil(size / PIECE_BYTES)), size)
     // Bodies are removed before their facts.
     if (bytes.length < size) return null
     return row.rawBytes === null ? { html: bytes.toString('utf8'), raw: null } : { html: null, raw: bytes }
@@ -150,11 +153,45 @@ export const firstPartKey = (contentId: number): number => contentId * PIECES_PE
 const readFacts = (text: string | null): AttachmentFacts[] =>
   text === null ? [] : (JSON.parse(text) as AttachmentFacts[])
 
-function* piecesOf({ buffer, byteOffset, length }: PackedContent['bytes']): Generator<Buffer> {
-  for (let start = 0; start < length; start += PIECE_BYTES) {
-    yield Buffer.from(buffer, byteOffset + start, Math.min(PIECE_BYTES, length - start))
+/** Each but the last is full, wherever the blocks end. */
+function* piecesOf(blocks: PackedContent['blocks']): Generator<Buffer> {
+  let begun: Uint8Array[] = []
+  let missing = PIECE_BYTES
+  for (const block of blocks) {
+    for (let start = 0; start < block.length;) {
+      const part = block.subarray(start, start + missing)
+      start += part.length
+      missing -= part.length
+      begun.push(part)
+      if (missing > 0) continue
+      yield joined(begun)
+      begun = []
+      missing = PIECE_BYTES
+    }
   }
+  if (begun.length > 0) yield joined(begun)
 }
+
+function joined(parts: readonly Uint8Array[]): Buffer {
+  const [first] = parts
+  if (parts.length > 1 || first === undefined) return Buffer.concat(parts)
+  return Buffer.from(first.buffer, first.byteOffset, first.length)
+}
+
+/** The first `size` bytes of these parts, or as many as there are. A large content is in memory once. */
+function bytesOf(parts: Iterable<Buffer>, size: number): Buffer {
+  let bytes: Buffer | undefined
+  let length = 0
+  for (const part of parts) {
+    if (part.length >= size) return part.subarray(0, size)
+    bytes ??= Buffer.allocUnsafeSlow(size)
+    length += part.copy(bytes, length)
+    freeMemory(part)
+  }
+  return bytes?.subarray(0, length) ?? NOTHING
+}
+
+const NOTHING = Buffer.alloc(0)
 
 /** Hands out the bytes from front to back. */
 function createTaker(bytes: Buffer): (length: number) => Buffer {
