@@ -237,10 +237,13 @@ export function createEarliestWebhookDueAt(database: Database): Verb<'earliestWe
     from webhook_deliveries
     where state = 'pending' and endpoint_id = +? and is_behind = +? and next_at > +?`)
   return (after = 0) => {
-    const times = findEndpoints
+    const lists = findEndpoints
       .all()
-      .flatMap((number) => [0, 1].map((isBehind) => findEarliest.get(number, isBehind, after - LATE) ?? Infinity))
-    const earliest = Math.min(...times)
+      .flatMap((number) => [
+        [number, 0, after - LATE] as [number, number, number],
+        [number, 1, after - LATE] as [number, number, number],
+      ])
+    const earliest = Math.min(...firstOfEach(findEarliest, lists).map((time) => time ?? Infinity))
     return Number.isFinite(earliest) ? earliest : null
   }
 }
