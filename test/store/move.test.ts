@@ -117,7 +117,7 @@ else {
     t.comment(`there in ${Math.round(performance.now() - startedAt)} ms`)
     t.match(moved, { isResumed: true })
     const database = new Sqlite(databasePath(file), { readonly: true })
-    const { meta: _meta, subjects: _subjects, ...counts } = tableCounts(database)
+    const { meta: _meta, subjects: _subjects, nodes: _nodes, ip_owners: _owners, ...counts } = tableCounts(database)
     const held = database
       .prepare<[], number>(`select count(*) from messages where state = 'waiting' or state = 'sending'`)
       .pluck()

@@ -314,12 +314,12 @@ async function killServer(t: Test, cluster: PostgresCluster, like: string): Prom
 async function changeDatabase(t: Test, cluster: PostgresCluster, like: string): Promise<void> {
   const bed = await openBed(t, cluster, like)
   t.ok(await tryToAccept(t, bed, 'first@dest.test'))
-  await cluster.query(`update meta set value = value - 1 where name = 'last_commit'`, bed.database)
+  await cluster.query(`update nodes set last_commit = last_commit - 1`, bed.database)
   t.ok(
     await tryToAccept(t, bed, 'second@dest.test'),
     'a connection that is held is one of a database that is as it was',
   )
-  await cluster.query(`update meta set value = value - 1 where name = 'last_commit'`, bed.database)
+  await cluster.query(`update nodes set last_commit = last_commit - 1`, bed.database)
   bed.proxy.cutAll()
   t.notOk(await tryToAccept(t, bed, 'third@dest.test'))
   await until('the store has died', () => bed.deaths.length > 0)

@@ -331,12 +331,12 @@ function plain(answer: unknown): unknown {
   return text === undefined ? undefined : (JSON.parse(text.replace(MADE, 'made')) as unknown)
 }
 
-const ROW_NUMBER = /(?:^seq|_seq|_id|^part_key)$/
+const ROW_NUMBER = /(?:^seq|_seq|_id|^part_key|^last_commit|^last_rows|^turn)$/
 
 /** Rows in an order of their own, with their numbers and identifiers left out. */
 function comparable(table: string, rows: readonly Record<string, unknown>[]): string[] {
   return rows
-    .filter((row) => row['name'] !== 'last_commit')
+    .filter((row) => row['name'] !== 'changes')
     .map((row) =>
       Object.entries(row)
         .filter(([name, value]) => !ROW_NUMBER.test(name) && name !== 'is_retry' && !isCounter(table, row, value))
