@@ -119,15 +119,17 @@ export function createNodes(options: NodesOptions): Nodes {
     const { takes, releases } = await ips.wishes(!isLeaving && (!isDraining || events.isBusy()), !isDraining)
     const { version } = options
     const now = realClock.now()
+    const startedAt = performance.now()
     const seen = await store.beat({ nodeId, epoch, now, version, configHash: options.configHash(), takes, releases })
     note(seen)
     ips.heard(seen.owners, releases)
     let hasReaped = false
-    for (const dead of watch(seen.nodes)) hasReaped = (await reap(dead)) || hasReaped
+    const times = { startedAt, heardAt: performance.now() }
+    for (const dead of watch(seen.nodes, times)) hasReaped = (await reap(dead)) || hasReaped
     // What a node had not freed yet when it died itself.
     if (beats++ % BEATS_OF_A_MINUTE === 0 && isFirst()) await reap.free()
     // Its IPs are free now.
-    return realClock.now() + (hasReaped ? 0 : BEAT_MILLISECONDS)
+    return hasReaped ? now : now + BEAT_MILLISECONDS
   }
 
   function note({ nodes }: NodesSeen): void {

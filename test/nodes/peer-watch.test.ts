@@ -8,24 +8,47 @@ function node(nodeId: string, lastCommit: number, change: Partial<NodeRecord> = 
   return { nodeId, epoch: 1, state: 'living', lastCommit, ...facts, ...change }
 }
 
-t.test('a node that commits nothing for six beats in a row is dead', async (t) => {
+/** A beat each 2 s, heard of 100 ms later. */
+function createBeats() {
   const watch = createPeerWatch('a')
-  for (let beat = 0; beat < 6; beat += 1) t.same(watch([node('a', 5), node('b', 7)]), [], `beat ${beat}`)
-  t.match(watch([node('a', 5), node('b', 7)]), [{ nodeId: 'b', epoch: 1 }], 'never myself')
+  let beats = 0
+  return (...nodes: NodeRecord[]): string[] => {
+    const startedAt = 2_000 * beats++
+    return watch(nodes, { startedAt, heardAt: startedAt + 100 }).map(({ nodeId }) => nodeId)
+  }
+}
+
+t.test('a node that commits nothing over 12 s and six beats is dead', async (t) => {
+  const beat = createBeats()
+  for (let count = 0; count < 7; count += 1) t.same(beat(node('a', 5), node('b', 7)), [], `beat ${count}`)
+  t.same(beat(node('a', 5), node('b', 7)), ['b'], 'never myself')
+})
+
+t.test('beats that took long count for the time they were heard, and a long pause is no silence', async (t) => {
+  const watch = createPeerWatch('a')
+  const late = { startedAt: 0, heardAt: 9_000 }
+  t.same(watch([node('b', 7)], late), [])
+  for (let at = 10_000; at < 21_000; at += 2_000) {
+    t.same(watch([node('b', 7)], { startedAt: at, heardAt: at }), [], `at ${at}`)
+  }
+  t.equal(watch([node('b', 7)], { startedAt: 22_000, heardAt: 22_000 }).length, 1)
+  const paused = createPeerWatch('a')
+  t.same(paused([node('b', 7)], { startedAt: 0, heardAt: 0 }), [])
+  t.same(paused([node('b', 7)], { startedAt: 60_000, heardAt: 60_000 }), [], 'one beat alone says little')
 })
 
 t.test('one commit, or a new start, begins the count anew', async (t) => {
   for (const news of [node('b', 8), node('b', 7, { epoch: 2 })]) {
-    const watch = createPeerWatch('a')
-    for (let beat = 0; beat < 6; beat += 1) watch([node('b', 7)])
-    for (let beat = 0; beat < 6; beat += 1) t.same(watch([news]), [], `beat ${beat}`)
-    t.equal(watch([news]).length, 1)
+    const beat = createBeats()
+    for (let count = 0; count < 7; count += 1) beat(node('b', 7))
+    for (let count = 0; count < 7; count += 1) t.same(beat(news), [], `beat ${count}`)
+    t.same(beat(news), ['b'])
   }
 })
 
 t.test('one that has stopped, or is dead already, is not watched', async (t) => {
-  const watch = createPeerWatch('a')
-  for (let beat = 0; beat < 20; beat += 1) {
-    t.same(watch([node('b', 7, { state: 'stopped' }), node('c', 7, { state: 'dead' })]), [])
+  const beat = createBeats()
+  for (let count = 0; count < 20; count += 1) {
+    t.same(beat(node('b', 7, { state: 'stopped' }), node('c', 7, { state: 'dead' })), [])
   }
 })
