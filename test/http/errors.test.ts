@@ -48,6 +48,7 @@ const FROM_MEMORY = [
   // There is one node.
   'GET /admin/nodes',
   'POST /admin/nodes/:node_id/drain',
+  'DELETE /admin/nodes/:node_id',
   'GET /admin/server',
   'POST /admin/log-level',
 ]

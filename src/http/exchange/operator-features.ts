@@ -120,9 +120,9 @@ export interface CertificateAdministration {
 
 export interface NodeAdministration {
   nodes(): Promise<NodesReport>
-  /** ServiceError `not_found`. */
+  /** ServiceError `not_found`; `conflict` where there is one alone. */
   drainNode(nodeId: string, isDraining: boolean): Promise<void>
-  /** ServiceError `not_found`; `conflict` for one that lives. */
+  /** ServiceError `not_found`; `conflict` for one that lives, and where there is one alone. */
   forgetNode(nodeId: string): Promise<void>
 }
 

@@ -20,6 +20,7 @@ export function nodeRoutes(administration: Administration, note: Note): Route[] 
       summary: 'A node is to hold nothing: it takes no mail, finishes, and lets its IPs go; or it works again.',
       body: wire.drainNodeSchema,
       ok: okData(wire.drainedNodeSchema),
+      errors: ['conflict'],
       async handler(request, { draining }) {
         const nodeId = param(request, 'node_id')
         const isDraining = draining ?? true
