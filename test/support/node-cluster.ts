@@ -42,6 +42,8 @@ const FAST = { rate: '10000/second', connection_rate: '10000/second' }
 
 interface NodeClusterOptions {
   count: number
+  /** Nobody stands between the nodes and PostgreSQL. */
+  isDirect?: boolean
   answerDelayMilliseconds?: () => number
   settings?: Record<string, Record<string, unknown>>
   /** Of each IP beside its name. */
@@ -61,7 +63,14 @@ const poolsOf = (ips: readonly string[], ofIp: object) => ({
 
 export async function startNodeCluster(
   t: { teardown(clean: () => unknown): void },
-  { count, settings = {}, ofIp = { warmed: true }, files = {}, answerDelayMilliseconds = () => 0 }: NodeClusterOptions,
+  {
+    count,
+    isDirect = false,
+    settings = {},
+    ofIp = { warmed: true },
+    files = {},
+    answerDelayMilliseconds = () => 0,
+  }: NodeClusterOptions,
 ): Promise<NodeCluster> {
   const postgres = await startPostgres(t)
   const database = await postgres.createDatabase()
@@ -86,7 +95,7 @@ export async function startNodeCluster(
     const proxy = await startPostgresProxy(postgres.port)
     t.teardown(() => proxy.close())
     const url = join(folder, nodeId)
-    writeFileSync(url, postgres.url(database, proxy.port), { mode: 0o600 })
+    writeFileSync(url, postgres.url(database, isDirect ? postgres.port : proxy.port), { mode: 0o600 })
     const server = await startServe({
       dnsServer: zone.server,
       deliveryPort: sink.port,
