@@ -10,6 +10,7 @@ import { openDoors, type BoundPorts } from './assembly/doors.ts'
 import { startEgress } from './assembly/egress.ts'
 import { openFoundation, type ApplianceOptions } from './assembly/foundation.ts'
 import { createLargeWork, createMailFeatures, createSenders } from './assembly/mail.ts'
+import { followNodes } from './assembly/follow-nodes.ts'
 import { startOutboundTls } from './assembly/outbound-tls.ts'
 import {
   createBackupWriter,
@@ -78,13 +79,15 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const { promise: listeners, resolve: doorsAreOpen } = Promise.withResolvers<OwnListeners>()
   const sending = { ...egress, ...outboundTls, ...webhooks, ...senders, ...largeWork, disk, listeners }
   const dispatcher = await startDelivery(foundation, sending)
+  followNodes(foundation, { ...sending, dispatcher })
   const logLevel = startLogLevel(foundation)
   measureWhenRead({ ...foundation, ...sending, dispatcher }, settings.storage)
   const mail = createMailFeatures(foundation, { ...sending, dispatcher })
   const { doorCertificates } = tls
   const { reload, onSignal } = prepareReload(foundation, { doorCertificates, disk, dispatcher })
   const health = startHealthChecks(foundation, { ...sending, ...mail, reload })
-  const status = createServiceStatus({ ...sending, store, clock, health })
+  const { isDraining } = foundation.nodes
+  const status = createServiceStatus({ ...sending, store, clock, health, isDraining })
   const parts = { ...sending, dispatcher, mail, certificates, health, retention, backups }
   const schedule = startSchedule(foundation, parts)
   stops.push(() => stopTogether(foundation.working, logger))

@@ -12,6 +12,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   config: ['base', 'mail'],
   network: ['base'],
   store: ['base', 'mail'],
+  nodes: ['base', 'store'],
   content: ['base', 'mail'],
   senders: ['base', 'mail', 'config', 'network', 'store', 'egress'],
   health: ['base', 'mail', 'config', 'network', 'store', 'senders', 'egress'],
@@ -22,7 +23,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   inbound: ['base', 'mail', 'config', 'network', 'store', 'senders', 'messages'],
   certificates: ['base', 'config', 'network', 'store'],
   api: ['base', 'mail'],
-  http: ['base', 'mail', 'config', 'api', 'senders', 'egress', 'health', 'messages', 'webhooks'],
+  http: ['base', 'mail', 'config', 'api', 'senders', 'egress', 'health', 'messages', 'nodes', 'webhooks'],
   commands: [
     'base',
     'mail',
@@ -53,6 +54,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
     'delivery',
     'webhooks',
     'http',
+    'nodes',
   ],
   assembly: [
     'base',
@@ -74,6 +76,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
     'sandbox',
     'operations',
     'certificates',
+    'nodes',
   ],
   'appliance.ts': [
     'assembly',

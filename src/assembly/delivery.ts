@@ -29,7 +29,7 @@ export interface DeliveryParts extends EgressParts, OutboundTls, Webhooks {
 }
 
 export async function startDelivery(foundation: Foundation, parts: DeliveryParts): Promise<Dispatcher> {
-  const { live, store, logger, outside, working } = foundation
+  const { live, store, logger, outside, working, nodes } = foundation
   const { queue, tlsResults, webhookEngine, disk, listeners } = parts
   const dispatcher = createDispatcher({
     ...foundation,
@@ -39,7 +39,8 @@ export async function startDelivery(foundation: Foundation, parts: DeliveryParts
     configuration: live,
     startWorker,
     onConnectionTls: tlsResults.noteConnection,
-    mayDeliver: disk.mayDeliver,
+    mayDeliver: () => disk.mayDeliver() && !nodes.isDraining(),
+    hasOthers: () => nodes.living() > 1,
     storeLocation: foundation.location,
     masterKey: foundation.configuration.server.secrets.master_key,
     trackingUrl: outside?.trackingUrl ?? null,

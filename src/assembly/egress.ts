@@ -34,7 +34,7 @@ function createQueueFigures() {
 const SHAPING = 'shaping'
 
 export async function startEgress(foundation: Foundation, { webhookEngine }: Webhooks): Promise<EgressParts> {
-  const { live, resolver, stops } = foundation
+  const { live, resolver, stops, nodes } = foundation
   const logger = foundation.logger.child({ part: 'egress' })
   const queue = createQueueFigures()
   const { egress, warmup } = createEgress({
@@ -43,6 +43,7 @@ export async function startEgress(foundation: Foundation, { webhookEngine }: Web
     configuration: live,
     canBind,
     logger,
+    refusalOf: nodes.refusalOf,
     lookups: { ...resolver, blocklists: blocklistResolver(foundation) },
     onEvents: webhookEngine.wake,
   })
@@ -50,6 +51,7 @@ export async function startEgress(foundation: Foundation, { webhookEngine }: Web
     ...foundation,
     logger,
     settings: live.current,
+    isElsewhere: (ip) => ip !== '' && nodes.refusalOf(ip) !== null,
     signals: {
       onBlock: egress.noteBlock,
       onIpSuspension(ip, until, reason) {

@@ -29,6 +29,8 @@ import { openStore } from '../store/open/open-store.ts'
 import { locationFor, type StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
 import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
+import type { Nodes } from '../nodes/nodes.ts'
+import { nodeIdOf, startNodes } from './nodes.ts'
 
 interface Outside {
   resolver: Resolver
@@ -77,6 +79,8 @@ export interface Foundation extends ApplianceOptions {
   /** The fence of all claims of this process. */
   epoch: number
   keyRing: KeyRing
+  /** Others that work with the same database. */
+  nodes: Nodes
   resolver: Resolver
   stops: Stops
   /** Doors and what they feed: these end at the same time, first of all, each within its own patience. */
@@ -108,12 +112,25 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   stops.push(() => stopTogether(working, logger))
   const now = clock.now()
   const { server } = configuration
-  const { epoch, recovered, uncertain, newestAt } = await store.beginEpoch(now, now + server.delivery.uncertain_retry)
+  const uncertainAt = now + server.delivery.uncertain_retry
+  const { epoch, recovered, uncertain, newestAt } = await store.beginEpoch(now, uncertainAt, nodeIdOf(location))
   metrics.leasesRecovered.inc(recovered + uncertain)
   metrics.uncertainDeliveries.inc(uncertain)
   const found = { recovered_messages: recovered, uncertain_messages: uncertain }
   logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
   const keyRing = createKeyRing(server.secrets.master_key)
+  const nodes = await startNodes({
+    ...options,
+    live,
+    clock,
+    realClock,
+    metrics,
+    store,
+    location,
+    epoch,
+    keyRing,
+    stops,
+  })
   const resolver = withFront(outside?.resolver ?? dnsResolver(configuration), measuredBy(dnsNotes(metrics)))
   return {
     ...options,
@@ -125,6 +142,7 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
     location,
     epoch,
     keyRing,
+    nodes,
     resolver,
     stops,
     working,

@@ -104,6 +104,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     mailRefusal: createMailRefusal({
       ...foundation,
       diskProblem: parts.disk.acceptProblem,
+      isDraining: foundation.nodes.isDraining,
       mostQueued: settings.api.queue_max,
     }),
     engagement,
@@ -128,7 +129,7 @@ function renderingOf(
   }
 }
 
-interface Senders {
+export interface Senders {
   domains: Domains
   apiKeys: ApiKeys
 }

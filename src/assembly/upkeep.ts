@@ -122,7 +122,7 @@ interface ScheduledParts extends MailParts, Pick<ScheduleOptions, 'certificates'
 }
 
 export function startSchedule(foundation: Foundation, parts: ScheduledParts): Schedule {
-  const { live, logger, working, outside } = foundation
+  const { live, logger, working, outside, nodes } = foundation
   const schedule = createSchedule({
     ...foundation,
     ...parts,
@@ -137,6 +137,7 @@ export function startSchedule(foundation: Foundation, parts: ScheduledParts): Sc
       write: async () => void (await parts.backups.write(null)),
     },
     uncertainRetry: () => live.current().server.delivery.uncertain_retry,
+    isFirst: nodes.isFirst,
     logger: logger.child({ part: 'schedule' }),
     onQueued: parts.dispatcher.wake,
     onEvents: parts.webhookEngine.wake,

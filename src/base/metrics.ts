@@ -130,6 +130,8 @@ const deliveryMetrics = ({ counter, gauge, histogram }: Make) => ({
 })
 
 const queueMetrics = ({ counter, gauge }: Make) => ({
+  nodesLiving: gauge('nodes_living', 'Nodes that work with this database, as this one sees them'),
+  egressIpsHeld: gauge('egress_ips_held', 'Egress IPs that this node sends from, where there are several nodes'),
   leasesRecovered: counter('leases_recovered_total', 'Messages taken back from a process or thread that died'),
   orphans: counter(
     'orphans_total',

@@ -24,6 +24,7 @@ import { addListenCommand } from './mail/listen.ts'
 import { addLogsCommand } from './server/logs.ts'
 import { addMessageCommands } from './mail/message.ts'
 import { addMigrateCommands, addRestoreCommand } from './server/database.ts'
+import { addNodeCommands } from './server/node.ts'
 import { addPathCommands } from './sending/path.ts'
 import { addPoolCommands } from './sending/pool.ts'
 import { addProviderCommands } from './sending/provider.ts'
@@ -71,6 +72,7 @@ const VERBS: readonly ((program: Command) => void)[] = [
   addBounceCommands,
   addRecipientCommands,
   addCertificateCommands,
+  addNodeCommands,
   addBackupCommands,
   addRestoreCommand,
   addMigrateCommands,

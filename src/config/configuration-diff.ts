@@ -39,6 +39,7 @@ const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] | 'all'
     'remember_plain',
     'tls_reports',
   ],
+  cluster: 'all',
   health: 'all',
   http: ['acme_webroot'],
   log: 'all',

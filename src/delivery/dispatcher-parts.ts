@@ -52,6 +52,8 @@ export interface DispatcherOptions {
   /** False: nothing new starts, since its outcome could not be recorded. `resume` says when that is over. */
   mayDeliver?: () => boolean
   onEvents: () => void
+  /** Others claim from the same queue: what comes there is found by walks. Left out: nobody does. */
+  hasOthers?: () => boolean
   /** Delivery cannot go on: the process must end. */
   onFatal: (reason: Error) => void
 }
@@ -76,6 +78,7 @@ export function createDispatcherParts(options: DispatcherOptions) {
 
   return {
     ...options,
+    hasOthers: options.hasOthers ?? ((): boolean => false),
     configuration,
     live,
     threadCount: count,

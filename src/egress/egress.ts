@@ -27,6 +27,7 @@ const NOBODY: EgressQuestions = {
   backlogOf: () => ({}),
   waitingOf: () => [],
   onEvents: () => {},
+  refusalOf: () => null,
   isClockSteady: () => true,
 }
 
@@ -87,6 +88,13 @@ export function createEgress(options: EgressOptions) {
     /** Nothing leaves from it until then; null: until somebody resumes it. A longer suspension stays. */
     suspend: (ip: string, until: number | null, reason: string, actor: string): Promise<void> =>
       keeper.suspend(ip, { until, reason, actor, isBlock: true }),
+    /** Other nodes have changed states of IPs, or send from others than before: all is read again. */
+    async reread(): Promise<void> {
+      // At once by whose IPs are.
+      registry.rebuild()
+      await registry.refresh()
+      await allowance.refresh()
+    },
     /** An IP, a state or a limit has changed: what waits may be able to go. */
     onChange: registry.onChange,
   }

@@ -15,6 +15,7 @@ import type { DomainView } from '../senders/domain-view.ts'
 import type { Domains } from '../senders/domains.ts'
 import { quickCheck } from '../store/open/quick-check.ts'
 import type { WebhookEndpointState } from '../store/records/webhook-records.ts'
+import type { Nodes } from '../nodes/nodes.ts'
 import type { Store } from '../store/store.ts'
 import { pagesOf } from './pages.ts'
 import type { Reload } from './reload.ts'
@@ -30,6 +31,7 @@ export interface CheckWorldParts
   folder: string
   isClockSteady: IsClockSteady
   growthPerDay(): number | null
+  nodes: Pick<Nodes, 'nodeId' | 'problems'>
 }
 
 const PAGE = 100
@@ -70,6 +72,7 @@ function serverFacts(parts: CheckWorldParts, isAwaited: boolean): ServerFacts {
   const known = new Map<string | null, Promise<DomainView[]>>()
   return {
     isClockSteady: () => parts.isClockSteady(),
+    nodes: async () => ({ nodeId: parts.nodes.nodeId, problems: parts.nodes.problems(), ...(await store.nodesSeen()) }),
     domains(only) {
       const views = known.get(only) ?? domainsOf(parts.domains, only, isAwaited)
       known.set(only, views)

@@ -21,6 +21,8 @@ import type {
 } from '../http/exchange/operator-features.ts'
 import type { Store } from '../store/store.ts'
 import type { LogLevelKeeper } from './log-level.ts'
+import type { Nodes } from '../nodes/nodes.ts'
+import { createNodeAdministration } from './node-administration.ts'
 import { reloadResult, type Reload } from './reload.ts'
 import { createSuspensions, type SuspensionParts } from './suspend-and-resume.ts'
 import type { HostTls } from '../delivery/protocol/host-tls.ts'
@@ -28,9 +30,10 @@ import { dnsProblem } from '../delivery/settle/judge-dns.ts'
 import { readDomainName } from '../senders/domain-name.ts'
 
 interface AdministrationParts extends SuspensionParts {
+  nodes: Pick<Nodes, 'nodeId' | 'problems' | 'wake'>
   live: ReplaceableConfiguration
   reload: Reload['reload']
-  store: Pick<Store, 'queueGroups' | 'actOnQueue' | 'warmupDays' | 'ipDays'>
+  store: Pick<Store, 'queueGroups' | 'actOnQueue' | 'warmupDays' | 'ipDays' | 'nodesSeen' | 'drainNode' | 'forgetNode'>
   clock: Clock
   egress: Pick<Egress, 'ips'>
   warmup: SuspensionParts['warmup'] & Pick<Warmup, 'audit'>
@@ -52,6 +55,7 @@ export function createAdministration(parts: AdministrationParts): Administration
   return {
     ...parts.data,
     ...parts.certificateAdministration,
+    ...createNodeAdministration(parts),
     ...createSuspensions(parts),
     reload: (isDryRun) => reloadResult(parts, isDryRun),
     queueGroups: (by, filter) => store.queueGroups(by, filter, clock.now()),

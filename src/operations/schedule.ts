@@ -44,6 +44,10 @@ export interface ScheduleOptions {
   isClockSteady: IsClockSteady
   /** How long a message waits that may have been sent; `delivery.uncertain_retry`. */
   uncertainRetry: () => number
+  /** Of this process: leases of others are theirs. */
+  epoch: number
+  /** False: another node does what one does for all. */
+  isFirst: () => boolean
   onQueued: () => void
   onEvents: () => void
   /** Runs the jobs in place of node-cron, which knows real time alone. */
@@ -60,6 +64,8 @@ interface TimedWork {
   /** null: at times of its own. */
   when: string | null
   what: () => Promise<void>
+  /** Of several nodes one does it. */
+  isOfOne?: true
 }
 
 /** operations/README.md "The jobs". */
@@ -68,29 +74,29 @@ function jobTable(options: ScheduleOptions) {
     options
   return {
     // delivery/README.md "Expiry": also what a paused, capped or dead path holds ends in time.
-    'expire-messages': { when: '*/5 * * * * *', what: () => expireMessages(options) },
+    'expire-messages': { when: '*/5 * * * * *', isOfOne: true, what: () => expireMessages(options) },
     // What was under way when its domain was purged, and came back to the queue.
-    'cancel-purged': { when: '*/5 * * * * *', what: () => cancelPurged(options) },
+    'cancel-purged': { when: '*/5 * * * * *', isOfOne: true, what: () => cancelPurged(options) },
     // store/README.md "Leases and claims": a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
-    'check-domains': { when: '40 * * * * *', what: () => domains.checkDue() },
-    'apply-retention': { when: '30 */10 * * * *', what: () => applyRetention(options) },
-    'sum-statistics': { when: '10 * * * * *', what: () => statistics.sum() },
-    'index-subjects': { when: '15 * * * * *', what: () => messages.indexSubjects() },
-    'watch-budget': { when: '*/15 * * * * *', what: () => retention.watchBudget() },
+    'check-domains': { when: '40 * * * * *', isOfOne: true, what: () => domains.checkDue() },
+    'apply-retention': { when: '30 */10 * * * *', isOfOne: true, what: () => applyRetention(options) },
+    'sum-statistics': { when: '10 * * * * *', isOfOne: true, what: () => statistics.sum() },
+    'index-subjects': { when: '15 * * * * *', isOfOne: true, what: () => messages.indexSubjects() },
+    'watch-budget': { when: '*/15 * * * * *', isOfOne: true, what: () => retention.watchBudget() },
     'write-backup': { when: null, what: () => backups.write() },
     // delivery/README.md "Expiry": what should have ended or moved long ago is a defect.
-    'watch-queue': { when: '35 * * * * *', what: () => watchQueue(options) },
+    'watch-queue': { when: '35 * * * * *', isOfOne: true, what: () => watchQueue(options) },
     // egress/README.md "Warmup days": a day is closed after its end, also when nothing is sent.
     'close-warmup-days': { when: '5 * * * * *', what: () => warmup.closeDays() },
     'check-warmup-gates': { when: '15 */5 * * * *', what: () => warmup.checkGates() },
     'keep-path-states': { when: '*/10 * * * * *', what: () => shaping.tick() },
-    'refresh-sts-policies': { when: '25 13 * * * *', what: () => sts.refresh() },
-    'send-tls-reports': { when: '55 */5 * * * *', what: () => tlsReports.sendDue() },
+    'refresh-sts-policies': { when: '25 13 * * * *', isOfOne: true, what: () => sts.refresh() },
+    'send-tls-reports': { when: '55 */5 * * * *', isOfOne: true, what: () => tlsReports.sendDue() },
     // health/README.md "Checks": every health.interval; this only looks whether it has come.
     'run-checks': { when: '50 * * * * *', what: () => health.runDue() },
     // certificates/README.md "When": this only looks whether the time of one has come.
-    'issue-certificates': { when: '*/30 * * * * *', what: () => certificates.issue() },
+    'issue-certificates': { when: '*/30 * * * * *', isOfOne: true, what: () => certificates.issue() },
     'check-certificates': { when: '45 43 * * * *', what: async () => certificates.check() },
   } satisfies Record<string, TimedWork>
 }
@@ -140,11 +146,12 @@ export function createSchedule(options: ScheduleOptions) {
   }
 }
 
-function createJobRuns(jobs: Record<JobName, TimedWork>, { logger, realClock }: ScheduleOptions) {
+function createJobRuns(jobs: Record<JobName, TimedWork>, { logger, realClock, isFirst }: ScheduleOptions) {
   const running = new Map<Promise<void>, JobName>()
   return {
     /** Never rejects. */
     async run(name: JobName): Promise<void> {
+      if (jobs[name].isOfOne === true && !isFirst()) return
       const execution = jobs[name].what().catch((thrown: unknown) => {
         logger.error({ job: name, err: thrown }, 'job failed')
       })
@@ -226,7 +233,7 @@ async function watchQueue(options: ScheduleOptions): Promise<void> {
 async function recoverLeases(options: ScheduleOptions): Promise<void> {
   const { store, clock, realClock, logger, metrics, onQueued } = options
   const now = clock.now()
-  const recovered = await store.recoverLapsedLeases(realClock.now(), now, now + options.uncertainRetry())
+  const recovered = await store.recoverLapsedLeases(realClock.now(), now, now + options.uncertainRetry(), options.epoch)
   if (recovered === 0) return
   metrics.leasesRecovered.inc(recovered)
   logger.error({ messages: recovered }, 'leases lapsed without an outcome')

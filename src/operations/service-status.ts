@@ -16,13 +16,15 @@ interface ServiceStatusParts {
   disk: Pick<DiskGuard, 'mayDeliver'>
   health: Pick<HealthKeeper, 'isPort25Blocked'>
   clock: Clock
+  /** The node takes no mail. */
+  isDraining: () => boolean
 }
 
 export type ServiceStatus = ReturnType<typeof createServiceStatus>
 
 const OK = 'ok'
 
-export function createServiceStatus({ store, egress, disk, health, clock }: ServiceStatusParts) {
+export function createServiceStatus({ store, egress, disk, health, clock, isDraining }: ServiceStatusParts) {
   /** Null: the store does not answer. */
   async function queueNow(): Promise<(QueueSummary & { lateSeconds: number }) | null> {
     const now = clock.now()
@@ -46,6 +48,7 @@ export function createServiceStatus({ store, egress, disk, health, clock }: Serv
       const { waiting, sending, lateSeconds } = queue
       const warnings = [
         ...(disk.mayDeliver() ? [] : ['the disk is full']),
+        ...(isDraining() ? ['the node drains'] : []),
         ...(egress.sendingPools().length > 0 ? [] : ['no IP can send']),
       ]
       const late = lateSeconds > 0 ? `, the oldest due for ${lateSeconds} s` : ''
@@ -58,7 +61,8 @@ export function createServiceStatus({ store, egress, disk, health, clock }: Serv
         return { status: 'unavailable', queue_depth: 0, oldest_due_seconds: 0, db: 'no answer', smtp_out: smtp }
       }
       return {
-        status: smtp === OK ? 'ok' : 'degraded',
+        // A balancer turns to the other nodes.
+        status: isDraining() ? 'unavailable' : smtp === OK ? 'ok' : 'degraded',
         queue_depth: queue.waiting + queue.sending,
         oldest_due_seconds: queue.lateSeconds,
         db: 'ok',

@@ -63,6 +63,8 @@ export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions
     list: (limit: number, after: string | null) => store.listApiKeys(limit, after),
     /** ServiceError `not_found`, here and below. */
     find: findById,
+    /** Another node has changed keys. */
+    forgetAll: finder.forgetAll,
     /** Still in force, for the same sending domains: asked by what goes on after it was authenticated. */
     async isValid(id: string, domains: readonly string[]) {
       const record = await store.findApiKeyById(id)
@@ -168,6 +170,10 @@ function createKeyFinder(store: Pick<Store, 'findApiKey'>, clock: Clock) {
       if (remembered.size >= MOST_REMEMBERED) remembered.clear()
       remembered.set(text, { record, until: clock.now() + REMEMBERED_MILLISECONDS })
       return record
+    },
+    forgetAll() {
+      changes += 1
+      remembered.clear()
     },
     /** The key with this id has changed. */
     forget(id: string) {

@@ -52,7 +52,6 @@ export function createDomains(options: DomainsOptions) {
   const checks = createDomainChecks(parts, sending.forget)
   const authentication = authenticationView(options)
   const changes = createDomainChanges(parts, (name, work) => sending.change(work).finally(() => checks.forget(name)))
-
   function view(domain: DomainRecord): DomainView {
     return domainView(domain, { ...facts, poolName: egress.poolFor(domain.ipPool), ips: ipsOf(domain) })
   }
@@ -64,6 +63,7 @@ export function createDomains(options: DomainsOptions) {
   }
 
   return {
+    forgetAll: sending.forget, // another node has changed domains
     /** ServiceError `invalid_request`, `conflict` (too many); a domain that is there already comes back unchanged. */
     async add(request: AddDomainRequest) {
       const { domain, isNew } = await addDomain(request, parts)

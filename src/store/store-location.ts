@@ -21,6 +21,8 @@ export interface PostgresLocation extends CommonLocation {
   engine: 'postgres'
   /** With its password: never logged. */
   url: string
+  /** Of this process among others that work with the database; left out: nobody else does. */
+  nodeId?: string
 }
 
 /** Plain data: also handed to delivery threads. */
@@ -28,6 +30,7 @@ export type StoreLocation = SqliteLocation | PostgresLocation
 
 interface StoredBy {
   data_dir: string
+  node_id: string
   storage: {
     engine: 'sqlite' | 'postgres'
     url: string | null
@@ -40,7 +43,9 @@ interface StoredBy {
 /** By the settings of the server. */
 export function locationFor(server: StoredBy): StoreLocation {
   const { engine, url } = server.storage
-  return engine === 'sqlite' || url === null ? fileLocationFor(server) : postgresLocationFor(server, url)
+  return engine === 'sqlite' || url === null
+    ? fileLocationFor(server)
+    : { ...postgresLocationFor(server, url), nodeId: server.node_id }
 }
 
 export function postgresLocationFor({ storage: { commit } }: StoredBy, url: string): PostgresLocation {

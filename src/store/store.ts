@@ -18,6 +18,7 @@ import type { ConsoleVerbs } from './records/console-records.ts'
 import type { QueueVerbs } from './records/claim-records.ts'
 import type { EngagementVerbs } from './records/engagement-records.ts'
 import type { MessageVerbs } from './records/lookup-records.ts'
+import type { NodeVerbs } from './records/node-records.ts'
 import type { ReportVerbs } from './records/report-records.ts'
 import type { RetentionVerbs } from './records/retention-records.ts'
 import type { SenderVerbs } from './records/sender-records.ts'
@@ -30,6 +31,7 @@ import type { WebhookVerbs } from './records/webhook-records.ts'
 export interface Store
   extends
     QueueVerbs,
+    NodeVerbs,
     AcceptVerbs,
     MessageVerbs,
     ReportVerbs,

@@ -190,6 +190,8 @@ function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
     retention: { async run() {}, async watchBudget() {}, stop() {} },
     backups: { when: () => null, async write() {} },
     uncertainRetry: () => 1,
+    epoch: 1,
+    isFirst: () => true,
     certificates: { check() {}, issue: nothing },
     health: { runDue: nothing },
     isClockSteady: () => true,

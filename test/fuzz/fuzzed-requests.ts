@@ -52,6 +52,7 @@ const OTHER_BODIES: Record<string, unknown> = {
   'POST /admin/reload': { dry_run: true },
   'POST /admin/backups': {},
   'POST /admin/certificates/:name/renew': { new_key: true },
+  'POST /admin/nodes/:node_id/drain': { draining: true },
 }
 /** Most of the mail; what costs the server seconds comes once in a while. */
 const WEIGHTS: Record<string, number> = {

@@ -5,6 +5,7 @@
 import { createAdministration } from '../../src/operations/operator-actions.ts'
 import { createCertificateAdministration } from '../../src/operations/certificate-administration.ts'
 import { createDataAdministration } from '../../src/operations/stored-data.ts'
+import { ALONE } from '../../src/nodes/nodes.ts'
 import { createReload } from '../../src/operations/reload.ts'
 import type { CertificateFiles } from '../../src/base/service/server-certificates.ts'
 import { createLogger } from '../../src/base/logger.ts'
@@ -90,6 +91,7 @@ export function administrationWorld(
       last: () => ({ findings: [], ranAt: null, okAt: {} }),
       run: async () => ({ findings: [], ranAt: clock.now(), okAt: {} }),
     },
+    nodes: ALONE,
     onEvents: () => void (wakes.count += 1),
     certificateAdministration: createCertificateAdministration({
       doorCertificates: { files: () => certificateFiles },

@@ -45,6 +45,10 @@ const FROM_MEMORY = [
   'POST /admin/backups',
   'GET /admin/certificates',
   'POST /admin/certificates/:name/renew',
+  // There is one node.
+  'GET /admin/nodes',
+  'POST /admin/nodes/:node_id/drain',
+  'DELETE /admin/nodes/:node_id',
   'GET /admin/server',
   'POST /admin/log-level',
 ]

@@ -112,6 +112,8 @@ async function parts(t: Test): Promise<ScheduleOptions> {
     retention: { async run() {}, async watchBudget() {}, stop() {} },
     backups: { when: () => null, async write() {} },
     uncertainRetry: () => 1,
+    epoch: 1,
+    isFirst: () => true,
     certificates: { check() {}, async issue() {} },
     health: { async runDue() {} },
     isClockSteady: () => true,

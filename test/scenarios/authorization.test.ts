@@ -138,6 +138,7 @@ async function ask({ baseUrl }: RunningAppliance, { route, row, thing, headers }
     name: 'mail.example.com',
     domain: thing.domain,
     ip: '127.0.0.11',
+    node_id: 'node-1',
     person_id: thing.person,
     session_id: thing.session,
   }

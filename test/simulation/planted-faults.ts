@@ -83,9 +83,9 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     name: 'a start that forgets the dot marks of the process before',
     edits: [
       edit(
-        'src/store/verbs/queue/leases.ts',
-        'release.run(uncertainAt, 1, leasesBefore, 1)',
-        'release.run(now, 0, leasesBefore, 1)',
+        'src/store/verbs/queue/freed-leases.ts',
+        'releaseAbandoned.run(uncertainAt, 1, 1, limit, 1)',
+        'releaseAbandoned.run(now, 0, 1, limit, 1)',
       ),
     ],
   },

@@ -236,6 +236,8 @@ export async function startProcess(
     backups: { when: () => null, write: nothing },
     isClockSteady: watch.isSteady,
     uncertainRetry: () => server.delivery.uncertain_retry,
+    epoch,
+    isFirst: () => true,
     onQueued: () => dispatcher.wake(),
     onEvents: webhooks.wake,
     drive: driveUpkeep,

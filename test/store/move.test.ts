@@ -20,6 +20,7 @@ import { freshLocation, openTestStore } from './sqlite-support.ts'
 import { acceptOne, claim, lookUp, NOW } from './store-samples.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
+const NOT_MOVED = new Set(['ip_owners', 'last_commits', 'meta', 'nodes', 'subjects'])
 const MESSAGES = IS_FULL ? 100_000 : 600
 const BODY_BYTES = IS_FULL ? 10_000 : 3_000
 
@@ -117,7 +118,7 @@ else {
     t.comment(`there in ${Math.round(performance.now() - startedAt)} ms`)
     t.match(moved, { isResumed: true })
     const database = new Sqlite(databasePath(file), { readonly: true })
-    const { meta: _meta, subjects: _subjects, ...counts } = tableCounts(database)
+    const counts = Object.fromEntries(Object.entries(tableCounts(database)).filter(([table]) => !NOT_MOVED.has(table)))
     const held = database
       .prepare<[], number>(`select count(*) from messages where state = 'waiting' or state = 'sending'`)
       .pluck()

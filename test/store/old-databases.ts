@@ -101,6 +101,9 @@ const ROWS: Record<number, string> = {
     insert into audit (at, actor, act, facts, request_id) values (${NOW}, 'ada', 'message canceled', '{}', 'req_1');`,
   19: `insert into subjects (rowid, subject) values (1, 'One'), (2, 'Many');`,
   20: `insert into passkeys values ('id', x'01', 'mail.zeta.com', x'05', 1, 'a browser', ${NOW}, null);`,
+  21: `
+    insert into acme_accounts values ('https://acme.example.net/directory', x'06', null);
+    insert into certificates (name, names, failures, next_try_at) values ('mail.zeta.com', '[]', 0, ${NOW});`,
 }
 
 /** Rows by table, before anything is migrated. */

@@ -19,6 +19,8 @@ import { acceptOne, newMessage, NOW } from './store-samples.ts'
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const CUTS = IS_FULL ? 1_000 : 40
 const CLIENTS = 4
+/** As which the store works: what holds for one of several nodes holds for one alone. */
+const NODE = 'node-1'
 /** Sessions of a store. */
 const OURS = `application_name like 'sternpost%'`
 
@@ -74,12 +76,12 @@ async function openBed(
 ): Promise<Bed> {
   const database = await cluster.createDatabase(`${like} tablespace ${tablespace}`)
   const proxy = await startPostgresProxy(cluster.port, rules)
-  const opened = await openTestStore(postgresLocation(cluster.url(database, proxy.port)))
+  const opened = await openTestStore({ ...postgresLocation(cluster.url(database, proxy.port)), nodeId: NODE })
   t.teardown(async () => {
     await opened.store.close().catch(() => undefined)
     await proxy.close()
   })
-  await opened.store.beginEpoch(NOW, NOW)
+  await opened.store.beginEpoch(NOW, NOW, NODE)
   return { ...opened, database, proxy, refused: [] }
 }
 

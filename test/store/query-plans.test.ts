@@ -30,6 +30,8 @@ const SMALL_TABLES = [
   'login_links',
   'sessions',
   'certificates',
+  'nodes',
+  'ip_owners',
 ]
 
 // `SCAN table` or `SCAN table USING …`: the table.

@@ -20,7 +20,7 @@ const KINDS: Readonly<Record<string, readonly string[]>> = {
   BLOB: ['bytea'],
   REAL: ['double precision'],
 }
-const OF_POSTGRES_ALONE = ['last_commits', 'schema_version']
+const OF_POSTGRES_ALONE = ['schema_version']
 const WORDS = /^subjects/
 
 interface Column {

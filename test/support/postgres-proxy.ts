@@ -38,6 +38,7 @@ export async function startPostgresProxy(port: number, { fateOf = () => 'pass', 
     pairs.add(pair)
     for (const socket of [client, upstream]) {
       socket
+        .setNoDelay()
         .on('error', () => {})
         .on('close', () => {
           pairs.delete(pair)

@@ -29,12 +29,14 @@ export interface SteadyLoadOptions {
   clients: number
   /** False: wait. */
   mayPost: (accepted: number) => boolean
+  /** Of the recipients' local parts; left out: `reader`. */
+  prefix?: string
 }
 
 const PAUSE = 10
 
 export function startSteadyLoad(options: SteadyLoadOptions): SteadyLoad {
-  const { baseUrl, key, domains, batch, clients, mayPost } = options
+  const { baseUrl, key, domains, batch, clients, mayPost, prefix = 'reader' } = options
   const accepted = new Map<string, string>()
   const refusals: Refusal[] = []
   let requests = 0
@@ -43,7 +45,7 @@ export function startSteadyLoad(options: SteadyLoadOptions): SteadyLoad {
   async function post(): Promise<void> {
     const request = requests++
     const recipients = Array.from({ length: batch }, (_, index) => ({
-      to: `reader-${request}-${index}@${domains[(request + index) % domains.length]}`,
+      to: `${prefix}-${request}-${index}@${domains[(request + index) % domains.length]}`,
     }))
     const answer = await fetch(`${baseUrl}/v1/email/batch`, {
       method: 'POST',

@@ -174,6 +174,10 @@ export const serverSchema = section({
     reference: field(readHeaderName).nullable().default('X-Sternpost-Ref'),
     cfbl: boolean.default(false),
   }).prefault({}),
+  cluster: section({
+    ip_hook: absolutePath.nullable().default(null),
+    ip_hook_timeout: duration().default(30 * SECOND),
+  }).prefault({}),
   storage: section({
     engine: choice(['sqlite', 'postgres']).default('sqlite'),
     url: databaseUrl.nullable().default(null),

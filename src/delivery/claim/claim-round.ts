@@ -38,6 +38,8 @@ export interface ClaimParts {
   readyWindow: () => number
   hold: (messages: readonly ClaimedMessage[]) => void
   lease: () => { epoch: number; leaseUntil: number }
+  /** See DispatcherOptions. */
+  hasOthers: () => boolean
 }
 
 /**

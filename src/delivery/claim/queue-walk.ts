@@ -12,6 +12,8 @@ type QueueWalkOptions = ClaimParts & { onPage: () => void; onWalked: () => void 
 
 /** delivery/README.md "Wake-ups". */
 const WALK_EVERY = 30 * SECOND
+/** What other nodes bring is found so. */
+const WALK_AMONG_OTHERS = 5 * SECOND
 /** Between two walks, however many keys were forgotten. */
 const SHORTEST_PAUSE = SECOND
 /** Rows that are counted for one page: some milliseconds of the store's time. */
@@ -19,7 +21,7 @@ const ROWS_PER_PAGE = 10_000
 const MOST_LOGGED = 5
 
 export function createQueueWalk(options: QueueWalkOptions) {
-  const { store, clock, logger, directory } = options
+  const { store, clock, logger, directory, hasOthers } = options
   let running: Promise<void> | undefined
   let isAskedAgain = false
   let isStopped = false
@@ -28,8 +30,8 @@ export function createQueueWalk(options: QueueWalkOptions) {
 
   /** `isNet`: all keys should be known, so that an unknown one is worth a line in the log. */
   async function walk(isNet: boolean): Promise<void> {
-    // Keys that were forgotten on purpose are no surprise.
-    const isSurprising = isNet && !directory.hasForgotten()
+    // Keys that were forgotten on purpose, or that others brought, are no surprise.
+    const isSurprising = isNet && !directory.hasForgotten() && !hasOthers()
     directory.beginWalk()
     let after: QueueKey | null = null
     do {
@@ -61,9 +63,10 @@ export function createQueueWalk(options: QueueWalkOptions) {
   function setTimer(): void {
     const wanted = Math.max(directory.walkAt() ?? Infinity, endedAt + SHORTEST_PAUSE)
     const now = clock.now()
-    const delay = Math.max(0, Math.min(wanted, endedAt + WALK_EVERY) - now)
+    const every = hasOthers() ? WALK_AMONG_OTHERS : WALK_EVERY
+    const delay = Math.max(0, Math.min(wanted, endedAt + every) - now)
     cancelTimer()
-    cancelTimer = clock.after(Math.min(delay, WALK_EVERY), () => void begin(true).catch(logFailure))
+    cancelTimer = clock.after(Math.min(delay, every), () => void begin(true).catch(logFailure))
   }
 
   function logFailure(thrown: unknown): void {

@@ -17,6 +17,7 @@ import { createConnectionSlots } from './connection-slots.ts'
 import type { DeliveryTools } from './row-trials.ts'
 import { createHostMemory } from './open-connection.ts'
 import { createPathSender, type PathSender } from './path-sender.ts'
+import { isOldMark } from './transaction-end.ts'
 
 export interface ServedThread extends Pick<DeliveryTools, 'open' | 'render' | 'transcript'> {
   /** Unlike that of every other thread of the process. */
@@ -122,7 +123,8 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
  */
 type Outbox = ReturnType<typeof createOutbox>
 
-type Asked = { claim: number; answer: (isOurs: boolean) => void }
+/** `at`: when it was asked, by the monotonic clock. */
+type Asked = { claim: number; answer: (isOurs: boolean) => void; at: number }
 
 /** Questions about marks that one thread can ask before its ids meet those of the next. */
 const MARKS_OF_A_THREAD = 2 ** 32
@@ -162,6 +164,12 @@ function createOutbox(post: (message: FromThread) => void, threadId: number) {
     return { id, claims }
   }
 
+  /** `answer` is called with false for a claim that holds its row no more. */
+  function askMark(claim: number, answer: Asked['answer']): void {
+    marks.push({ claim, answer, at: performance.now() })
+    schedule()
+  }
+
   return {
     flush,
     report(result: TryResult): void {
@@ -172,15 +180,14 @@ function createOutbox(post: (message: FromThread) => void, threadId: number) {
       notes.push(note)
       schedule()
     },
-    /** `answer` is called with false for a claim that holds its row no more. */
-    askMark(claim: number, answer: (isOurs: boolean) => void): void {
-      marks.push({ claim, answer })
-      schedule()
-    },
+    askMark,
     marked({ id, stale }: Extract<ToThread, { kind: 'marked' }>): void {
       const waiting = asked.get(id) ?? []
       asked.delete(id)
-      for (const { claim, answer } of waiting) answer(!stale.includes(claim))
+      for (const { claim, answer, at } of waiting) {
+        if (isOldMark(at) && !stale.includes(claim)) askMark(claim, answer)
+        else answer(!stale.includes(claim))
+      }
     },
   }
 }

@@ -28,6 +28,7 @@ import {
   createConnectionEnding,
   createReset,
   endOf,
+  isOldMark,
   refusalOf,
   tellEnd,
   type ConnectionEnd,
@@ -195,12 +196,22 @@ function createBodySteps(tools: BodyTools): (transaction: Transaction) => void {
       wire.limit(timeouts.mark, 'the dot mark')
     }
     if (!transaction.isAsked && body.left() <= PIECE_BYTES) {
-      transaction.isAsked = true
-      transaction.job.askMark((isOurs) => onMark(transaction, isOurs))
+      askMark(transaction)
     }
-    if (isLast) return transaction.isMarked ? sendDot(transaction) : undefined
+    if (isLast) return transaction.isMarked ? sendMarked(transaction) : undefined
     wire.limit(Math.min(timeouts.body, transaction.bodyEndsAt - performance.now()), 'the body')
     wire.write(piece, () => writeBody(transaction, body))
+  }
+
+  function askMark(transaction: Transaction): void {
+    transaction.isAsked = true
+    transaction.askedAt = performance.now()
+    transaction.job.askMark((isOurs) => onMark(transaction, isOurs))
+  }
+
+  function sendMarked(transaction: Transaction): void {
+    if (isOldMark(transaction.askedAt)) askMark(transaction)
+    else sendDot(transaction)
   }
 
   function onMark(transaction: Transaction, isOurs: boolean): void {
@@ -208,7 +219,7 @@ function createBodySteps(tools: BodyTools): (transaction: Transaction) => void {
     transaction.isMarked = isOurs
     transaction.isStale = !isOurs
     if (!isOurs) return ending.explain('the lease of the message is over')
-    if (transaction.phase === 'held') sendDot(transaction)
+    if (transaction.phase === 'held') sendMarked(transaction)
   }
 
   return (transaction) => {

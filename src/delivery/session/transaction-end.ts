@@ -61,6 +61,8 @@ export interface Transaction {
   /** Its envelope went out before the reply to this one's final dot was there. */
   behind: Transaction | null
   isAsked: boolean
+  /** By the monotonic clock. */
+  askedAt: number
   isMarked: boolean
   isStale: boolean
   /** What waits for the mark: the last piece of the body, and what ends it. */
@@ -69,9 +71,15 @@ export interface Transaction {
   bodyEndsAt: number
 }
 
+/** Another node sees for at least 12 s that this one commits nothing, before it declares it dead (nodes/README.md). */
+const MARK_HOLDS_MILLISECONDS = 10_000
+
+/** A dot that has waited so long goes out behind another mark: a node that was declared dead gets none. */
+export const isOldMark = (askedAt: number): boolean => performance.now() - askedAt > MARK_HOLDS_MILLISECONDS
+
 type Fresh = Omit<Transaction, 'job' | 'isReused' | 'isPipelined' | 'behind'>
 
-const UNMARKED = { isAsked: false, isMarked: false, isStale: false, rest: null, bodyEndsAt: 0 }
+const UNMARKED = { isAsked: false, askedAt: 0, isMarked: false, isStale: false, rest: null, bodyEndsAt: 0 }
 const FRESH: Fresh = { phase: 'envelope', stage: 'mail', refusal: null, ...UNMARKED }
 
 export function newTransaction(job: SessionJob, place: Omit<Transaction, 'job' | keyof Fresh>): Transaction {

@@ -59,6 +59,7 @@ export function createIpRegistry(options: EgressOutside) {
     },
     tryDisabled,
     refresh,
+    rebuild,
     change,
     move,
     onChange: (listener: () => void): void => void listeners.push(listener),
@@ -92,7 +93,8 @@ export function createIpRegistry(options: EgressOutside) {
       const { address, curve: wanted } = entry.settings
       const record = records.get(address) ?? firstRecord(entry.settings, clock.now())
       const curve = findCurve(warmup, [record.curve, wanted])
-      return { ip: egressIp(entry, record, curve.curve, disabled.reasonOf(address)), record, curve }
+      const halt = disabled.reasonOf(address) ?? options.refusalOf(address)
+      return { ip: egressIp(entry, record, curve.curve, halt), record, curve }
     })
     entries.forEach(curves.remember)
     known = new Map(entries.map((entry) => [entry.ip.address, entry]))

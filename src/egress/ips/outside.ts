@@ -23,6 +23,8 @@ export interface EgressQuestions {
   /** Messages that could leave from an IP, by isp and reason; for the statistics. */
   waitingOf: (ip: string) => WaitingMail[]
   onEvents: () => void
+  /** Why nothing may leave from an IP here, though the files name it: another node sends from it; null: it may. */
+  refusalOf: (ip: string) => string | null
   /** False after a jump of the clock: warmup days are closed later (test/README.md "Clock"). */
   isClockSteady: () => boolean
 }

@@ -41,11 +41,14 @@ interface ShapingOptions {
   /** What is in force; read at each use, so that a reload holds from the next message on. */
   settings: () => ShapingSettings
   signals: ShapingSignals
+  /** Another node keeps what its paths are under; left out: of no IP. */
+  isElsewhere?: (ip: string) => boolean
 }
 
 const TICKS_PER_WALK = 6
 
-export function createShaping({ clock, logger, store, settings, signals }: ShapingOptions): Shaping {
+export function createShaping(options: ShapingOptions): Shaping {
+  const { clock, logger, store, settings, signals, isElsewhere = () => false } = options
   const now = (): number => clock.now()
   const listeners: (() => void)[] = []
   const onOpen = (): void => listeners.forEach((listener) => listener())
@@ -63,8 +66,17 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
   return {
     ...createOperatorActs(parts),
     async start() {
-      await keeper.load()
+      await keeper.load((ip) => !isElsewhere(ip))
       for (const end of endsOf(records)) if (end > now()) wakeTimes.at(end)
+    },
+    async takeOver(ip) {
+      forgetIp(records, ip)
+      await keeper.load((of) => of === ip)
+      for (const end of endsOf(records)) if (end > now()) wakeTimes.at(end)
+    },
+    async handOver(ip) {
+      await keeper.saveAll()
+      forgetIp(records, ip)
     },
     async stop() {
       wakeTimes.stop()
@@ -114,6 +126,12 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
     },
     onOpen: (listener) => void listeners.push(listener),
   }
+}
+
+/** What another node changes now. */
+function forgetIp({ paths, ips }: ShapingRecords, ip: string): void {
+  for (const [key, record] of paths) if (record.ip === ip) paths.delete(key)
+  ips.delete(ip)
 }
 
 /** An IP that comes back after a suspension is tried by one message over one path. */

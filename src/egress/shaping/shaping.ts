@@ -107,6 +107,10 @@ export interface Shaping {
   start(): Promise<void>
   /** Saves it. */
   stop(): Promise<void>
+  /** This node sends from the IP from now on: reads what others have learnt of its paths. */
+  takeOver(ip: string): Promise<void>
+  /** Another node may send from it soon: stores what is known, and forgets it. */
+  handOver(ip: string): Promise<void>
   /** Whether the path takes messages now (`lane`: of this one). Takes nothing; cheap enough for every candidate. */
   gate(path: ShapedPath, lane: Lane | null): Gate
   /** Takes tokens of the path's message rate and of its pool's. */

@@ -68,8 +68,10 @@ export function createStateKeeper(
   }
 
   return {
-    async load(): Promise<void> {
+    /** `isWanted`: by the IP, which is empty for what is of no IP. */
+    async load(isWanted: (ip: string) => boolean): Promise<void> {
       for (const row of await store.loadPathStates()) {
+        if (!isWanted(row.ip)) continue
         stored.note(row)
         const isRead = restore(records, row)
         if (!isRead) logger.warn({ ip: row.ip, route: row.route }, 'state of a path cannot be read; it starts as new')

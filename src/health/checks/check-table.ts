@@ -6,6 +6,7 @@ import { checkDomainAge, checkDomains } from './check-domains.ts'
 import { checkFeedback, checkOrphans, checkQueue, checkWarmup, checkWebhooks } from './check-mail-flow.ts'
 import { checkInbound, checkListeners } from './check-doors.ts'
 import { checkIpPresent, checkIpSource, checkPort25 } from './check-ips.ts'
+import { checkNodes } from './check-nodes.ts'
 import { checkTls } from './check-tls.ts'
 import { checkUnits } from './check-units.ts'
 import type { HealthCheck } from './check.ts'
@@ -18,6 +19,7 @@ export const CHECKS: readonly HealthCheck[] = [
   checkSecrets,
   checkListeners,
   checkUnits,
+  checkNodes,
   checkIpPresent,
   checkIpSource,
   checkPort25,

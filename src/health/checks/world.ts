@@ -11,6 +11,7 @@ import type { Resolver } from '../../network/resolver.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 import type { CertificateRecord } from '../../store/records/certificate-records.ts'
+import type { NodesSeen } from '../../store/records/node-records.ts'
 import type { ReportSums } from '../../store/records/report-records.ts'
 import type { WebhookEndpointState } from '../../store/records/webhook-records.ts'
 
@@ -49,6 +50,8 @@ export interface FilesNow {
 
 /** What only the running server knows. */
 export interface ServerFacts {
+  /** `nodeId`: of the one that answers; null: there is one, with SQLite. */
+  nodes(): Promise<NodesSeen & { nodeId: string | null; problems: { ip: string; problem: string }[] }>
   /** false: the clock of this machine jumped, or is far from the newest mail, so that nothing ends by time. */
   isClockSteady(): boolean
   /** Domains that send, by name; asked anew where somebody waits for the answer. */

@@ -47,12 +47,12 @@ export interface HttpFeatures extends TrackingFeatures {
   idempotency: IdempotencyKeys
   sendingRate: Pick<SendingRate, 'takeRequest' | 'state'>
   mailRefusal: MailRefusal
-  domains: Omit<Domains, 'requireVerified' | 'publishedRecords' | 'checkDue' | 'stop'>
+  domains: Omit<Domains, 'forgetAll' | 'requireVerified' | 'publishedRecords' | 'checkDue' | 'stop'>
   warmup: Omit<Warmup, 'closeDays' | 'checkGates'>
   /** Unix milliseconds. */
   now(): number
   administration: Administration
-  apiKeys: ApiKeys
+  apiKeys: Omit<ApiKeys, 'forgetAll'>
   logins: Logins
   passkeys: Passkeys
   /** Where people find the console, e.g. `https://mail.acme.com/console/`; null: no door serves it. */

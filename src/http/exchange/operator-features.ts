@@ -19,6 +19,7 @@ import type { PathFilter, PathView } from '../../egress/shaping/shaping.ts'
 import type { Warmup } from '../../egress/moves/warmup.ts'
 import type { HealthKeeper } from '../../health/health-keeper.ts'
 import type { RecipientData } from '../../messages/lookup/recipient-data.ts'
+import type { NodesReport } from '../../nodes/nodes.ts'
 import type { QueueAction, QueueFilter, QueueGroup, QueueGrouping } from '../../mail/waiting-mail.ts'
 
 export interface ReloadResult {
@@ -57,7 +58,7 @@ export interface DomainRoute {
 /** What is asked of TLS towards a host (delivery/README.md "TLS"), `text` as a clause. */
 type HostDemand = DomainRouteJson['hosts'][number]['tls']
 
-export interface Administration extends DataAdministration, CertificateAdministration {
+export interface Administration extends DataAdministration, CertificateAdministration, NodeAdministration {
   /** `revision`: of the configuration in force. */
   server(): { version: string; node: string; startedAt: number; revision: number }
   /** Logs at this level for so long, or at the configured one where that says more; which it is, and until when. */
@@ -115,6 +116,14 @@ export interface CertificateAdministration {
   certificates(): Promise<CertificateState[]>
   /** Begins it; ServiceError `not_found` for a name that none is ordered for, `conflict` where none can be ordered now. */
   renewCertificate(name: string, withNewKey: boolean): Promise<void>
+}
+
+export interface NodeAdministration {
+  nodes(): Promise<NodesReport>
+  /** ServiceError `not_found`; `conflict` where there is one alone. */
+  drainNode(nodeId: string, isDraining: boolean): Promise<void>
+  /** ServiceError `not_found`; `conflict` for one that lives, and where there is one alone. */
+  forgetNode(nodeId: string): Promise<void>
 }
 
 export interface StorageReport {

@@ -18,6 +18,7 @@ import { ipAdministrationRoutes, ipRoutes } from './ips.ts'
 import { keyRoutes } from './keys.ts'
 import { peopleRoutes } from './people.ts'
 import { messageRoutes } from './messages.ts'
+import { nodeRoutes } from './nodes.ts'
 import { queueRoutes } from './queue.ts'
 import { serverRoutes } from './server.ts'
 import { statisticsRoutes } from './statistics.ts'
@@ -69,6 +70,7 @@ function administrationRoutes({ administration, logins, consoleUrl }: HttpFeatur
     ...ipAdministrationRoutes(administration, note),
     ...checkRoutes(administration),
     ...serverRoutes(administration, note),
+    ...nodeRoutes(administration, note),
     ...peopleRoutes({ logins, consoleUrl }, note).map(forOwners),
   ]
   return routes.map(forAdministrators)

@@ -24,6 +24,8 @@ interface MailRefusalOptions {
   clock: Clock
   /** A clause; null: there is a disk with space for more than what is queued. */
   diskProblem: () => string | null
+  /** The node is to hold nothing. Left out: never. */
+  isDraining?: () => boolean
   /** Messages that may wait. */
   mostQueued: number
 }
@@ -33,6 +35,7 @@ const DISK_SECONDS = 60
 /** A queue that is full empties within minutes. */
 const QUEUE: MailRefused = { reason: 'the queue is full', retryAfterSeconds: 30 }
 const STORE: MailRefused = { reason: 'the store does not answer', retryAfterSeconds: 2, isStore: true }
+const DRAINING: MailRefused = { reason: 'this node drains', retryAfterSeconds: 2 }
 /** So many times as long as counting took, its result holds; that it failed holds for a second. */
 const HOLDS_TIMES = 20
 /** Messages that come in a millisecond: more than the store of any machine accepts. */
@@ -40,7 +43,8 @@ const MOST_ACCEPTED = 50
 /** Nobody's mail waits longer for a measurement, but for the first one. */
 const LONGEST_WAIT = 10
 
-export function createMailRefusal({ store, clock, diskProblem, mostQueued }: MailRefusalOptions): MailRefusal {
+export function createMailRefusal(options: MailRefusalOptions): MailRefusal {
+  const { store, clock, diskProblem, mostQueued, isDraining = () => false } = options
   let refusal: MailRefused | null = null
   let measuredAt = Number.NEGATIVE_INFINITY
   let holdsMilliseconds = 0
@@ -59,6 +63,7 @@ export function createMailRefusal({ store, clock, diskProblem, mostQueued }: Mai
 
   return async () => {
     if (store.problem() !== null) return STORE
+    if (isDraining()) return DRAINING
     const problem = diskProblem()
     if (problem !== null) return { reason: problem, retryAfterSeconds: DISK_SECONDS }
     const age = clock.now() - measuredAt

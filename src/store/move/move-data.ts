@@ -104,7 +104,7 @@ function begin({ source, target: { reader, writer }, tables, to: { engine }, isO
   return false
 }
 
-const CLEAR_META = 'delete from meta'
+const CLEAR_META = `delete from meta where name <> 'changes'`
 const FIND_META = 'select value from meta where name = ?'
 const epochOf = (database: Database): number => database.prepare<[string], number>(FIND_META).pluck().get('epoch') ?? 0
 const markOf = (database: Database): number | undefined =>
@@ -194,20 +194,17 @@ function differ({ name, key }: MovedTable, row: Row | undefined, writer: OpenEng
   throw new ProcessExit(EXIT.disk, sentence)
 }
 
-/** As `row_numbers` rises by (postgresql/row-numbers.ts). */
-const BLOCK = 1_000
-
 function numberAbove(source: Database, { target, tables }: Ends): void {
   const numbers = tables
     .filter(({ isNumbered }) => isNumbered)
     .map(({ name, key }) => source.prepare<[], number>(`select max(${key[0]}) from ${name}`).pluck().get() ?? 0)
-  const above = BLOCK * Math.ceil((Math.max(0, ...numbers) + 1) / BLOCK)
-  const raise = target.writer.prepare<[number]>(`select setval('row_numbers', ?)`)
-  inTransaction(target.writer, () => raise.get(above))
+  const raise = target.writer.prepare<[string]>(`
+    update last_commits set turn = (select max(turn) + 1 from last_commits), last_rows = ? where node_id = ''`)
+  inTransaction(target.writer, () => raise.run(JSON.stringify({ '*': Math.max(0, ...numbers) })))
 }
 
 /** Words of subjects are found from the beginning again. */
-const LEFT_OUT = [MOVE_MARK, 'indexed_content']
+const LEFT_OUT = [MOVE_MARK, 'changes', 'indexed_content']
 
 function finish({ source, target: { writer } }: Ends): void {
   const rows = source.reader.prepare<[], { name: string; value: number }>('select name, value from meta').all()

@@ -11,12 +11,13 @@ export interface MovedTable {
 }
 
 /**
- * Moved otherwise: `meta` comes last, in one transaction with the end of the move; words of subjects are found anew.
+ * Moved otherwise: `meta` comes last, in one transaction with the end of the move; words of subjects are found anew. Nodes
+ * are those of where they work.
  */
 const FIND_TABLES = `
   select name
   from sqlite_master
-  where type = 'table' and name <> 'meta' and name not like 'sqlite%' and name not like 'subjects%'
+  where type = 'table' and name not in ('meta', 'nodes', 'ip_owners', 'last_commits') and name not like 'sqlite%' and name not like 'subjects%'
   order by name`
 /** Numbered by the number of a content. */
 const COMPOSED = 'content_parts'

@@ -7,6 +7,7 @@
  */
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
 import { ServiceError } from '../../base/errors.ts'
+import type { PostgresLocation } from '../store-location.ts'
 import type {
   Granted,
   StatementAnswer,
@@ -43,10 +44,10 @@ export class ConnectionLost extends DatabaseAway {}
 /** The server cannot do it now: its disk is full, somebody else holds the row. */
 export class ServerRefused extends DatabaseAway {}
 
-/** Somebody else worked with it, or it is an older copy: what this process remembers of it is wrong. */
+/** Somebody else worked in its place, or it is an older copy: what this process remembers of it is wrong. */
 export class DatabaseChanged extends DatabaseAway {
-  constructor() {
-    super('', 'the database is not as it was left: somebody else changed it, or it is an older copy')
+  constructor(message = 'the database is not as it was left: somebody else changed it, or it is an older copy') {
+    super('', message)
   }
 }
 
@@ -63,6 +64,8 @@ const RETRY = { headers: { 'Retry-After': '2' } }
 const OF_SERVER = /^(?:08|25006|40|53|55|57|58)/
 // Those of them where another one was in the way: a deadlock or a lock, or an operator who canceled the statement.
 const IN_THE_WAY = /^(?:40|55P03|57014)/
+/** SQLSTATE of `begin_writing` (migrations/0002-nodes.sql). */
+const DECLARED_DEAD = 'STP01'
 /** Longer than the other thread waits for the server. */
 const MOST_WAIT_MILLISECONDS = 60_000
 
@@ -75,11 +78,14 @@ export interface BlockingWire {
 }
 
 /** `notes`: where EngineNotes go; null: nowhere. */
-export function openBlockingWire(url: string, notes: MessagePort | null): BlockingWire {
+export function openBlockingWire(
+  { url, nodeId }: Pick<PostgresLocation, 'url' | 'nodeId'>,
+  notes: MessagePort | null,
+): BlockingWire {
   const signal = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
   const bell = new Int32Array(signal)
   const { port1: port, port2 } = new MessageChannel()
-  const workerData: WireData = { signal, url, port: port2, notes }
+  const workerData: WireData = { signal, url, nodeId, port: port2, notes }
   const entry = new URL('./wire-thread.ts', import.meta.url)
   const transferList = notes === null ? [port2] : [port2, notes]
   const worker = new Worker(entry, { workerData, transferList, name: 'postgresql', execArgv: [] })
@@ -115,6 +121,7 @@ export function openBlockingWire(url: string, notes: MessagePort | null): Blocki
         case 'done':
           return answer.answers
         case 'failed':
+          if (answer.code === DECLARED_DEAD) throw new DatabaseChanged(answer.message)
           if (OF_SERVER.test(answer.code)) throw new ServerRefused(answer.code, answer.message)
           throw new StatementFailed(answer.code, answer.message)
         case 'lost':

@@ -41,6 +41,8 @@ const types = { getTypeParser: (type: number) => READERS[type] ?? asText } as un
 
 interface ConnectionOptions {
   url: string
+  /** See PostgresLocation. */
+  nodeId?: string | undefined
   line: WireLine
   /** Of this process and no other: by it the server knows an earlier connection of ours. */
   name: string
@@ -56,7 +58,7 @@ const streamOf = (client: pg.Client): Stream =>
   (client as unknown as { connection: { stream: Stream } }).connection.stream
 
 export async function openConnection(options: ConnectionOptions): Promise<Connection> {
-  const { url, line, name, mayBeStandby = false, onLost } = options
+  const { url, nodeId, line, name, mayBeStandby = false, onLost } = options
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MILLISECONDS,
@@ -82,8 +84,9 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     await client.query(SESSION)
     if (line === 'write') {
       await client.query(WRITING_SESSION)
-      await lockDatabase(client, name)
-      lastCommit = await findLastCommit(client)
+      if (nodeId !== undefined) await client.query(SESSION_OF_NODE)
+      await lockDatabase(client, name, nodeId)
+      lastCommit = await findLastCommit(client, nodeId)
     }
   } catch (thrown) {
     end('')
@@ -153,6 +156,11 @@ const SESSION = `
 
 /** What is written is asked in one way, whatever the values: a plan for each of them takes longer than they do. */
 const WRITING_SESSION = 'set plan_cache_mode = force_generic_plan'
+/**
+ * A node that stands still in a transaction, or is cut off, keeps all others waiting: its session ends, and what it had
+ * begun with it.
+ */
+const SESSION_OF_NODE = `set idle_in_transaction_session_timeout = '3s'; set tcp_user_timeout = '10s'`
 
 /** A server that mail may not be trusted to. */
 export const NOT_TRUSTED = 'not-trusted'
@@ -171,9 +179,13 @@ async function checkServer(client: pg.Client, mayBeStandby: boolean): Promise<vo
   throw Object.assign(problem, { code: NOT_TRUSTED })
 }
 
-/** Of the databases of the server, by a number of ours. */
+/** Of the databases of the server, by a number of ours; who begins to write takes the next one (`begin_writing`). */
 const LOCK = 7_394_166_201
+/** First half of the lock of a node; the second is made of its name. */
+const NODE_LOCK = 739_416
 const TRY_LOCK = `select pg_try_advisory_lock(${LOCK}) as taken`
+const TRY_NODE_LOCK = `
+  select pg_try_advisory_lock_shared(${LOCK}) and pg_try_advisory_lock(${NODE_LOCK}, hashtext($1)) as taken`
 const END_EARLIER = `
   select pg_terminate_backend(locks.pid)
   from pg_locks as locks
@@ -184,27 +196,32 @@ const LOCK_TRIES = 50
 const LOCK_PAUSE_MILLISECONDS = 100
 
 /**
- * One process works with a database. The session that held the lock has ended at the server when another one gets it:
- * what it had under way is committed by then, or never will be.
+ * One process works with a database, or one as each of its nodes. The session that held the lock has ended at the server
+ * when another one gets it: what it had under way is committed by then, or never will be.
  */
-async function lockDatabase(client: pg.Client, name: string): Promise<void> {
+async function lockDatabase(client: pg.Client, name: string, nodeId: string | undefined): Promise<void> {
   for (let tries = 0; tries < LOCK_TRIES; tries += 1) {
-    const { rows } = await client.query<{ taken: number }>(TRY_LOCK)
+    const { rows } = await (nodeId === undefined
+      ? client.query<{ taken: number }>(TRY_LOCK)
+      : client.query<{ taken: number }>(TRY_NODE_LOCK, [nodeId]))
     if (rows[0]?.taken === 1) return
     // A cut that the server has not noticed: nobody else ends it.
     await client.query(END_EARLIER, [name])
     await sleep(LOCK_PAUSE_MILLISECONDS)
   }
-  throw new Error('another Sternpost works with this database; stop it first')
+  const as = nodeId === undefined ? '' : ` as the node ${nodeId}`
+  throw new Error(`another Sternpost works with this database${as}; stop it first`)
 }
 
-async function findLastCommit(client: pg.Client): Promise<number | null> {
+async function findLastCommit(client: pg.Client, nodeId = ALONE): Promise<number | null> {
   const asked = `select to_regclass('last_commits') as found`
   const { rows: tables } = await client.query<{ found: string | null }>(asked)
   if (tables[0]?.found === null) return null
-  const { rows } = await client.query<{ number: number }>(FIND_COMMIT)
+  const { rows } = await client.query<{ number: number }>(FIND_COMMIT, [nodeId])
   return rows[0]?.number ?? null
 }
 
-/** What each commit leaves (writing-database.ts). */
-export const FIND_COMMIT = 'select number from last_commits order by number desc limit 1'
+/** The row of who is no node among others. */
+export const ALONE = ''
+/** What each commit of a node leaves (writing-database.ts). */
+export const FIND_COMMIT = 'select number from last_commits where node_id = $1 order by number desc limit 1'

@@ -18,13 +18,14 @@ const SILENT_MILLISECONDS = 10_000
 
 interface KeptOptions {
   url: string
+  nodeId?: string | undefined
   line: WireLine
   name: string
   /** Why it does not answer; null: it does. Told when it changes. */
   onProblem?: (problem: string | null) => void
 }
 
-export function keepConnected({ url, line, name, onProblem = () => {} }: KeptOptions) {
+export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }: KeptOptions) {
   let connection: Connection | undefined
   let connecting: Promise<Connection | undefined> | undefined
   let session = 0
@@ -37,7 +38,7 @@ export function keepConnected({ url, line, name, onProblem = () => {} }: KeptOpt
 
   const connect = (): Promise<Connection | undefined> => {
     clearTimeout(timer)
-    connecting ??= openConnection({ url, line, name, onLost })
+    connecting ??= openConnection({ url, nodeId, line, name, onLost })
       .then(opened, (thrown: unknown) => {
         absence.fail(thrown)
         connectLater()

@@ -1,20 +1,30 @@
 /**
- * Brings the schema to the version this program knows: each migration in one transaction with its number. Nobody else
- * works on it meanwhile: the connection that writes holds the lock of this database. Throws ProcessExit 78 for a newer
- * schema, before anything is written, and for a migration that failed.
+ * Brings the schema to the version this program knows: each migration in one transaction with its number, by one node at
+ * a time. Throws ProcessExit 78 for a newer schema, before anything is written, and for a migration that failed.
  */
 import { readFileSync } from 'node:fs'
 import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
 import type { BlockingWire } from './blocking-wire.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
-const MIGRATIONS = ['0001-initial.sql'] as const
+const MIGRATIONS = ['0001-initial.sql', '0002-nodes.sql'] as const
 
 const FIND_VERSION = `
   select case when to_regclass('schema_version') is null then 0 else 1 end`
 
+// Of nodes that start together the first one migrates; another number than those of connection.ts.
+const LOCK = 7_394_166_203
+
 /** Returns the version. */
 export function migrate(wire: BlockingWire): number {
+  const ask = (text: string): unknown => wire.ask('write', [{ name: '', text, values: [] }], true)
+  ask(`select pg_advisory_lock(${LOCK})`)
+  const version = bringUp(wire)
+  ask(`select pg_advisory_unlock(${LOCK})`)
+  return version
+}
+
+function bringUp(wire: BlockingWire): number {
   const found = schemaVersion(wire)
   if (found > MIGRATIONS.length) {
     throw new ProcessExit(

@@ -3,7 +3,7 @@
  * nobody needs waits for the next one that is asked for, or for the commit, and travels with it: so a verb takes as
  * many round trips as it asks questions. What such a statement fails by is thrown then.
  *
- * Rows are numbered here, from blocks: an insert needs no answer to be named by others.
+ * Rows are numbered here: an insert needs no answer to be named by others.
  */
 import type { Database, Statement } from '../engine/database.ts'
 import { erasedAddress, formsOfAddress } from '../verbs/tools/stored-address.ts'

@@ -14,7 +14,7 @@ import {
   StatementFailed,
   type BlockingWire,
 } from './blocking-wire.ts'
-import { NOT_TRUSTED } from './connection.ts'
+import { ALONE, NOT_TRUSTED } from './connection.ts'
 import { migrate } from './migrate.ts'
 import { createPostgresDatabase } from './postgres-database.ts'
 import { createRowNumbers } from './row-numbers.ts'
@@ -29,16 +29,21 @@ const FIND_FACTS = `
 const FIND_SIZE = `
   select pg_database_size(current_database())`
 
+/** The row that its commits are noted in. One that was dead has begun anew: nobody else works as this node. */
+const ENTER_NODE = `
+  insert into nodes (node_id, epoch, state, started_at, beat_at) values ($1, 0, 'stopped', 0, 0)
+  on conflict (node_id) do update set state = 'stopped' where nodes.state = 'dead'`
+
 // SQLSTATE of a login that is refused, of a database that does not exist, and of a right that is missing: only a person changes that.
 const MISTAKE = new RegExp(`^(?:28|3D000|42501|${NOT_TRUSTED})`)
 
 /** `notes`: where EngineNotes go; null: nowhere. */
-export function openPostgresEngine({ url, erasureKey }: PostgresLocation, notes: MessagePort | null): OpenEngine {
-  const wire = openBlockingWire(url, notes)
+export function openPostgresEngine(location: PostgresLocation, notes: MessagePort | null): OpenEngine {
+  const wire = openBlockingWire(location, notes)
   try {
     const facts = checkServer(wire)
     const schema_version = migrate(wire)
-    return createEngine(wire, erasureKey, { ...facts, schema_version })
+    return createEngine(wire, location, { ...facts, schema_version })
   } catch (thrown) {
     wire.close()
     if (!(thrown instanceof ServiceError)) throw thrown
@@ -48,9 +53,15 @@ export function openPostgresEngine({ url, erasureKey }: PostgresLocation, notes:
   }
 }
 
-function createEngine(wire: BlockingWire, erasureKey: Uint8Array | undefined, facts: OpenEngine['facts']): OpenEngine {
+function createEngine(
+  wire: BlockingWire,
+  { nodeId = ALONE, erasureKey }: PostgresLocation,
+  facts: OpenEngine['facts'],
+): OpenEngine {
+  wire.ask('write', [{ name: '', text: ENTER_NODE, values: [nodeId] }], true)
   const rowNumbers = createRowNumbers(wire)
-  const writer = createWritingDatabase(createPostgresDatabase({ wire, line: 'write', rowNumbers, erasureKey }), wire)
+  const database = createPostgresDatabase({ wire, line: 'write', rowNumbers, erasureKey })
+  const writer = createWritingDatabase({ database, granted: wire.granted, rowNumbers, nodeId })
   const reader = createPostgresDatabase({ wire, line: 'read', rowNumbers, erasureKey })
   const findSize = reader.prepare<[], Record<string, number>>(FIND_SIZE).pluck()
   return {

@@ -1,18 +1,28 @@
 /**
- * Numbers of new rows, from blocks that are taken of the sequence `row_numbers`: rising within a table, with gaps after
- * a restart. A transaction that is undone leaves its numbers unused.
+ * Numbers of new rows. Who writes counts on from the greatest numbers that rows of a table had when its transaction
+ * began: they rise in the order of commits, whoever of the nodes makes them. A transaction that is undone leaves its
+ * numbers to the next one.
  */
 import type { BlockingWire } from './blocking-wire.ts'
-
-/** As the sequence rises by. */
-const BLOCK = 1_000
 
 export interface RowNumbers {
   /** The column that rows of this table are numbered in; undefined: they are not. */
   keyOf(table: string): string | undefined
+  /** A transaction begins: `numbers` waits for what `begin_writing` answers. */
+  beginAfter(numbers: () => string): void
   next(table: string): number
+  /** What this transaction has numbered, for its commit; null: nothing. */
+  taken(): { turn: number; rows: string } | null
 }
 
+interface Numbers {
+  turn: number
+  /** By table. */
+  rows: Record<string, number>
+}
+
+/** Of tables that no commit has numbered rows of yet. */
+const OTHERS = '*'
 const FIND_KEYS = `
   select tables.relname, columns.attname
   from pg_index as indexes
@@ -24,20 +34,21 @@ const FIND_KEYS = `
 export function createRowNumbers(wire: BlockingWire): RowNumbers {
   const [found] = wire.ask('write', [{ name: 'row_keys', text: FIND_KEYS, values: [] }])
   const keys = new Map(found?.rows.map(([table, column]) => [String(table), String(column)]))
-  const left = new Map<string, { next: number; end: number }>()
-
-  const takeBlock = (): { next: number; end: number } => {
-    const [block] = wire.ask('write', [{ name: 'row_block', text: `select nextval('row_numbers')`, values: [] }])
-    const next = Number(block?.rows[0]?.[0])
-    return { next, end: next + BLOCK }
-  }
-
+  let numbers: Numbers | null = null
+  let ask = (): string => '{}'
   return {
     keyOf: (table) => keys.get(table),
-    next(table) {
-      let block = left.get(table)
-      if (block === undefined || block.next === block.end) left.set(table, (block = takeBlock()))
-      return block.next++
+    beginAfter(asked) {
+      numbers = null
+      ask = asked
     },
+    next(table) {
+      numbers ??= JSON.parse(ask()) as Numbers
+      const { rows } = numbers
+      const number = (rows[table] ?? rows[OTHERS] ?? 0) + 1
+      rows[table] = number
+      return number
+    },
+    taken: () => (numbers === null ? null : { turn: numbers.turn + 1, rows: JSON.stringify(numbers.rows) }),
   }
 }

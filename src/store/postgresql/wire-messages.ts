@@ -6,6 +6,8 @@ export interface WireData {
   /** Int32: raised with each answer. */
   signal: SharedArrayBuffer
   url: string
+  /** See PostgresLocation. */
+  nodeId: string | undefined
   port: MessagePort
   /** Where EngineNotes go; null: nowhere. */
   notes: MessagePort | null

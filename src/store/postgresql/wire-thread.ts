@@ -8,7 +8,7 @@ import { workerData } from 'node:worker_threads'
 import { keepConnected } from './kept-connection.ts'
 import type { TellNote, WireAnswer, WireData, WireLine, WireRequest } from './wire-messages.ts'
 
-function startWireThread({ signal, url, port, notes }: WireData): void {
+function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
   const bell = new Int32Array(signal)
   const tell = (answer: WireAnswer): void => {
     port.postMessage(answer)
@@ -35,7 +35,7 @@ function startWireThread({ signal, url, port, notes }: WireData): void {
   })
 
   function keep(line: WireLine) {
-    return keepConnected({ url, line, name, onProblem: (problem) => onProblem(line, problem) })
+    return keepConnected({ url, nodeId, line, name, onProblem: (problem) => onProblem(line, problem) })
   }
 }
 

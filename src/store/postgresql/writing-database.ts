@@ -2,9 +2,12 @@
  * The connection that writes, with its transactions as the group commit begins and ends them. The begin of one travels
  * with its first question, and its end with whatever was not asked for.
  *
- * A commit whose answer is lost throws CommitUnknown. Each commit leaves a number of its own (`last_commits`):
- * once the connection is there again, which it is only after the earlier one has ended at the server, that number tells
- * whether the commit happened.
+ * Of all nodes one writes at a time, from its first question to its commit (`begin_writing`): rows are numbered in the
+ * order of commits, and a node that was declared dead commits nothing.
+ *
+ * A commit whose answer is lost throws CommitUnknown. Each commit leaves a number of its own (`last_commits`): once the
+ * connection is there again, which it is only after the earlier one has ended at the server, that number tells whether
+ * the commit happened.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { WritingDatabase } from '../engine/open-engine.ts'
@@ -13,6 +16,7 @@ import { ask } from '../verbs/tools/statements.ts'
 import { ConnectionLost, DatabaseChanged, isOfStatement, ServerRefused, type BlockingWire } from './blocking-wire.ts'
 import { FIND_COMMIT } from './connection.ts'
 import type { PostgresDatabase } from './postgres-database.ts'
+import type { RowNumbers } from './row-numbers.ts'
 
 /** Whether this commit happened is asked for later. */
 export class CommitUnknown extends ServiceError {
@@ -24,18 +28,30 @@ export class CommitUnknown extends ServiceError {
   }
 }
 
+const BEGIN_WRITING = 'select begin_writing($1)'
 const NOTE_COMMIT = `
-  with earlier as (delete from last_commits where number between $2 and $3) insert into last_commits values ($1)`
+  with earlier as (
+    delete from last_commits where node_id = $4 and number between $5 and $6 returning turn, last_rows
+  )
+  insert into last_commits (node_id, number, turn, last_rows)
+  select $4, $1, coalesce($2::bigint, turn, 0), coalesce($3::text, last_rows, '{}')
+  from (select 1) as one
+  left join (select * from earlier order by turn desc limit 1) as newest on true`
 
 interface PostgresWriter extends WritingDatabase {
   /** true: it happened, false: it did not, null: the server does not answer yet. */
   wasCommitted(commit: number): boolean | null
 }
 
-type Parts = { database: PostgresDatabase; granted: BlockingWire['granted'] }
+interface Parts {
+  database: PostgresDatabase
+  granted: BlockingWire['granted']
+  rowNumbers: RowNumbers
+  nodeId: string
+}
 
-export function createWritingDatabase(database: PostgresDatabase, { granted }: Pick<BlockingWire, 'granted'>) {
-  const parts = { database, granted }
+export function createWritingDatabase(parts: Parts) {
+  const { database } = parts
   const transaction = createTransaction(parts)
   const { guarded } = transaction
   const { commit, wasCommitted } = createCommits(parts, transaction.leave)
@@ -70,7 +86,7 @@ export function createWritingDatabase(database: PostgresDatabase, { granted }: P
 }
 
 /** Begins with the next question, and ends with its connection, or with what the server cannot do now. */
-function createTransaction({ database, granted }: Parts) {
+function createTransaction({ database, granted, rowNumbers, nodeId }: Parts) {
   let isOpen = false
   const leave = (): void => {
     database.forget()
@@ -93,6 +109,8 @@ function createTransaction({ database, granted }: Parts) {
     isOpen: () => isOpen,
     begin(): void {
       database.send('begin')
+      const begun = database.send(BEGIN_WRITING, [nodeId])
+      rowNumbers.beginAfter(() => String(begun.answer().rows[0]?.[0]))
       isOpen = true
       granted.session = null
     },
@@ -105,7 +123,8 @@ function createTransaction({ database, granted }: Parts) {
       try {
         return call()
       } catch (thrown) {
-        if (thrown instanceof ServerRefused && !isOfStatement(thrown)) rollback()
+        const isRefused = thrown instanceof ServerRefused || thrown instanceof DatabaseChanged
+        if (isRefused && !isOfStatement(thrown)) rollback()
         else if (!isOfStatement(thrown)) leave()
         throw thrown
       }
@@ -114,7 +133,7 @@ function createTransaction({ database, granted }: Parts) {
 }
 
 /** `leave`: the transaction is over. */
-function createCommits({ database, granted }: Parts, leave: () => void) {
+function createCommits({ database, granted, rowNumbers, nodeId }: Parts, leave: () => void) {
   // Of this process alone: another one may have counted as far.
   let commits = Date.now() * 1_000
   /** The last one that is known to have happened. */
@@ -122,7 +141,9 @@ function createCommits({ database, granted }: Parts, leave: () => void) {
   return {
     commit(): void {
       commits += 1
-      database.send(NOTE_COMMIT, [commits, lastCommit ?? 0, lastCommit ?? Number.MAX_SAFE_INTEGER])
+      const { turn, rows } = rowNumbers.taken() ?? { turn: null, rows: null }
+      const known = [lastCommit ?? 0, lastCommit ?? Number.MAX_SAFE_INTEGER]
+      database.send(NOTE_COMMIT, [commits, turn, rows, nodeId, ...known])
       database.send('commit')
       try {
         database.flush()
@@ -136,7 +157,7 @@ function createCommits({ database, granted }: Parts, leave: () => void) {
     wasCommitted(number: number): boolean | null {
       granted.lastCommit = null
       try {
-        const found = Number(database.send(FIND_COMMIT).answer().rows[0]?.[0] ?? 0)
+        const found = Number(database.send(FIND_COMMIT, [nodeId]).answer().rows[0]?.[0] ?? 0)
         if (found !== number && found !== (lastCommit ?? found)) throw new DatabaseChanged()
         granted.lastCommit = lastCommit = found
         return found === number

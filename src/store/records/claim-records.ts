@@ -131,7 +131,7 @@ export interface OutcomeRecord extends RowClaim {
 export interface EpochStart {
   /** Greater than every earlier epoch: the fence of all claims of this process. */
   epoch: number
-  /** Messages that a dead process held: due again at once. */
+  /** Messages that no living node holds: due again at once. */
   recovered: number
   /** Those whose final dot may have gone out: due after the uncertain wait, marked as possible duplicates. */
   uncertain: number
@@ -148,8 +148,6 @@ export interface QueueSummary {
 
 /** What the dispatcher does to rows, and what is done to all that waits. */
 export interface QueueVerbs {
-  /** Raises the epoch and makes every message and webhook delivery that an older epoch held due again. */
-  beginEpoch(now: number, uncertainAt: number): Promise<EpochStart>
   /**
    * Due and unexpired rows of these keys, leased: no row has two holders while a lease holds. Each gets a claim of its
    * own; the verbs below change nothing for an older claim of the row.
@@ -192,9 +190,9 @@ export interface QueueVerbs {
   ): Promise<{ rows: LeasedRow[]; next: LeasedPosition | null }>
   /**
    * Rows whose lease has lapsed (by the clock of leases) are due at `now`; those with a dot mark at `uncertainAt`,
-   * marked as possible duplicates. Returns how many.
+   * marked as possible duplicates. Of this epoch, or of any. Returns how many.
    */
-  recoverLapsedLeases(leasesBefore: number, now: number, uncertainAt: number): Promise<number>
+  recoverLapsedLeases(leasesBefore: number, now: number, uncertainAt: number, epoch?: number | null): Promise<number>
   /** Waiting rows past their lifetime end as `expired` with their event; at most `limit`; returns which. */
   expireDue(now: number, limit: number): Promise<ExpiredMessage[]>
   /** Rows that should have ended or moved long ago: waiting beyond their lifetime, leased for too long. */

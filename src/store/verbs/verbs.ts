@@ -22,6 +22,7 @@ import { createEventStream } from './events/event-stream.ts'
 import { createExpireDue } from './queue/expire.ts'
 import { createFigures } from './lookups/figures.ts'
 import { createFindIdempotent, createAnswerWrites } from './queue/kept-answers.ts'
+import { createNodeReads, createNodeWrites } from './nodes/nodes.ts'
 import { createLeasedRows, createLeaseWrites } from './queue/leases.ts'
 import { createRecordOutcomes } from './outcomes/outcomes.ts'
 import { createPruneWebhooks, createDeliveryLog } from './webhooks/webhook-log.ts'
@@ -71,6 +72,7 @@ export function createWriteVerbs({ writer, giveBackPages }: Pick<OpenEngine, 'wr
     ...createAnswerWrites(writer),
     ...createClaiming(writer),
     assignSomeRoutes: createAssignRoutes(writer),
+    ...createNodeWrites(writer),
     ...createLeaseWrites(writer),
     recordOutcomes: together(createRecordOutcomes(writer)),
     expireDue: createExpireDue(writer),
@@ -120,6 +122,7 @@ export function createReadVerbs({ reader, databaseSize }: Pick<OpenEngine, 'read
   return {
     unroutedDomains: createUnroutedDomains(reader),
     queueKeys: createQueueKeys(reader),
+    ...createNodeReads(reader),
     leasedRows: createLeasedRows(reader),
     watchQueue: createWatchQueue(reader),
     someQueueGroups: createQueueGroupStep(reader),

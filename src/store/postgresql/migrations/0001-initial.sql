@@ -46,12 +46,6 @@ create table meta (
   value bigint not null -- the number
 );
 
--- Each commit adds its own and removes the one before: of a row that is changed for ever, an old snapshot keeps every
--- version, and each look at it passes them all.
-create table last_commits (
-  number bigint primary key -- of the last commit: by it its writer knows whether it happened
-);
-
 create table pools (
   pool_id bigint primary key,
   name text collate "C" not null unique -- as in pools.yaml; a pool that left the file keeps its row

@@ -31,6 +31,7 @@ const MIGRATIONS = [
   '0019-subjects.sql',
   '0020-passkeys.sql',
   '0021-certificates.sql',
+  '0022-nodes.sql',
 ] as const
 
 /** The schema this program writes. */

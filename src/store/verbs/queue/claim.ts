@@ -5,8 +5,9 @@
  *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
  *
- * Expired rows are `expireDue`'s. A bounded number of them is skipped for a key: if more stand in front, it is named
- * due in a second; if fewer, in half a minute, or a walk would take the key for forgotten mail.
+ * Expired rows are `expireDue`'s, and a row that leaves from an IP of another node is that node's. A bounded number of
+ * both is passed over for a key: if more stand in front, it is named due in a second; if fewer, in half a minute, or a
+ * walk would take the key for forgotten mail.
  *
  * `+?` here and elsewhere keeps SQLite from planning anew at each call (store/README.md "Decisions").
  */
@@ -21,12 +22,13 @@ import { createOwners } from '../events/owners.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
 import { ask, askAhead, oneColumn } from '../tools/statements.ts'
 
-/** A message as its row has it. `isListed`: its address is on some suppression list. */
+/** A message as its row has it. `isListed`: its address is on some suppression list; `isElsewhere`: another node's. */
 type DueRow = Omit<ClaimedMessage, 'id' | 'claim' | 'avoidIps' | 'isCaptured' | keyof Origin> & {
   id: Buffer
   avoidIps: string | null
   nextAt: number
   isListed: number
+  isElsewhere?: number
 }
 
 /** What the key of a row says of it. */
@@ -38,18 +40,23 @@ interface Lease {
   leaseUntil: number
 }
 
-/** Expired rows that are walked over: about 2 ms. */
-const MOST_EXPIRED = 2_000
+/** Rows that are walked over, expired or of another node: about 2 ms. */
+const MOST_PASSED = 2_000
 /** How long a key with more of them is left alone. */
-const EXPIRED_PAUSE = SECOND
-/** They have ended by then; a walk over all keys comes as often. */
-const ENDED_WITHIN = 30 * SECOND
+const PASSED_PAUSE = SECOND
+/** They have ended by then, or left; a walk over all keys comes as often. */
+const GONE_WITHIN = 30 * SECOND
 // Whole rows at once: reading each by its number afterwards costs ten times as much.
 const WALKED_COLUMNS = `
   seq as key, id, content_id as contentId, recipient, recipient_domain as recipientDomain, attempts,
   created_at as acceptedAt, expires_at as expiresAt, path_failures as pathFailures,
   ambiguous_count as ambiguousCount, last_ip as lastIp, keep_ip_until as keepIpUntil, avoid_ips as avoidIps,
   next_at as nextAt`
+// It leaves from an IP (`keepIpUntil`) that another node owns: that one claims it.
+const isElsewhere = (ip: string, until: string): string => `
+  (${until} is not null and (${until} = 0 or ${until} > +?)
+    and exists (select 1 from ip_owners where ip_owners.ip = ${ip} and ip_owners.epoch <> +?))`
+const IS_ELSEWHERE = `${isElsewhere('walked.last_ip', 'walked.keep_ip_until')} as isElsewhere`
 const IS_LISTED = 'exists (select 1 from suppressions where address = walked.recipient) as isListed'
 // By its names: with thousands of keys, most claims take a row or two of each, and one statement is cheaper than four.
 const KEY = `
@@ -68,7 +75,7 @@ function createClaimDue(database: Database, lease: Leasing): (request: ClaimRequ
 
   return ({ asks, ...terms }) => {
     const messages: ClaimedMessage[] = []
-    const firsts = findFirst(asks, terms.now)
+    const firsts = findFirst(asks, terms)
     for (const [index, { key }] of asks.entries()) {
       const due = firsts[index]?.due ?? []
       const { pool, route, domain, stream } = key
@@ -77,7 +84,7 @@ function createClaimDue(database: Database, lease: Leasing): (request: ClaimRequ
     return {
       messages,
       earliestAt: firsts.map(({ nextAt }) => nextAt),
-      firstAt: firsts.map(({ nextAt, expiredAt }) => expiredAt ?? nextAt),
+      firstAt: firsts.map(({ nextAt, passedAt }) => passedAt ?? nextAt),
     }
   }
 }
@@ -86,50 +93,55 @@ interface FirstOfKey {
   due: DueRow[]
   /** When the next one is due; null: there is none. */
   nextAt: number | null
-  /** When the first one was due, where some have expired. */
-  expiredAt?: number | undefined
+  /** When the first one was due, where some are passed by. */
+  passedAt?: number | undefined
 }
 
-/** The first unexpired rows of each key that are due. */
-function createFirstOfKeys(database: Database): (asks: ClaimRequest['asks'], now: number) => FirstOfKey[] {
+/** The first unexpired rows of each key that are due, and this node's. */
+function createFirstOfKeys(
+  database: Database,
+): (asks: ClaimRequest['asks'], terms: Pick<Lease, 'now' | 'epoch'>) => FirstOfKey[] {
   const find = database.prepare<(string | number)[], DueRow>(`
-    select ${WALKED_COLUMNS}, ${IS_LISTED}
+    select ${WALKED_COLUMNS}, ${IS_LISTED}, ${IS_ELSEWHERE}
     from messages as walked
     where ${KEY} and next_at between +? and +?
     order by next_at, seq
     limit +?`)
-  const findUnexpired = database.prepare<(string | number)[], DueRow>(`
+  const findOurs = database.prepare<(string | number)[], DueRow>(`
     select walked.*, ${IS_LISTED}
     from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at between +? and +? order by next_at, seq limit +?) as walked
-    where expiresAt > +?
+    where expiresAt > +? and not ${isElsewhere('walked.lastIp', 'walked.keepIpUntil')}
     limit +?`)
   const findBeyond = oneColumn(database)<(string | number)[], number>(`
     select next_at from messages where ${KEY} and next_at between +? and +? order by next_at limit 1 offset +?`)
   const findLater = oneColumn(database)<(string | number)[], number>(`
     select next_at from messages where ${KEY} and next_at > +? order by next_at limit 1`)
 
-  return (asks, now) => {
+  return (asks, { now, epoch }) => {
     const keys = asks.map(({ key: { pool, route, domain, stream, isRetry } }) => {
       return [pool, route, domain, stream, Number(isRetry)]
     })
-    const found = asks.map(({ limit, from = 0 }, index) => ask(find, ...(keys[index] ?? []), from, now, limit + 1))
+    const found = asks.map(({ limit, from = 0 }, index) =>
+      ask(find, now, epoch, ...(keys[index] ?? []), from, now, limit + 1),
+    )
     const foundLater = asks.map((_, index) => askAhead(findLater, ...(keys[index] ?? []), now))
     const firsts = asks.map(({ limit, from = 0 }, index) => {
       const key = [...(keys[index] ?? []), from, now]
       // One more than is wanted tells when the key is due next.
       const wanted = limit + 1
       const rows = found[index]?.() ?? []
-      if (!rows.some(({ expiresAt }) => expiresAt <= now)) return { rows, isBeyond: false, askAgainAt: Infinity }
-      const expiredAt = rows[0]?.nextAt
-      const unexpired = findUnexpired.all(...key, wanted + MOST_EXPIRED, now, wanted)
-      const isBeyond = unexpired.length < wanted && findBeyond.get(...key, wanted + MOST_EXPIRED) !== undefined
-      return { rows: unexpired, isBeyond, expiredAt, askAgainAt: now + (isBeyond ? EXPIRED_PAUSE : ENDED_WITHIN) }
+      const isPassed = ({ expiresAt, isElsewhere }: DueRow): boolean => expiresAt <= now || isElsewhere === 1
+      if (!rows.some(isPassed)) return { rows, isBeyond: false, askAgainAt: Infinity }
+      const passedAt = rows[0]?.nextAt
+      const ours = findOurs.all(...key, wanted + MOST_PASSED, now, now, epoch, wanted)
+      const isBeyond = ours.length < wanted && findBeyond.get(...key, wanted + MOST_PASSED) !== undefined
+      return { rows: ours, isBeyond, passedAt, askAgainAt: now + (isBeyond ? PASSED_PAUSE : GONE_WITHIN) }
     })
-    return firsts.map(({ rows, isBeyond, askAgainAt, expiredAt }, index) => {
+    return firsts.map(({ rows, isBeyond, askAgainAt, passedAt }, index) => {
       const { limit } = asks[index] ?? { limit: 0 }
       const next = isBeyond ? undefined : (rows[limit]?.nextAt ?? foundLater[index]?.()[0])
       const nextAt = Math.min(next ?? Infinity, askAgainAt)
-      return { due: rows.slice(0, limit), nextAt: nextAt === Infinity ? null : nextAt, expiredAt }
+      return { due: rows.slice(0, limit), nextAt: nextAt === Infinity ? null : nextAt, passedAt }
     })
   }
 }
@@ -152,7 +164,7 @@ function createClaimUnrouted(
     where expiresAt > +?
     limit +?`)
   return ({ domain: recipientDomain, limit, ...terms }) => {
-    const rows = findDue.all(recipientDomain, terms.now, limit + MOST_EXPIRED, terms.now, limit)
+    const rows = findDue.all(recipientDomain, terms.now, limit + MOST_PASSED, terms.now, limit)
     return lease(rows, ({ pool, domain, stream }) => ({ pool, route: UNROUTED, domain, stream }), terms)
   }
 }

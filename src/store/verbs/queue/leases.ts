@@ -2,15 +2,14 @@
  * Rows under lease: kept, marked, given back, freed after a death (store/README.md "Leases and claims", "The dot mark
  * and recovery"). Every verb shows epoch and claim: who shows older ones changes nothing.
  *
- *   sending -> waiting   unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
+ *   sending -> waiting   unclaim (no attempt), recoverLapsedLeases (its holder froze); when it died: nodes/nodes.ts
  */
 import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
-import type { EpochStart } from '../../records/claim-records.ts'
 import { createAllowanceRefund } from '../ips/allowance.ts'
+import { createFreeing } from './freed-leases.ts'
 import { createQueueNames } from './queue-names.ts'
 import { afterCommit } from '../tools/late-answer.ts'
-import { oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
 
 export function createLeaseWrites(database: Database) {
@@ -27,16 +26,7 @@ export function createLeaseWrites(database: Database) {
     update messages set dot_sent = 1 where seq = ? and lease_epoch = ? and claim = ?`)
   const renew = database.prepare<[number, number, number, number]>(`
     update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
-  const raise = oneColumn(database)<[], number>(`
-    update meta set value = value + 1 where name = 'epoch' returning value`)
-  const findNewest = oneColumn(database)<[], number>(
-    'select created_at from messages where seq = (select max(seq) from messages)',
-  )
-  const free = createFreeing(database)
-  const releaseDeliveries = database.prepare<[number]>(`
-    update webhook_deliveries
-    set next_at = ?, lease_epoch = null
-    where lease_epoch is not null and state = 'pending'`)
+  const freeing = createFreeing(database)
 
   return {
     unclaim({ epoch, rows }) {
@@ -60,13 +50,8 @@ export function createLeaseWrites(database: Database) {
     renewLeases(epoch, rows, leaseUntil) {
       for (const { key, claim } of rows) renew.run(leaseUntil, key, epoch, claim)
     },
-    beginEpoch(now, uncertainAt) {
-      releaseDeliveries.run(now)
-      const freed = free(Number.MAX_SAFE_INTEGER, now, uncertainAt)
-      return { epoch: raise.get() ?? 0, ...freed, newestAt: findNewest.get() ?? null }
-    },
-    recoverLapsedLeases(leasesBefore, now, uncertainAt) {
-      const { recovered, uncertain } = free(leasesBefore, now, uncertainAt)
+    recoverLapsedLeases(leasesBefore, now, uncertainAt, epoch = null) {
+      const { recovered, uncertain } = freeing.lapsed(leasesBefore, epoch, now, uncertainAt)
       return recovered + uncertain
     },
   } satisfies SomeVerbs
@@ -95,19 +80,5 @@ export function createLeasedRows(database: Database): Verb<'leasedRows'> {
       })),
       next: last === undefined ? null : { leaseUntil: last.leaseUntil, key: last.key },
     }
-  }
-}
-
-/** Frees the rows whose lease ends by this time. */
-function createFreeing(database: Database) {
-  const release = database.prepare<[number, number, number, number]>(`
-    update messages
-    set state = 'waiting', next_at = ?, waiting_for = null, possible_duplicate = max(possible_duplicate, ?),
-      dot_sent = 0, lease_epoch = null, claim = null, lease_until = null
-    where state = 'sending' and lease_until <= ? and dot_sent = ?`)
-  return (leasesBefore: number, now: number, uncertainAt: number): Omit<EpochStart, 'epoch' | 'newestAt'> => {
-    const recovered = release.run(now, 0, leasesBefore, 0).changes
-    const uncertain = release.run(uncertainAt, 1, leasesBefore, 1).changes
-    return { recovered, uncertain }
   }
 }

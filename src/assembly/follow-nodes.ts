@@ -1,0 +1,34 @@
+/** What follows in the parts of this node when others change something (nodes/README.md "What others change"). */
+import type { Dispatcher } from '../delivery/dispatcher.ts'
+import type { EgressParts } from './egress.ts'
+import type { Foundation } from './foundation.ts'
+import type { Senders } from './mail.ts'
+import type { Webhooks } from './webhooks.ts'
+
+interface FollowingParts extends EgressParts, Senders, Webhooks {
+  dispatcher: Pick<Dispatcher, 'holders' | 'wake' | 'resume'>
+}
+
+export function followNodes({ nodes, logger }: Foundation, parts: FollowingParts): void {
+  const { egress, shaping, apiKeys, domains, eventStreams, webhookEngine, dispatcher } = parts
+  const reread = (): void => {
+    egress.reread().catch((thrown: unknown) => logger.warn({ err: thrown }, 'states of IPs could not be read again'))
+  }
+  nodes.onEvent({
+    isBusy: () => dispatcher.holders().size > 0,
+    taken: shaping.takeOver,
+    leaving: shaping.handOver,
+    ipsChanged: reread,
+    othersChanged() {
+      apiKeys.forgetAll()
+      domains.forgetAll()
+      reread()
+    },
+    othersWrote: eventStreams.wake,
+    freed() {
+      dispatcher.resume()
+      dispatcher.wake()
+      webhookEngine.wake()
+    },
+  })
+}

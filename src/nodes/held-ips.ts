@@ -1,0 +1,149 @@
+/**
+ * Which egress IPs this node sends from. An IP is taken where nobody lives who owns it: first its row, so that there is
+ * one owner, then the operator's hook, which brings it here, then the bind test, then what is known of it is read. What
+ * fails gives the row back, for others, and is tried again.
+ *
+ *   free -> taken (its row is ours) -> held        the road of an IP that comes
+ *   held -> leaving -> free                        nothing begins from it any more; its hook has run
+ *
+ * Never rejects but for `start`.
+ */
+import type { Clock } from '../base/clock.ts'
+import { errorText } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
+import type { IpOwner } from '../store/records/node-records.ts'
+import type { RunIpHook } from './ip-hook.ts'
+
+interface HeldIpsOptions {
+  nodeId: string
+  epoch: number
+  /** Those that pools.yaml names and enables. */
+  configured: () => readonly { address: string; source: string }[]
+  /** The operator's program brings IPs here. */
+  hasHook: () => boolean
+  runHook: RunIpHook
+  canBind: (address: string) => Promise<boolean>
+  /** Before it is held: what others have left of it is read. */
+  onTaken: (ip: string) => Promise<void>
+  /** Before others may have it: what is known of it is stored. */
+  onLeaving: (ip: string) => Promise<void>
+  /** An IP is held, or is not any more. */
+  onChange: () => void
+  clock: Pick<Clock, 'now'>
+  logger: Logger
+}
+
+const TRY_AGAIN_AFTER = 15_000
+
+export function createHeldIps(options: HeldIpsOptions) {
+  const { nodeId, epoch, configured, canBind, clock } = options
+  const { held, underWay, problems, released, begin, bring, leave } = createRoad(options)
+  let owners = new Map<string, IpOwner>()
+
+  const isOfOther = (ip: string): boolean => (owners.get(ip)?.epoch ?? epoch) !== epoch
+  const mayTry = (ip: string): boolean => clock.now() >= (problems.get(ip)?.until ?? 0)
+
+  /** Resolves when what began has ended. */
+  async function settled(): Promise<void> {
+    while (underWay.size > 0) await Promise.all(underWay.values())
+  }
+
+  return {
+    /** What the next beat asks for. `mayHold`: false when all are to go; `mayTake`: false when none may come. */
+    async wishes(mayHold: boolean, mayTake: boolean): Promise<{ takes: string[]; releases: string[] }> {
+      const wanted = mayHold ? configured() : []
+      for (const ip of held) {
+        if (!wanted.some(({ address }) => address === ip) && !underWay.has(ip)) begin(ip, () => leave(ip))
+      }
+      const open = (mayTake ? wanted : []).filter(({ address }) => {
+        const isIdle = !held.has(address) && !underWay.has(address) && !released.has(address)
+        return isIdle && !isOfOther(address) && mayTry(address)
+      })
+      const takes = await Promise.all(
+        open.map(async ({ address, source }) => (options.hasHook() || (await canBind(source)) ? [address] : [])),
+      )
+      return { takes: takes.flat(), releases: [...released] }
+    },
+    /** What the beat has found; `releases`: what it gave back. */
+    heard(found: readonly IpOwner[], releases: readonly string[]): void {
+      owners = new Map(found.map((owner) => [owner.ip, owner]))
+      for (const ip of releases) released.delete(ip)
+      for (const { address, source } of configured()) {
+        const isNew = owners.get(address)?.epoch === epoch && !held.has(address) && !released.has(address)
+        if (isNew && !underWay.has(address)) begin(address, () => bring(address, source))
+      }
+    },
+    /** Why nothing leaves from it here; null: it does. */
+    refusalOf(ip: string): string | null {
+      if (held.has(ip)) return null
+      const owner = owners.get(ip)
+      if (owner !== undefined && owner.nodeId !== nodeId) return `the node ${owner.nodeId} sends from it`
+      return problems.get(ip)?.text ?? 'it is not taken yet'
+    },
+    held: (): string[] => [...held],
+    problems: (): { ip: string; problem: string }[] =>
+      [...problems].filter(([ip]) => !held.has(ip) && !isOfOther(ip)).map(([ip, { text }]) => ({ ip, problem: text })),
+    settled,
+    /** Lets all go. */
+    async leaveAll(): Promise<void> {
+      await settled()
+      await Promise.all([...held].map(leave))
+    },
+  }
+}
+
+/** How an IP comes and goes, and those that are somewhere on that road. */
+function createRoad(options: HeldIpsOptions) {
+  const { clock, logger } = options
+  const held = new Set<string>()
+  const underWay = new Map<string, Promise<void>>()
+  /** Why it is not held, and when it is tried again. */
+  const problems = new Map<string, { text: string; until: number }>()
+  /** The next beat gives their rows back. */
+  const released = new Set<string>()
+
+  async function problemOf(ip: string, source: string): Promise<string | null> {
+    const problem = await options.runHook('acquire', ip)
+    if (problem !== null) return problem
+    if (!(await options.canBind(source))) return `${source} cannot be bound here`
+    return options.onTaken(ip).then(
+      () => null,
+      (thrown: unknown) => errorText(thrown),
+    )
+  }
+
+  return {
+    held,
+    underWay,
+    problems,
+    released,
+    begin(ip: string, work: () => Promise<void>): void {
+      const done = work().finally(() => underWay.delete(ip))
+      underWay.set(ip, done)
+    },
+    async bring(ip: string, source: string): Promise<void> {
+      const problem = await problemOf(ip, source)
+      if (problem === null) {
+        problems.delete(ip)
+        held.add(ip)
+        logger.info({ ip }, 'egress IP taken')
+      } else {
+        if (problems.get(ip)?.text !== problem) logger.error({ ip, reason: problem }, 'egress IP could not be taken')
+        problems.set(ip, { text: problem, until: clock.now() + TRY_AGAIN_AFTER })
+        released.add(ip)
+      }
+      options.onChange()
+    },
+    async leave(ip: string): Promise<void> {
+      held.delete(ip)
+      options.onChange()
+      await options.onLeaving(ip).catch((thrown: unknown) => {
+        logger.warn({ ip, error: errorText(thrown) }, 'what is known of an egress IP was not stored')
+      })
+      const problem = await options.runHook('release', ip)
+      if (problem !== null) logger.error({ ip, reason: problem }, 'the hook of an egress IP failed')
+      released.add(ip)
+      logger.info({ ip }, 'egress IP released')
+    },
+  }
+}

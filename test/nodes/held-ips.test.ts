@@ -1,0 +1,95 @@
+/** An egress IP comes and goes by the operator's program, and only where it can be bound. nodes/README.md. */
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createLogger } from '../../src/base/logger.ts'
+import { createHeldIps } from '../../src/nodes/held-ips.ts'
+import { createIpHook } from '../../src/nodes/ip-hook.ts'
+import type { IpOwner } from '../../src/store/records/node-records.ts'
+import { manualClock } from '../support/manual-clock.ts'
+
+const IP = '192.0.2.7'
+const EPOCH = 4
+const MINE: IpOwner = { ip: IP, nodeId: 'a', epoch: EPOCH, since: 0 }
+const THEIRS: IpOwner = { ip: IP, nodeId: 'b', epoch: 3, since: 0 }
+
+function world(t: Test, hook: string | null) {
+  const folder = t.testdir({})
+  const program = join(folder, 'hook')
+  const said = join(folder, 'said')
+  if (hook !== null) {
+    writeFileSync(program, `#!/bin/sh\necho "$1 $2 $STERNPOST_NODE" >> ${said}\n${hook}\n`)
+    chmodSync(program, 0o700)
+  }
+  const state = { isBindable: true, configured: [{ address: IP, source: IP }], order: [] as string[] }
+  const clock = manualClock()
+  const settings = () => ({ ip_hook: hook === null ? null : program, ip_hook_timeout: 1_000 })
+  const ips = createHeldIps({
+    nodeId: 'a',
+    epoch: EPOCH,
+    configured: () => state.configured,
+    hasHook: () => hook !== null,
+    runHook: createIpHook(settings, 'a'),
+    canBind: async () => state.isBindable,
+    onTaken: async () => void state.order.push('taken'),
+    onLeaving: async () => void state.order.push('leaving'),
+    onChange: () => void state.order.push('changed'),
+    clock,
+    logger: createLogger({ level: 'silent' }),
+  })
+  const calls = (): string[] => (existsSync(said) ? readFileSync(said, 'utf8').trim().split('\n') : [])
+  const beat = async (owners: IpOwner[], mayHold = true, mayTake = true) => {
+    const wishes = await ips.wishes(mayHold, mayTake)
+    ips.heard(owners, wishes.releases)
+    await ips.settled()
+    return wishes
+  }
+  return { ips, state, clock, calls, beat }
+}
+
+t.test('it comes by the hook, is bound, and mail leaves from it; it goes by the hook', async (t) => {
+  const { ips, state, calls, beat } = world(t, 'exit 0')
+  t.match(ips.refusalOf(IP), /not taken yet/)
+  t.same(await beat([MINE]), { takes: [IP], releases: [] })
+  t.same([ips.refusalOf(IP), ips.held(), state.order], [null, [IP], ['taken', 'changed']])
+  t.same(await beat([MINE]), { takes: [], releases: [] })
+  state.configured = []
+  await beat([MINE])
+  t.same(calls(), [`acquire ${IP} a`, `release ${IP} a`])
+  t.same(state.order.slice(2), ['changed', 'leaving'], 'nothing begins from it before it is stored and gone')
+  t.same(await beat([MINE]), { takes: [], releases: [IP] })
+  t.match(ips.refusalOf(IP), /not taken/)
+})
+
+t.test('a hook that fails, takes too long or brings nothing gives it back, and is tried again', async (t) => {
+  const faults: [string, boolean, RegExp][] = [
+    ['echo "no route" >&2; exit 3', true, /acquire 192\.0\.2\.7 ended with 3: no route/],
+    ['sleep 20', true, /took longer than 1000 ms/],
+    ['exit 0', false, /cannot be bound here/],
+  ]
+  for (const [hook, isBindable, problem] of faults) {
+    const { ips, state, clock, beat } = world(t, hook)
+    state.isBindable = isBindable
+    await beat([MINE])
+    t.match(ips.refusalOf(IP), problem)
+    t.match(ips.problems(), [{ ip: IP, problem }])
+    t.same(await beat([]), { takes: [], releases: [IP] })
+    t.same((await beat([])).takes, [], 'not at once')
+    await clock.advance(15_000)
+    t.same((await beat([])).takes, [IP])
+  }
+})
+
+t.test('one that another node has, or that cannot be bound where there is no hook, is not asked for', async (t) => {
+  const { ips, state, beat } = world(t, null)
+  await beat([THEIRS], true, false)
+  t.same((await beat([THEIRS])).takes, [])
+  t.equal(ips.refusalOf(IP), 'the node b sends from it')
+  await beat([])
+  state.isBindable = false
+  t.same((await beat([])).takes, [])
+  state.isBindable = true
+  t.same((await beat([MINE])).takes, [IP])
+  t.same((await beat([MINE], false, false)).takes, [])
+  t.same(ips.held(), [], 'a node that drains lets it go')
+})

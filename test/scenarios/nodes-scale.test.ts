@@ -1,0 +1,91 @@
+/**
+ * What several nodes cost: messages a second, and CPU of nodes and PostgreSQL for each of them, with 1, 2 and 3 nodes on
+ * this machine. At its full size alone: figures of a busy machine say nothing.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { startNodeCluster } from '../support/node-cluster.ts'
+import { skipWithoutPostgres } from '../support/postgres-cluster.ts'
+import { startSteadyLoad } from '../support/steady-load.ts'
+import { until } from '../support/until.ts'
+
+const IS_FULL = process.env['TEST_SCALE'] === 'full'
+const WARM_UP_MILLISECONDS = 10_000
+const MEASURED_MILLISECONDS = 20_000
+const MOST_WAITING = 3_000
+/** Of a node's CPU for each message, against that of one alone. */
+const MOST_MORE = 1.1
+const MILLISECONDS_PER_TICK = 10
+
+t.setTimeout(0)
+
+t.test('the cost of a message', { skip: IS_FULL ? skipWithoutPostgres : 'TEST_SCALE=full alone' }, async (t) => {
+  const costs: number[] = []
+  for (const count of [1, 2, 3]) {
+    await t.test(`${count} nodes`, async (t) => void costs.push(await measure(t, count)))
+  }
+  const [one = 0, , three = 0] = costs
+  t.ok(three <= MOST_MORE * one, `${(three / one).toFixed(2)} times the CPU of one node alone`)
+})
+
+/** Returns milliseconds of CPU of the nodes for each message. */
+async function measure(t: Test, count: number): Promise<number> {
+  const { nodes, sink, key, domains, postgres, database } = await startNodeCluster(t, { count, isDirect: true })
+  const loads = nodes.map(({ server, nodeId: prefix }) => {
+    const mayPost = (accepted: number): boolean => accepted - sink.arrivals.size / count < MOST_WAITING / count
+    return startSteadyLoad({ baseUrl: server.baseUrl, key, domains, batch: 50, clients: 4, mayPost, prefix })
+  })
+  const look = async () => {
+    const [row] = await postgres.query(
+      `select xact_commit as commits, pg_current_wal_lsn() - '0/0' as bytes from pg_stat_database
+      where datname = '${database}'`,
+      database,
+    )
+    return {
+      at: performance.now(),
+      arrived: sink.arrivals.size,
+      nodes: nodes.reduce((sum, { server }) => sum + cpuOf(server.processId), 0),
+      postgres: cpuBelow(postgres.processId),
+      commits: Number(row?.['commits']),
+      bytes: Number(row?.['bytes']),
+    }
+  }
+  await sleep(WARM_UP_MILLISECONDS)
+  const before = await look()
+  await sleep(MEASURED_MILLISECONDS)
+  const after = await look()
+  await Promise.all(loads.map((load) => load.stop()))
+  const messages = after.arrived - before.arrived
+  const each = (field: 'nodes' | 'postgres' | 'commits' | 'bytes'): number => (after[field] - before[field]) / messages
+  t.comment(
+    `${Math.round((1_000 * messages) / (after.at - before.at))} messages a second; for each: ` +
+      `${each('nodes').toFixed(2)} ms of nodes, ${each('postgres').toFixed(2)} ms of PostgreSQL, ` +
+      `${each('commits').toFixed(3)} commits, ${Math.round(each('bytes'))} bytes of WAL`,
+  )
+  await until('all has arrived', () =>
+    loads.every(({ accepted }) => [...accepted.keys()].every((to) => sink.arrivals.has(to))),
+  )
+  return each('nodes')
+}
+
+/** Milliseconds of CPU that a process has taken: user and system time of /proc. */
+function cpuOf(processId: number): number {
+  const fields = readFileSync(`/proc/${processId}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
+  return (Number(fields[11]) + Number(fields[12])) * MILLISECONDS_PER_TICK
+}
+
+/** Of a process and its children; those that have ended count with it. */
+function cpuBelow(processId: number): number {
+  const children = readdirSync('/proc').filter((name) => {
+    try {
+      return (
+        /^\d+$/.test(name) &&
+        readFileSync(`/proc/${name}/stat`, 'utf8').split(') ')[1]?.split(' ')[1] === String(processId)
+      )
+    } catch {
+      return false
+    }
+  })
+  return children.reduce((sum, child) => sum + cpuOf(Number(child)), cpuOf(processId))
+}

@@ -1,0 +1,227 @@
+/**
+ * Three nodes on one PostgreSQL under load: one is killed, one is stopped for a while, one is cut off, one drains.
+ * Nothing that was answered is lost, what came twice is flagged, and the IPs move. nodes/README.md.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { startNodeCluster, type ClusterNode, type NodeCluster } from '../support/node-cluster.ts'
+import { skipWithoutPostgres } from '../support/postgres-cluster.ts'
+import { randomSource } from '../support/random-source.ts'
+import { startSteadyLoad, type SteadyLoad } from '../support/steady-load.ts'
+import { until } from '../support/until.ts'
+
+const IS_FULL = process.env['TEST_SCALE'] === 'full'
+const KILLS = IS_FULL ? 20 : 1
+const STOPPED_MILLISECONDS = IS_FULL ? 60_000 : 0
+const MOST_WAITING = IS_FULL ? 20_000 : 300
+const LONGEST_ANSWER = 200
+const DEADLINE = 180_000
+/** A busy machine takes longer. */
+const REAPED_WITHIN = IS_FULL ? 20_000 : 60_000
+const MOVED_WITHIN = IS_FULL ? 30_000 : 60_000
+/** What is remembered of others' changes is at most so old, and a busy machine takes its time. */
+const SEEN_WITHIN = 4_000
+
+t.setTimeout(0)
+
+t.test('three nodes', { skip: skipWithoutPostgres }, async (t) => {
+  const random = randomSource(25)
+  const cluster = await startNodeCluster(t, { count: 3, answerDelayMilliseconds: () => random.integer(LONGEST_ANSWER) })
+  await t.test('what one changes, the others know soon', (t) => changeKeys(t, cluster))
+  if (IS_FULL) {
+    await t.test('one is killed, again and again', async (t) => {
+      for (let kill = 1; kill <= KILLS; kill += 1) await killOne(t, cluster, await holder(cluster))
+    })
+    await t.test('one is stopped, declared dead, and goes on', async (t) => stopOne(t, cluster, await holder(cluster)))
+    await t.test('one is cut off from PostgreSQL', async (t) => cutOff(t, cluster, await holder(cluster)))
+  } else {
+    const [, two, three] = cluster.nodes
+    await t.test('one is killed and another one is stopped, which goes on when it was declared dead', async (t) => {
+      await Promise.all([killOne(t, cluster, two), stopOne(t, cluster, three)])
+    })
+  }
+  await t.test('one drains, and stops without a refused request but for the time being', (t) =>
+    drainOne(t, cluster, cluster.nodes[0]),
+  )
+})
+
+async function changeKeys(t: Test, { nodes, domains }: NodeCluster): Promise<void> {
+  const [one, two] = nodes
+  if (one === undefined || two === undefined) return
+  const created = await one.api.post('/keys', { name: 'shop', mode: 'live', scopes: ['send'], domains: [] })
+  const { key, id } = created.body['data'] as { key: string; id: string }
+  let sends = 0
+  const send = async (): Promise<number> => {
+    const answer = await fetch(`${two.server.baseUrl}/v1/email/send`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+      body: JSON.stringify({
+        from: 'shop@acme.test',
+        to: `key-${sends++}@${domains[0]}`,
+        subject: 'Order',
+        text: 'On its way',
+      }),
+    })
+    return answer.status
+  }
+  t.equal(await send(), 200)
+  await one.api.delete(`/keys/${id}`)
+  const revokedAt = performance.now()
+  await until('the other node refuses it', async () => (await send()) === 401)
+  const took = performance.now() - revokedAt
+  t.ok(took < SEEN_WITHIN, `${Math.round(took)} ms`)
+}
+
+let loadsBegun = 0
+
+/** Of clients at these nodes, until what they were told is stored and has arrived. */
+function loadAt({ sink, key, domains }: NodeCluster, nodes: readonly (ClusterNode | undefined)[]): SteadyLoad[] {
+  const before = sink.arrivals.size
+  const loads: SteadyLoad[] = []
+  const mayPost = (): boolean => {
+    const accepted = loads.reduce((sum, each) => sum + each.accepted.size, 0)
+    return accepted - (sink.arrivals.size - before) < MOST_WAITING
+  }
+  for (const node of nodes) {
+    if (node === undefined) continue
+    const prefix = `${node.nodeId}-${loadsBegun++}`
+    loads.push(startSteadyLoad({ baseUrl: node.server.baseUrl, key, domains, batch: 5, clients: 2, mayPost, prefix }))
+  }
+  return loads
+}
+
+async function settle(t: Test, { sink, postgres, database }: NodeCluster, loads: readonly SteadyLoad[]): Promise<void> {
+  await Promise.all(loads.map((load) => load.stop()))
+  const accepted = new Set(loads.flatMap((load) => [...load.accepted.keys()]))
+  const open = async (): Promise<number> => {
+    const [row] = await postgres.query(
+      `select count(*) as open from messages where state in ('waiting', 'sending')`,
+      database,
+    )
+    return Number(row?.['open'])
+  }
+  await until('everything has ended', async () => (await open()) === 0, DEADLINE)
+  const flagged = new Set(
+    (await postgres.query('select recipient from messages where possible_duplicate = 1', database)).map((row) =>
+      String(row['recipient']),
+    ),
+  )
+  const lost = [...accepted].filter((to) => !sink.arrivals.has(to))
+  const twice = [...sink.arrivals].filter(([, copies]) => copies > 1).map(([to]) => to)
+  t.comment(`${accepted.size} accepted, ${twice.length} arrived twice in all, ${flagged.size} flagged`)
+  t.same(lost, [], 'nothing is lost')
+  t.same(
+    twice.filter((to) => !flagged.has(to)),
+    [],
+    'every duplicate is flagged',
+  )
+  const refusals = loads.flatMap((load) => load.refusals).filter(({ status }) => status !== 503)
+  t.same(refusals, [], 'nothing but 503 was answered')
+}
+
+const pass =
+  (nodeId: string, { owners }: NodeCluster, ip: string) =>
+  async (): Promise<boolean> => {
+    const found = await owners()
+    return found[nodeId] === undefined && Object.values(found).flat().includes(ip)
+  }
+
+/** Resolves with the milliseconds that it took. */
+async function timeTo(what: string, look: () => Promise<boolean>): Promise<number> {
+  const from = performance.now()
+  await until(what, look, DEADLINE)
+  return performance.now() - from
+}
+
+async function isBusy({ postgres, database }: NodeCluster, { nodeId }: ClusterNode): Promise<boolean> {
+  const [row] = await postgres.query(
+    `select count(*) as held from messages join nodes on nodes.epoch = messages.lease_epoch
+    where messages.state = 'sending' and node_id = '${nodeId}'`,
+    database,
+  )
+  return Number(row?.['held']) > 0
+}
+
+const isDead =
+  ({ postgres, database }: NodeCluster, { nodeId }: ClusterNode) =>
+  async (): Promise<boolean> => {
+    const [row] = await postgres.query(`select state from nodes where node_id = '${nodeId}'`, database)
+    return row?.['state'] === 'dead'
+  }
+
+/** A node that sends from some IP. */
+async function holder({ nodes, owners }: NodeCluster): Promise<ClusterNode | undefined> {
+  const found = await owners()
+  return nodes.findLast(({ nodeId }) => found[nodeId] !== undefined)
+}
+
+const others = ({ nodes }: NodeCluster, node: ClusterNode): ClusterNode[] => nodes.filter((each) => each !== node)
+
+async function killOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
+  if (node === undefined) return
+  const loads = loadAt(cluster, cluster.nodes)
+  await until('it sends', () => isBusy(cluster, node), DEADLINE)
+  await sleep(500)
+  const held = (await cluster.owners())[node.nodeId] ?? []
+  await node.server.kill()
+  const freed = timeTo('its rows are free', async () => !(await isBusy(cluster, node)))
+  const moved = await timeTo('its IPs have moved', pass(node.nodeId, cluster, held[0] ?? node.ip))
+  t.ok((await freed) < REAPED_WITHIN, `rows after ${Math.round(await freed)} ms`)
+  t.ok(moved < MOVED_WITHIN, `IP after ${Math.round(moved)} ms`)
+  await settle(t, cluster, loads)
+  await node.server.start()
+  t.pass('it starts again')
+}
+
+async function stopOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
+  if (node === undefined) return
+  const loads = loadAt(cluster, cluster.nodes)
+  await until('it sends', () => isBusy(cluster, node), DEADLINE)
+  const { processId } = node.server
+  process.kill(processId, 'SIGSTOP')
+  const [dead] = await Promise.all([timeTo('it is declared dead', isDead(cluster, node)), sleep(STOPPED_MILLISECONDS)])
+  process.kill(processId, 'SIGCONT')
+  const ended = await timeTo('it ends', async () => node.server.exitCode() !== null)
+  t.equal(node.server.exitCode(), 1)
+  t.comment(`dead after ${Math.round(dead)} ms, and ended ${Math.round(ended)} ms after it went on`)
+  await settle(t, cluster, loads)
+  await node.server.start()
+}
+
+async function cutOff(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
+  if (node === undefined) return
+  const loads = loadAt(cluster, others(cluster, node))
+  node.proxy.swallow(true)
+  await until('it is declared dead', isDead(cluster, node))
+  node.proxy.swallow(false)
+  node.proxy.cutAll()
+  await until('it ends', () => node.server.exitCode() !== null, DEADLINE)
+  t.equal(node.server.exitCode(), 1)
+  await settle(t, cluster, loads)
+  await node.server.start()
+}
+
+async function drainOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
+  if (node === undefined) return
+  const { api, server, nodeId } = node
+  await Promise.all(others(cluster, node).map((each) => each.api.post(`/admin/nodes/${each.nodeId}/drain`, {})))
+  await until('all IPs are its own', async () => (await cluster.owners())[nodeId]?.length === 3)
+  for (const each of others(cluster, node)) {
+    await each.api.post(`/admin/nodes/${each.nodeId}/drain`, { draining: false })
+  }
+  const loads = loadAt(cluster, cluster.nodes)
+  await until('it sends', () => isBusy(cluster, node), DEADLINE)
+  t.equal((await api.post(`/admin/nodes/${nodeId}/drain`, {})).status, 200)
+  await until('it holds nothing', async () => (await cluster.owners())[nodeId] === undefined, DEADLINE)
+  t.notOk(await isBusy(cluster, node))
+  t.equal((await fetch(`${server.baseUrl}/health`)).status, 503, 'a balancer turns away')
+  const [stopping] = loads
+  await stopping?.stop()
+  t.ok(stopping?.refusals.length, 'it took no mail')
+  t.ok(
+    stopping?.refusals.every(({ status, retryAfter }) => status === 503 && retryAfter !== null),
+    'and said when to come again',
+  )
+  t.equal(await server.stop(), 0)
+  await settle(t, cluster, loads)
+}
