@@ -44,6 +44,7 @@ export async function startEgress(foundation: Foundation, { webhookEngine }: Web
     canBind,
     logger,
     refusalOf: nodes.refusalOf,
+    isElsewhere: nodes.isElsewhere,
     lookups: { ...resolver, blocklists: blocklistResolver(foundation) },
     onEvents: webhookEngine.wake,
   })

@@ -28,6 +28,7 @@ const NOBODY: EgressQuestions = {
   waitingOf: () => [],
   onEvents: () => {},
   refusalOf: () => null,
+  isElsewhere: () => false,
   isClockSteady: () => true,
 }
 
@@ -62,10 +63,10 @@ export function createEgress(options: EgressOptions) {
     poolNames: (): string[] => Object.keys(poolsNow().pools),
     /** Every IP that mail of this pool may leave from, now or later: its own and those of its overflow pool. */
     ipsUsedBy: (pool: string): EgressIp[] => [...picker.tiersOf(pool).all],
-    /** Pools that have an IP which may send now or, when its pause or allowance lets it, later. */
+    /** Pools that have an IP, of whatever node, which may send now or, when its pause or allowance lets it, later. */
     sendingPools: (): string[] =>
       Object.keys(poolsNow().pools).filter((pool) => {
-        const { own, warming, paused, spill } = picker.tiersOf(pool)
+        const { own, warming, paused, spill } = picker.tiersAnywhere(pool)
         return [own, warming, paused, spill].some((tier) => tier.length > 0)
       }),
     /** Before acceptance: whether the mail can start within policy (http/README.md "ip_not_warmed"). */

@@ -80,6 +80,7 @@ export function createHeldIps(options: HeldIpsOptions) {
       if (owner !== undefined && owner.nodeId !== nodeId) return `the node ${owner.nodeId} sends from it`
       return problems.get(ip)?.text ?? 'it is not taken yet'
     },
+    isOfOther,
     held: (): string[] => [...held],
     problems: (): { ip: string; problem: string }[] =>
       [...problems].filter(([ip]) => !held.has(ip) && !isOfOther(ip)).map(([ip, { text }]) => ({ ip, problem: text })),

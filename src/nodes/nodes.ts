@@ -19,6 +19,8 @@ export interface Nodes {
   nodeId: string | null
   /** Why nothing leaves from an IP here; null: it does. */
   refusalOf(ip: string): string | null
+  /** Another node sends from it. */
+  isElsewhere(ip: string): boolean
   /** Of the living nodes the one that has lived longest: jobs that one node does for all are its. */
   isFirst(): boolean
   /** Nodes that live, at least 1. */
@@ -63,6 +65,7 @@ interface NodeEvents {
 export const ALONE: Nodes = {
   nodeId: null,
   refusalOf: () => null,
+  isElsewhere: () => false,
   isFirst: () => true,
   living: () => 1,
   isDraining: () => false,
@@ -145,6 +148,7 @@ export function createNodes(options: NodesOptions): Nodes {
   return {
     nodeId,
     refusalOf: ips.refusalOf,
+    isElsewhere: ips.isOfOther,
     isFirst,
     living: () => Math.max(1, living.length),
     isDraining: () => isDraining || isLeaving,

@@ -39,6 +39,7 @@ export function createIpRegistry(options: EgressOutside) {
   let known = new Map<string, KnownIp>()
   let ips: EgressIp[] = []
   let byPool = new Map<string, EgressIp[]>()
+  let elsewhere = new Map<EgressIp, EgressIp>()
   const configured = (): ConfiguredIp[] => configuredIps(configuration.current().pools.pools)
 
   const find = (address: string): KnownIp | undefined => known.get(address)
@@ -50,6 +51,8 @@ export function createIpRegistry(options: EgressOutside) {
     ips: (): readonly EgressIp[] => ips,
     known: all,
     find,
+    /** As the node has it that sends from it. */
+    anywhere: (ip: EgressIp): EgressIp => elsewhere.get(ip) ?? ip,
     inPool: (pool: string): readonly EgressIp[] => byPool.get(pool) ?? [],
     isBindable: disabled.isBindable,
     disable(address: string, reason: string): void {
@@ -88,14 +91,9 @@ export function createIpRegistry(options: EgressOutside) {
   }
 
   function arrange(): void {
-    const { warmup } = configuration.current()
-    const entries = configured().map((entry): KnownIp => {
-      const { address, curve: wanted } = entry.settings
-      const record = records.get(address) ?? firstRecord(entry.settings, clock.now())
-      const curve = findCurve(warmup, [record.curve, wanted])
-      const halt = disabled.reasonOf(address) ?? options.refusalOf(address)
-      return { ip: egressIp(entry, record, curve.curve, halt), record, curve }
-    })
+    const arranged = knownIps(options, configured(), records, disabled)
+    const { entries } = arranged
+    elsewhere = arranged.elsewhere
     entries.forEach(curves.remember)
     known = new Map(entries.map((entry) => [entry.ip.address, entry]))
     ips = entries.map(({ ip }) => ip)
@@ -110,6 +108,26 @@ export function createIpRegistry(options: EgressOutside) {
     if (isNews) rebuild()
     else arrange()
   }
+}
+
+/** What is known of each IP of the files; `elsewhere`: how the node has it that sends from it. */
+function knownIps(
+  { configuration, clock, refusalOf, isElsewhere }: EgressOutside,
+  configured: readonly ConfiguredIp[],
+  records: ReadonlyMap<string, IpRecord>,
+  disabled: Pick<ReturnType<typeof createDisabledIps>, 'reasonOf'>,
+) {
+  const { warmup } = configuration.current()
+  const elsewhere = new Map<EgressIp, EgressIp>()
+  const entries = configured.map((entry): KnownIp => {
+    const { address, curve: wanted } = entry.settings
+    const record = records.get(address) ?? firstRecord(entry.settings, clock.now())
+    const curve = findCurve(warmup, [record.curve, wanted])
+    const ip = egressIp(entry, record, curve.curve, disabled.reasonOf(address) ?? refusalOf(address))
+    if (isElsewhere(address)) elsewhere.set(ip, egressIp(entry, record, curve.curve, null))
+    return { ip, record, curve }
+  })
+  return { entries, elsewhere }
 }
 
 function createIpChanges(

@@ -25,6 +25,8 @@ export interface EgressQuestions {
   onEvents: () => void
   /** Why nothing may leave from an IP here, though the files name it: another node sends from it; null: it may. */
   refusalOf: (ip: string) => string | null
+  /** Another node sends from it. */
+  isElsewhere: (ip: string) => boolean
   /** False after a jump of the clock: warmup days are closed later (test/README.md "Clock"). */
   isClockSteady: () => boolean
 }

@@ -32,15 +32,18 @@ type Wait = Extract<IpChoice, { kind: 'wait' }>
 
 export function createIpPicker({ configuration, registry, allowance, clock }: IpParts) {
   const byPool = new Map<string, Tiers>()
-  registry.onChange(() => byPool.clear())
+  const byPoolAnywhere = new Map<string, Tiers>()
+  registry.onChange(() => [byPool, byPoolAnywhere].forEach((known) => known.clear()))
 
-  function tiersOf(pool: string): Tiers {
-    const known = byPool.get(pool)
+  const tiersOf = (pool: string): Tiers => tiersIn(byPool, pool, (ip) => ip)
+
+  function tiersIn(kept: Map<string, Tiers>, pool: string, as: (ip: EgressIp) => EgressIp): Tiers {
+    const known = kept.get(pool)
     if (known !== undefined) return known
     const settings = configuration.current().pools.pools[pool]
     const spillPool = settings?.overflow === 'spill' ? settings.overflow_pool : null
-    const own = registry.inPool(pool)
-    const spill = spillPool === null ? [] : registry.inPool(spillPool)
+    const own = registry.inPool(pool).map(as)
+    const spill = spillPool === null ? [] : registry.inPool(spillPool).map(as)
     const tiers: Tiers = {
       warming: own.filter(({ sends }) => sends === 'allowance').map((ip) => seeded(ip, dailyCap(ip.address))),
       own: own.filter(({ sends }) => sends === 'all').map((ip) => seeded(ip, ip.weight)),
@@ -49,7 +52,7 @@ export function createIpPicker({ configuration, registry, allowance, clock }: Ip
       spill: spill.filter(({ sends }) => sends === 'all').map((ip) => seeded(ip, ip.weight)),
       all: [...own, ...spill],
     }
-    byPool.set(pool, tiers)
+    kept.set(pool, tiers)
     return tiers
   }
 
@@ -72,6 +75,8 @@ export function createIpPicker({ configuration, registry, allowance, clock }: Ip
   return {
     choose,
     tiersOf,
+    /** Also of what other nodes send from. */
+    tiersAnywhere: (pool: string): Tiers => tiersIn(byPoolAnywhere, pool, registry.anywhere),
     /** The IPs that mail of a queue key could leave from, those that wait for allowance or an end included. */
     candidates({ pool, stream, isp, isRetry }: QueueKeyFacts): Candidate[] {
       const { warming, own, paused, suspended, spill } = tiersOf(pool)

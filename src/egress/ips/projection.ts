@@ -70,7 +70,7 @@ export function createProjector(parts: IpParts & { picker: IpPicker; backlog: Po
   return (request) => {
     const { pool } = request
     const settings = configuration.current().pools.pools[pool]
-    const tiers = picker.tiersOf(pool)
+    const tiers = picker.tiersAnywhere(pool)
     if (tiers.own.length > 0 || tiers.spill.length > 0) return { kind: 'ok', startsAt: null }
     const figures = figuresOf(tiers, parts)
     const backlogByIsp = parts.backlog.of(pool, figures.granted)
