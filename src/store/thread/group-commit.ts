@@ -313,8 +313,8 @@ function answerVerb({ verb, isKept, value }: Done): void {
   if (!(value instanceof LateAnswer)) return verb.resolve(value)
   try {
     verb.resolve(value.read())
-  } catch (thrown) {
-    verb.reject(thrown)
+  } catch (cause) {
+    verb.reject(new ServiceError('unavailable', 'the answer of the database was lost', { ...RETRY_SOON, cause }))
   }
 }
 
