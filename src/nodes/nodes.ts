@@ -119,13 +119,17 @@ export function createNodes(options: NodesOptions): Nodes {
   const looking = createPollLoop({ clock: realClock, round: look, onError: () => {} })
 
   async function beat(): Promise<number> {
-    const { takes, releases } = await ips.wishes(!isLeaving && (!isDraining || events.isBusy()), !isDraining)
+    // Its last IPs are let go by `stop`.
+    const mayHold = isLeaving || !isDraining || events.isBusy()
+    const { takes, releases } = await ips.wishes(mayHold, !isDraining && !isLeaving)
     const { version } = options
     const now = realClock.now()
     const startedAt = performance.now()
     const seen = await store.beat({ nodeId, epoch, now, version, configHash: options.configHash(), takes, releases })
     note(seen)
     ips.heard(seen.owners, releases)
+    // A try before this one may have failed.
+    await reap.freeLeft()
     let hasReaped = false
     const times = { startedAt, heardAt: performance.now() }
     for (const dead of watch(seen.nodes, times)) hasReaped = (await reap(dead)) || hasReaped
@@ -157,14 +161,16 @@ export function createNodes(options: NodesOptions): Nodes {
     wake: loop.wake,
     async start() {
       await beat()
-      await ips.settled()
+      // Others see it live, however long the operator's program takes.
       loop.start()
       looking.start()
+      await ips.settled()
     },
     async stop() {
       isLeaving = true
-      await Promise.all([loop.stop(), looking.stop()])
+      await looking.stop()
       await ips.leaveAll()
+      await loop.stop()
       try {
         if (await store.endNode({ nodeId, epoch, state: 'stopped', by: nodeId })) await reap.free()
       } catch (thrown) {
@@ -231,6 +237,8 @@ function createLook({ store, nodeId, realClock }: NodesOptions, events: Events):
 /** A node that did not live is declared dead, and what it held is due again, in parts. */
 function createReaping(options: NodesOptions, events: Events) {
   const { store, nodeId, clock, logger, metrics } = options
+  /** What a dead node held may not be free yet. */
+  let mustFree = false
   async function free(): Promise<void> {
     const freed = { recovered: 0, uncertain: 0, webhooks: 0 }
     let isMore = true
@@ -249,9 +257,15 @@ function createReaping(options: NodesOptions, events: Events) {
     const isEnded = await store.endNode({ nodeId: dead.nodeId, epoch: dead.epoch, state: 'dead', by: nodeId })
     if (!isEnded) return false
     logger.error({ node: dead.nodeId, epoch: dead.epoch }, 'a node is dead')
-    await free()
-    events.freed()
+    mustFree = true
+    await freeLeft()
     return true
   }
-  return Object.assign(reap, { free })
+  const freeLeft = async (): Promise<void> => {
+    if (!mustFree) return
+    await free()
+    mustFree = false
+    events.freed()
+  }
+  return Object.assign(reap, { free, freeLeft })
 }

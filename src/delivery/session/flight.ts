@@ -19,6 +19,7 @@ import type { RawReply } from './reply-reader.ts'
 import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
 import { CLOSING_CODE, type Expectation, type SmtpWire, type WireEnd } from './smtp-wire.ts'
 import {
+  isOldMark,
   isProtocolError,
   tellJob,
   type ConnectionEnding,
@@ -66,8 +67,15 @@ export function createFlight(tools: FlightTools) {
     onFault: (fault) => void (faults[fault] = true),
   })
 
-  function onMark(flyer: Flyer, isOurs: boolean): void {
-    if (!wire.isOpen() || !held.delete(flyer)) return
+  function askMark(flyer: Flyer): void {
+    const askedAt = performance.now()
+    flyer.job.askMark((isOurs) => onMark(flyer, isOurs, askedAt))
+  }
+
+  function onMark(flyer: Flyer, isOurs: boolean, askedAt: number): void {
+    if (!wire.isOpen() || !held.has(flyer)) return
+    if (isOurs && isOldMark(askedAt)) return askMark(flyer)
+    held.delete(flyer)
     if (isOurs) {
       const needsReset = reset.take() || sent.length > 0
       sent.push(flyer)
@@ -101,7 +109,7 @@ export function createFlight(tools: FlightTools) {
       load.add(job)
       watchMarks()
       job.onStage('mark')
-      job.askMark((isOurs) => onMark(flyer, isOurs))
+      askMark(flyer)
     },
     /** All replies of the bytes that came were taken. */
     tellHeard(): void {

@@ -79,8 +79,10 @@ export function createDotMarks(options: DotMarksOptions) {
         const closed = asked.filter((claim) => !open.includes(claim))
         options.answer(thread, id, closed)
       }
-      if (isBlocked) options.onUnblocked()
+      const wasBlocked = isBlocked
+      // Whoever is woken asks for it.
       isBlocked = false
+      if (wasBlocked) options.onUnblocked()
     } catch (thrown) {
       if (!isBlocked) logger.error({ code: errorCode(thrown), error: errorText(thrown) }, NOT_STORED)
       isBlocked = true

@@ -59,7 +59,11 @@ export function createWritingDatabase(parts: Parts) {
     'begin immediate': transaction.begin,
     commit,
     rollback: transaction.rollback,
-    'savepoint verb': () => void database.send('savepoint verb'),
+    // What is sent before it outlives the verb: `rollback to verb` forgets what was not.
+    'savepoint verb'() {
+      database.send('savepoint verb')
+      guarded(database.flush)
+    },
     // What the verb did is answered before the next one begins: a failure belongs to it.
     'release verb'() {
       database.send('release verb')

@@ -25,6 +25,8 @@ export function createNodeWrites(database: Database) {
     on conflict (node_id) do update
     set epoch = excluded.epoch, state = 'living', started_at = excluded.started_at, beat_at = excluded.beat_at,
       ended_by = null`)
+  const removeOwners = database.prepare<[]>(`
+    delete from ip_owners where epoch not in (select epoch from nodes where state = 'living')`)
   const findNewest = oneColumn(database)<[], number>(
     'select created_at from messages where seq = (select max(seq) from messages)',
   )
@@ -49,6 +51,7 @@ export function createNodeWrites(database: Database) {
     beginEpoch(now, uncertainAt, nodeId = ALONE) {
       // What it held before is what no living node holds.
       leave.run(nodeId)
+      removeOwners.run()
       const { recovered, uncertain } = freeing.abandoned(now, uncertainAt, Number.MAX_SAFE_INTEGER)
       const epoch = raise.get() ?? 0
       begin.run(nodeId, epoch, now, now)

@@ -1,0 +1,81 @@
+/** A node beats whatever the operator’s program does. nodes/README.md. */
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { createLogger } from '../../src/base/logger.ts'
+import { createNodes } from '../../src/nodes/nodes.ts'
+import { BEAT_MILLISECONDS } from '../../src/nodes/peer-watch.ts'
+import type { IpOwner, NodeRecord } from '../../src/store/records/node-records.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
+
+const IP = '192.0.2.7'
+const EPOCH = 4
+const OWN: NodeRecord = {
+  nodeId: 'a',
+  epoch: EPOCH,
+  state: 'living',
+  isDraining: false,
+  version: '',
+  configHash: '',
+  startedAt: 0,
+  beatAt: 0,
+  endedBy: null,
+  lastCommit: 1,
+}
+const count = { inc: () => {}, set: () => {} }
+
+t.test('it beats while its IPs come and go, however long that takes', async (t) => {
+  const folder = t.testdir({})
+  const [program, said] = [join(folder, 'hook'), join(folder, 'said')]
+  writeFileSync(program, `#!/bin/sh\necho $1 >> ${said}\nwhile [ ! -e ${folder}/$1 ]; do sleep 0.02; done\n`)
+  chmodSync(program, 0o700)
+  const clock = manualClock()
+  let beats = 0
+  let owners: IpOwner[] = []
+  const store = {
+    async beat({ takes }: { takes: string[] }) {
+      beats += 1
+      for (const ip of takes) owners = [{ ip, nodeId: 'a', epoch: EPOCH, since: 0 }]
+      return { nodes: [OWN], owners }
+    },
+    endNode: async () => true,
+    freeAbandoned: async () => ({ recovered: 0, uncertain: 0, webhooks: 0 }),
+    changesSeen: async () => 0,
+    nodesSeen: async () => ({ nodes: [OWN], owners }),
+  }
+  const nodes = createNodes({
+    store,
+    nodeId: 'a',
+    epoch: EPOCH,
+    version: '1',
+    configHash: () => '',
+    configuredIps: () => [{ address: IP, source: IP }],
+    hook: () => ({ ip_hook: program, ip_hook_timeout: 60_000 }),
+    canBind: async () => true,
+    clock,
+    realClock: clock,
+    uncertainRetry: () => 0,
+    logger: createLogger({ level: 'silent' }),
+    metrics: { leasesRecovered: count, uncertainDeliveries: count, nodesLiving: count, egressIpsHeld: count } as never,
+  })
+  const beatsOn = async (): Promise<void> => {
+    const before = beats
+    await until('it beats', async () => {
+      await clock.advance(BEAT_MILLISECONDS)
+      return beats > before + 1
+    })
+  }
+  const calls = (): string => (existsSync(said) ? readFileSync(said, 'utf8') : '')
+  const started = nodes.start()
+  await until('the program runs', () => calls().includes('acquire'))
+  await beatsOn()
+  writeFileSync(join(folder, 'acquire'), '')
+  await started
+  t.equal(nodes.refusalOf(IP), null)
+  const stopped = nodes.stop()
+  await until('the program runs', () => calls().includes('release'))
+  await beatsOn()
+  writeFileSync(join(folder, 'release'), '')
+  await stopped
+})
