@@ -5,7 +5,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
-import { errorText } from '../../base/errors.ts'
+import { errorCode, errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { RouteAssignment } from '../../store/records/queue-records.ts'
@@ -34,6 +34,8 @@ export interface ResolveMessagesOptions {
 
 /** When the sending domain is gone, or something failed. */
 const LOOK_AGAIN_AFTER = 5 * MINUTE
+/** The store did not answer: it is back as soon as anything can be claimed. */
+const ASK_AGAIN_AFTER = 2 * SECOND
 const MOST_RETURN_PATHS = 5_000
 /** A domain that was removed and added anew may have another one. */
 const RETURN_PATH_LIFETIME = SECOND
@@ -49,9 +51,9 @@ export function createResolveMessages(options: ResolveMessagesOptions) {
   const returnPaths = new LRUCache<string, string>({ max: MOST_RETURN_PATHS, ttl: RETURN_PATH_LIFETIME })
 
   /** Messages go back to the queue for a while, and somebody should look why. */
-  function giveBack(messages: readonly ClaimedMessage[], reason: string): void {
+  function giveBack(messages: readonly ClaimedMessage[], reason: string, after = LOOK_AGAIN_AFTER): void {
     logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages cannot be sent now')
-    for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() + LOOK_AGAIN_AFTER })
+    for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() + after })
   }
 
   async function returnPathOf(domain: string): Promise<string | undefined> {
@@ -92,7 +94,7 @@ export function createResolveMessages(options: ResolveMessagesOptions) {
     try {
       answers = await ask(messages, first)
     } catch (thrown) {
-      giveBack(messages, errorText(thrown))
+      giveBack(messages, errorText(thrown), errorCode(thrown) === 'unavailable' ? ASK_AGAIN_AFTER : LOOK_AGAIN_AFTER)
       return []
     }
     const { route, returnPaths: known } = answers
