@@ -100,7 +100,7 @@ const BEATS_OF_A_MINUTE = 30
 const LOOK_MILLISECONDS = 1_000
 
 export function createNodes(options: NodesOptions): Nodes {
-  const { store, nodeId, epoch, realClock, logger, metrics } = options
+  const { store, nodeId, epoch, version, realClock, logger, metrics } = options
   const events = createEvents()
   const watch = createPeerWatch(nodeId)
   const ips = createHolding(options, events)
@@ -122,13 +122,11 @@ export function createNodes(options: NodesOptions): Nodes {
     // Its last IPs are let go by `stop`.
     const mayHold = isLeaving || !isDraining || events.isBusy()
     const { takes, releases } = await ips.wishes(mayHold, !isDraining && !isLeaving)
-    const { version } = options
     const now = realClock.now()
     const startedAt = performance.now()
     const seen = await store.beat({ nodeId, epoch, now, version, configHash: options.configHash(), takes, releases })
     note(seen)
     ips.heard(seen.owners, releases)
-    // A try before this one may have failed.
     await reap.freeLeft()
     let hasReaped = false
     const times = { startedAt, heardAt: performance.now() }
@@ -261,6 +259,7 @@ function createReaping(options: NodesOptions, events: Events) {
     await freeLeft()
     return true
   }
+  /** A try before this one may have failed. */
   const freeLeft = async (): Promise<void> => {
     if (!mustFree) return
     await free()

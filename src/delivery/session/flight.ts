@@ -67,15 +67,8 @@ export function createFlight(tools: FlightTools) {
     onFault: (fault) => void (faults[fault] = true),
   })
 
-  function askMark(flyer: Flyer): void {
-    const askedAt = performance.now()
-    flyer.job.askMark((isOurs) => onMark(flyer, isOurs, askedAt))
-  }
-
-  function onMark(flyer: Flyer, isOurs: boolean, askedAt: number): void {
-    if (!wire.isOpen() || !held.has(flyer)) return
-    if (isOurs && isOldMark(askedAt)) return askMark(flyer)
-    held.delete(flyer)
+  function onMark(flyer: Flyer, isOurs: boolean): void {
+    if (!wire.isOpen() || !held.delete(flyer)) return
     if (isOurs) {
       const needsReset = reset.take() || sent.length > 0
       sent.push(flyer)
@@ -109,7 +102,7 @@ export function createFlight(tools: FlightTools) {
       load.add(job)
       watchMarks()
       job.onStage('mark')
-      askMark(flyer)
+      askFreshMark(job, (isOurs) => onMark(flyer, isOurs))
     },
     /** All replies of the bytes that came were taken. */
     tellHeard(): void {
@@ -136,6 +129,12 @@ export function createFlight(tools: FlightTools) {
     /** Nothing but the store is waited for. */
     isHeldOnly: () => held.size > 0 && sent.length === 0,
   }
+}
+
+/** One that came late is asked for again. */
+function askFreshMark(job: SessionJob, onMark: (isOurs: boolean) => void): void {
+  const askedAt = performance.now()
+  job.askMark((isOurs) => (isOurs && isOldMark(askedAt) ? askFreshMark(job, onMark) : onMark(isOurs)))
 }
 
 /** What the flight holds, and what came of it. */
