@@ -119,32 +119,13 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const found = { recovered_messages: recovered, uncertain_messages: uncertain }
   logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
   const keyRing = createKeyRing(server.secrets.master_key)
-  const nodes = await startNodes({
-    ...options,
-    live,
-    clock,
-    realClock,
-    metrics,
-    store,
-    location,
-    epoch,
-    keyRing,
-    stops,
-  })
+  const parts = { ...options, live, clock, realClock, metrics, store, location, epoch, keyRing, stops }
+  const nodes = await startNodes(parts)
   const resolver = withFront(outside?.resolver ?? dnsResolver(configuration), measuredBy(dnsNotes(metrics)))
   return {
-    ...options,
-    live,
-    clock,
-    realClock,
-    metrics,
-    store,
-    location,
-    epoch,
-    keyRing,
+    ...parts,
     nodes,
     resolver,
-    stops,
     working,
     classify: (...reply) => classify(...reply),
     isClockSteady: startClockWatch(clock, newestAt, { logger, stops }),

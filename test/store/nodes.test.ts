@@ -13,11 +13,11 @@ import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
 import type { BeatRequest } from '../../src/store/records/node-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { claimMessages } from '../support/claim-messages.ts'
-import { skipWithoutPostgres, startPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
+import { skipWithoutPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
 import { randomSource } from '../support/random-source.ts'
 import { until } from '../support/until.ts'
 import { openTestStore } from './sqlite-support.ts'
-import { postgresLocation } from './postgres-support.ts'
+import { postgresLocation, startWithTables } from './postgres-support.ts'
 import {
   acceptOne,
   acceptRequest,
@@ -48,17 +48,16 @@ t.setTimeout(0)
 
 if (skipWithoutPostgres !== false) t.plan(0, skipWithoutPostgres)
 else {
-  const cluster = await startPostgres(t)
-  const like = await cluster.createDatabase()
-  const { store } = await openTestStore(postgresLocation(cluster.url(like)))
-  await store.close()
+  const { cluster, like } = await startWithTables(t)
   const bed = (t: Test, count: number) => openNodes(t, cluster, like, count)
   await t.test('8 claimers on 2 nodes get each row once', async (t) => claimTogether(t, await bed(t, 2)))
   await t.test('one idempotency key to two nodes makes one message', async (t) => repeatTogether(t, await bed(t, 2)))
   await t.test('all verbs at once on 3 nodes: no deadlock', async (t) => mixVerbs(t, await bed(t, 3), cluster))
   await t.test('who follows events sees each once, in order', async (t) => followEvents(t, await bed(t, 3)))
   await t.test('a dead node commits nothing, and what it held is due', async (t) => declareDead(t, await bed(t, 2)))
-  await t.test('a start frees what its own node held, and nothing else', async (t) => startAgain(t, await bed(t, 2)))
+  await t.test('a start frees what its own node held, and nothing else', async (t) =>
+    startAgain(t, await bed(t, 2), cluster),
+  )
   await t.test('a retry that keeps its IP is left to who owns that', async (t) => keepIp(t, await bed(t, 2)))
   await t.test('an IP belongs to one living node', async (t) => ownIps(t, await bed(t, 2)))
   await t.test('a node that stands still within a transaction', async (t) => standStill(t, await bed(t, 2), cluster))
@@ -221,8 +220,9 @@ async function declareDead(t: Test, { one, two }: Bed): Promise<void> {
   t.match(await lookUp(two.store, plain.id), { state: 'queued' })
 }
 
-async function startAgain(t: Test, { url, one, two }: Bed): Promise<void> {
+async function startAgain(t: Test, { url, database, one, two }: Bed, cluster: PostgresCluster): Promise<void> {
   await fill(one, 2)
+  await one.store.beat(beat(one, { takes: ['192.0.2.7'] }))
   const [first] = await claim(one.store, one.epoch, NOW, 1)
   const [second] = await claim(two.store, two.epoch, NOW, 1)
   if (first === undefined || second === undefined) throw new Error('nothing was claimed')
@@ -231,6 +231,7 @@ async function startAgain(t: Test, { url, one, two }: Bed): Promise<void> {
   await t.rejects(openTestStore(postgresLocation(url)), { message: /another Sternpost works with this database; stop/ })
   await one.store.close()
   const { store } = await openNode(t, url, 'node-1')
+  t.same(await cluster.query('select ip from ip_owners', database), [], 'it has to take its IPs anew')
   t.match(await lookUp(store, first.id), { state: 'queued' })
   t.match(await lookUp(store, second.id), { state: 'sending' })
   await store.renewLeases(two.epoch, [second], NOW + LEASE)

@@ -7,13 +7,13 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { EXIT, ServiceError } from '../../src/base/errors.ts'
-import { startPostgres, skipWithoutPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
+import { skipWithoutPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '../support/postgres-proxy.ts'
 import { randomSource } from '../support/random-source.ts'
 import { MIB, mountSmallDisk } from '../support/small-disk.ts'
 import { until } from '../support/until.ts'
 import { openTestStore, type OpenedStore } from './sqlite-support.ts'
-import { postgresLocation } from './postgres-support.ts'
+import { postgresLocation, startWithTables } from './postgres-support.ts'
 import { acceptOne, newMessage, NOW } from './store-samples.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
@@ -44,10 +44,7 @@ const FAULTS = `
 
 if (skipWithoutPostgres !== false) t.plan(0, skipWithoutPostgres)
 else {
-  const cluster = await startPostgres(t)
-  const like = await cluster.createDatabase()
-  const { store } = await openTestStore(postgresLocation(cluster.url(like)))
-  await store.close()
+  const { cluster, like } = await startWithTables(t)
   await t.test('a connection that is cut around a commit', (t) => cutCommits(t, cluster, like))
   await t.test('sessions that others end, under load', (t) => endSessions(t, cluster, like))
   await t.test('what the server refuses', (t) => refuseStatements(t, cluster, like))

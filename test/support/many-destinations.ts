@@ -6,7 +6,7 @@ import { apiClient, type ApiClient } from './api-client.ts'
 import { startCountingSink, type CountingSink, type CountingSinkOptions } from './counting-sink.ts'
 import { startServe, type ServeOptions, type ServeProcess } from './serve-process.ts'
 import { applianceZone, prepareSender, TWO_IPS } from './two-ips.ts'
-import { startZone } from './zone.ts'
+import { startZone, type Zone } from './zone.ts'
 
 export interface ManyDestinations {
   sink: CountingSink
@@ -23,6 +23,19 @@ export interface ManyDestinations {
 const DESTINATIONS = 30
 const FAST = { rate: '10000/second', connection_rate: '10000/second' }
 
+/** The appliance, and domains whose mail goes to loopback. */
+export function zoneOf(domains: readonly string[]): Zone {
+  return {
+    ...applianceZone('127.0.0.1'),
+    ...Object.fromEntries(
+      domains.flatMap((domain) => [
+        [domain, { MX: [`10 mx.${domain}`] }],
+        [`mx.${domain}`, { A: ['127.0.0.1'] }],
+      ]),
+    ),
+  }
+}
+
 export async function startManyDestinations(
   t: { teardown(clean: () => unknown): void },
   options: Pick<ServeOptions, 'settings' | 'dataFolder'> &
@@ -32,15 +45,7 @@ export async function startManyDestinations(
   const domains = Array.from({ length: destinations }, (_, index) => `d${index}.test`)
   const sink = await startCountingSink(ofSink)
   t.teardown(() => sink.close())
-  const zone = await startZone({
-    ...applianceZone('127.0.0.1'),
-    ...Object.fromEntries(
-      domains.flatMap((domain) => [
-        [domain, { MX: [`10 mx.${domain}`] }],
-        [`mx.${domain}`, { A: ['127.0.0.1'] }],
-      ]),
-    ),
-  })
+  const zone = await startZone(zoneOf(domains))
   t.teardown(() => zone.close())
   const server = await startServe({
     dnsServer: zone.server,

@@ -9,7 +9,8 @@ import { apiClient, type ApiClient } from './api-client.ts'
 import { startCountingSink, type CountingSink } from './counting-sink.ts'
 import { startPostgres, type PostgresCluster } from './postgres-cluster.ts'
 import { startServe, type ServeProcess } from './serve-process.ts'
-import { applianceZone, prepareSender } from './two-ips.ts'
+import { zoneOf } from './many-destinations.ts'
+import { prepareSender } from './two-ips.ts'
 import { startZone } from './zone.ts'
 import { startPostgresProxy, type PostgresProxy } from './postgres-proxy.ts'
 import { until } from './until.ts'
@@ -79,15 +80,7 @@ export async function startNodeCluster(
   const sink = await startCountingSink({ answerDelayMilliseconds })
   t.teardown(() => sink.close())
   const domains = Array.from({ length: DESTINATIONS }, (_, index) => `d${index}.test`)
-  const zone = await startZone({
-    ...applianceZone('127.0.0.1'),
-    ...Object.fromEntries(
-      domains.flatMap((domain) => [
-        [domain, { MX: [`10 mx.${domain}`] }],
-        [`mx.${domain}`, { A: ['127.0.0.1'] }],
-      ]),
-    ),
-  })
+  const zone = await startZone(zoneOf(domains))
   t.teardown(() => zone.close())
   const servers: Omit<ClusterNode, 'api'>[] = []
   for (let number = 1; number <= count; number += 1) {
