@@ -62,7 +62,7 @@ t.test('every message that was answered before the mark is in the backup, and is
   })
   t.equal(scheduled.status, 200)
   let limit = BEFORE / 2
-  const load = startSteadyLoad({
+  const load = startSteadyLoad(t, {
     baseUrl: server.baseUrl,
     key,
     domains,

@@ -66,7 +66,7 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
   })
   const { processId } = server
   let isFull = false
-  const load = startSteadyLoad({
+  const load = startSteadyLoad(t, {
     baseUrl: server.baseUrl,
     key,
     domains,

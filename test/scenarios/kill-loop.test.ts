@@ -66,7 +66,7 @@ async function killAgainAndAgain(t: Test, scene: Scene): Promise<void> {
     // One thread less to start, twenty times.
     settings: { delivery: { uncertain_retry: '1s', threads: IS_FULL ? 'auto' : 1 } },
   })
-  const load = startSteadyLoad({
+  const load = startSteadyLoad(t, {
     baseUrl: server.baseUrl,
     key,
     domains,

@@ -35,7 +35,7 @@ async function measure(t: Test, count: number): Promise<number> {
   const { nodes, sink, key, domains, postgres, database } = await startNodeCluster(t, { count, isDirect: true })
   const loads = nodes.map(({ server, nodeId: prefix }) => {
     const mayPost = (accepted: number): boolean => accepted - sink.arrivals.size / count < MOST_WAITING / count
-    return startSteadyLoad({ baseUrl: server.baseUrl, key, domains, batch: 50, clients: 4, mayPost, prefix })
+    return startSteadyLoad(t, { baseUrl: server.baseUrl, key, domains, batch: 50, clients: 4, mayPost, prefix })
   })
   const look = async () => {
     const [row] = await postgres.query(
@@ -71,23 +71,23 @@ async function measure(t: Test, count: number): Promise<number> {
   return each('nodes')
 }
 
-/** Milliseconds of CPU that a process has taken: user and system time of /proc. */
-function cpuOf(processId: number): number {
-  const fields = readFileSync(`/proc/${processId}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
-  return (Number(fields[11]) + Number(fields[12])) * MILLISECONDS_PER_TICK
+/** Of a process: milliseconds of user and system time, and its parent. Nothing where it has ended. */
+function statOf(processId: number | string): { parent: number; cpu: number } | undefined {
+  try {
+    const fields = readFileSync(`/proc/${processId}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
+    return { parent: Number(fields[1]), cpu: (Number(fields[11]) + Number(fields[12])) * MILLISECONDS_PER_TICK }
+  } catch {
+    return undefined
+  }
 }
+
+const cpuOf = (processId: number): number => statOf(processId)?.cpu ?? 0
 
 /** Of a process and its children; those that have ended count with it. */
 function cpuBelow(processId: number): number {
-  const children = readdirSync('/proc').filter((name) => {
-    try {
-      return (
-        /^\d+$/.test(name) &&
-        readFileSync(`/proc/${name}/stat`, 'utf8').split(') ')[1]?.split(' ')[1] === String(processId)
-      )
-    } catch {
-      return false
-    }
-  })
-  return children.reduce((sum, child) => sum + cpuOf(Number(child)), cpuOf(processId))
+  const children = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(statOf)
+    .filter((stat) => stat?.parent === processId)
+  return children.reduce((sum, child) => sum + (child?.cpu ?? 0), cpuOf(processId))
 }

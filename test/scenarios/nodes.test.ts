@@ -75,7 +75,11 @@ async function changeKeys(t: Test, { nodes, domains }: NodeCluster): Promise<voi
 let loadsBegun = 0
 
 /** Of clients at these nodes, until what they were told is stored and has arrived. */
-function loadAt({ sink, key, domains }: NodeCluster, nodes: readonly (ClusterNode | undefined)[]): SteadyLoad[] {
+function loadAt(
+  t: Test,
+  { sink, key, domains }: NodeCluster,
+  nodes: readonly (ClusterNode | undefined)[],
+): SteadyLoad[] {
   const before = sink.arrivals.size
   const loads: SteadyLoad[] = []
   const mayPost = (): boolean => {
@@ -85,7 +89,9 @@ function loadAt({ sink, key, domains }: NodeCluster, nodes: readonly (ClusterNod
   for (const node of nodes) {
     if (node === undefined) continue
     const prefix = `${node.nodeId}-${loadsBegun++}`
-    loads.push(startSteadyLoad({ baseUrl: node.server.baseUrl, key, domains, batch: 5, clients: 2, mayPost, prefix }))
+    loads.push(
+      startSteadyLoad(t, { baseUrl: node.server.baseUrl, key, domains, batch: 5, clients: 2, mayPost, prefix }),
+    )
   }
   return loads
 }
@@ -159,7 +165,7 @@ const others = ({ nodes }: NodeCluster, node: ClusterNode): ClusterNode[] => nod
 
 async function killOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
   if (node === undefined) return
-  const loads = loadAt(cluster, cluster.nodes)
+  const loads = loadAt(t, cluster, cluster.nodes)
   await until('it sends', () => isBusy(cluster, node), DEADLINE)
   await sleep(500)
   const held = (await cluster.owners())[node.nodeId] ?? []
@@ -175,7 +181,7 @@ async function killOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefi
 
 async function stopOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
   if (node === undefined) return
-  const loads = loadAt(cluster, cluster.nodes)
+  const loads = loadAt(t, cluster, cluster.nodes)
   await until('it sends', () => isBusy(cluster, node), DEADLINE)
   const { processId } = node.server
   process.kill(processId, 'SIGSTOP')
@@ -190,7 +196,7 @@ async function stopOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefi
 
 async function cutOff(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
   if (node === undefined) return
-  const loads = loadAt(cluster, others(cluster, node))
+  const loads = loadAt(t, cluster, others(cluster, node))
   node.proxy.swallow(true)
   await until('it is declared dead', isDead(cluster, node))
   node.proxy.swallow(false)
@@ -209,7 +215,7 @@ async function drainOne(t: Test, cluster: NodeCluster, node: ClusterNode | undef
   for (const each of others(cluster, node)) {
     await each.api.post(`/admin/nodes/${each.nodeId}/drain`, { draining: false })
   }
-  const loads = loadAt(cluster, cluster.nodes)
+  const loads = loadAt(t, cluster, cluster.nodes)
   await until('it sends', () => isBusy(cluster, node), DEADLINE)
   t.equal((await api.post(`/admin/nodes/${nodeId}/drain`, {})).status, 200)
   await until('it holds nothing', async () => (await cluster.owners())[nodeId] === undefined, DEADLINE)

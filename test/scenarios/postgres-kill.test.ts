@@ -38,7 +38,7 @@ t.test('PostgreSQL is killed under load', { skip: skipWithoutPostgres }, async (
     settings: { storage: { engine: 'postgres', url: { file } }, delivery: { uncertain_retry: '1s', threads: 1 } },
   })
   const { processId } = server
-  const load = startSteadyLoad({
+  const load = startSteadyLoad(t, {
     baseUrl: server.baseUrl,
     key,
     domains,

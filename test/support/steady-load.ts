@@ -35,12 +35,14 @@ export interface SteadyLoadOptions {
 
 const PAUSE = 10
 
-export function startSteadyLoad(options: SteadyLoadOptions): SteadyLoad {
+/** At the end of the test it stops in any case. */
+export function startSteadyLoad(t: { teardown(end: () => unknown): void }, options: SteadyLoadOptions): SteadyLoad {
   const { baseUrl, key, domains, batch, clients, mayPost, prefix = 'reader' } = options
   const accepted = new Map<string, string>()
   const refusals: Refusal[] = []
   let requests = 0
   let isStopped = false
+  t.teardown(() => (isStopped = true))
 
   async function post(): Promise<void> {
     const request = requests++
