@@ -142,8 +142,19 @@ t.test('the platform signs below the sending domain, its own mail once, and noth
 })
 
 t.test('large messages are rendered as long as there is room for them; a failure takes none', async (t) => {
-  const large = (): StoredContent => storedContent({ subject: 'x', text: 'x', html: null, attachments: [attachment({ bytes: Buffer.alloc(5 * 2 ** 20) })] })
-  const render = rendererOf({ 1: large(), 2: large(), 3: storedContent({ subject: 'x', text: 'x', html: null }), 4: large() })
+  const large = (): StoredContent =>
+    storedContent({
+      subject: 'x',
+      text: 'x',
+      html: null,
+      attachments: [attachment({ bytes: Buffer.alloc(5 * 2 ** 20) })],
+    })
+  const render = rendererOf({
+    1: large(),
+    2: large(),
+    3: storedContent({ subject: 'x', text: 'x', html: null }),
+    4: large(),
+  })
   const first = await render(1)
   const second = render(2)
   t.equal(await Promise.race([second, render(3)]).then(({ bytes }) => bytes.length < 2 ** 20), true, 'small ones pass')

@@ -12,7 +12,10 @@ type Leave = () => void
 const LONGEST_WAIT = 20 * SECOND
 
 /** What is returned resolves with null when there was no room in time. */
-export function createLargeRoom(mostBytes: number, longestWait = LONGEST_WAIT): (bytes: number) => Promise<Leave | null> {
+export function createLargeRoom(
+  mostBytes: number,
+  longestWait = LONGEST_WAIT,
+): (bytes: number) => Promise<Leave | null> {
   const line: { bytes: number; enter: (leave: Leave) => void }[] = []
   let usedBytes = 0
 

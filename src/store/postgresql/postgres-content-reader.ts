@@ -54,18 +54,16 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
     }
     return facts
   }
-  async function findContents(ids: readonly number[]): Promise<(ContentRow | undefined)[]> {
+  /** Their rows first: they tell how much is to come. */
+  async function readContents(ids: readonly number[], mostBytes: number): Promise<Map<number, StoredContent>> {
     const answers = await askOfEach(
       CONTENT,
       ids.map((id) => [id]),
     )
-    return answers.map((answer) => namedRows<ContentRow>(answer)[0])
-  }
-  /** Their rows first: they tell how much is to come. */
-  async function readContents(ids: readonly number[], mostBytes: number): Promise<Map<number, StoredContent>> {
     const chosen: { id: number; row: ContentRow }[] = []
     let bytes = 0
-    for (const [index, row] of (await findContents(ids)).entries()) {
+    for (const [index, answer] of answers.entries()) {
+      const [row] = namedRows<ContentRow>(answer)
       if (row === undefined || bytes >= mostBytes) continue
       bytes += sizeOfContent(row)
       chosen.push({ id: ids[index] ?? 0, row })
@@ -88,10 +86,7 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
       return { facts, contents }
     },
     content: async (id) => (await readContents([id], Infinity)).get(id),
-    async contentSize(id) {
-      const [row] = await findContents([id])
-      return row === undefined ? 0 : sizeOfContent(row)
-    },
+    contentSize: async (id) => (await find<ContentRow>(CONTENT.one(id))).map(sizeOfContent)[0] ?? 0,
     renderFacts: async (key) => (await readFacts([key])).get(key),
     signingKeys: async (domain) => (await find<SealedSigningKey>(SIGNING_KEYS.one(domain, domain))).sort(byRank),
     platformKey: async (domain) => (await find<SealedSigningKey>(PLATFORM_KEYS.one(domain))).sort(byRank)[0],
