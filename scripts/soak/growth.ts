@@ -1,13 +1,14 @@
 /**
  * Memory and size of the database, looked at each minute, and whether they are flat.
  *
- * Judged is the stretch without restarts: from a third of the run, at most ten minutes, to its last sixth; the restarts
+ * All threads collect their garbage before each look: what is left is in use, or leaked. Judged is the stretch without restarts: from a third of the run, at most ten minutes, to its last sixth; the restarts
  * before it end at half of that third. Memory is flat when the line through its values rises by no more than
  * MEMORY_MARGIN over the stretch. The file holds every message for the days of `retention`, so it cannot stop to grow:
  * it is flat when a message of the stretch costs no more bytes than DATABASE_MARGIN times one of before.
  */
-import { statSync } from 'node:fs'
+import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { residentBytes } from '../bench/process-figures.ts'
 import type { SoakScene } from './scene.ts'
 
@@ -24,6 +25,7 @@ export const MEMORY_MARGIN = 32 * 2 ** 20
 export const DATABASE_MARGIN = 1.5
 const LONGEST_SETTLING = 10
 const MINUTES_OF_HOUR = 60
+const COLLECTED_WITHIN = 3_000
 /** A line through fewer values says nothing. */
 const LEAST_LOOKS = 3
 
@@ -31,7 +33,9 @@ export function judgedStretch(minutes: number): { from: number; to: number } {
   return { from: Math.min(LONGEST_SETTLING, minutes / 3), to: (minutes * 5) / 6 }
 }
 
-export function look({ server, ledger }: SoakScene, minute: number): Look {
+export async function look({ server, ledger, collectFile }: SoakScene, minute: number): Promise<Look> {
+  writeFileSync(collectFile, String(minute))
+  await sleep(COLLECTED_WITHIN)
   const sizes = ['sternpost.db', 'sternpost.db-wal'].map((name) =>
     Number(statSync(join(server.databaseFolder, name), { throwIfNoEntry: false })?.size ?? 0),
   )

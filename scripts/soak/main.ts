@@ -70,7 +70,7 @@ async function soak(scene: SoakScene, options: Options): Promise<{ faults: strin
       const found = await run(scene).catch((thrown: unknown) => (changes.isDown() ? [] : [String(thrown)]))
       faults.push(...found.map((text) => `${name}, minute ${minute}: ${text}`))
     }
-    looks.push(look(scene, minute))
+    looks.push(await look(scene, minute))
     tell(scene, load, looks)
   }
   await Promise.all([load.stop(), hostile.stop(), changes.stop()])

@@ -4,7 +4,9 @@
  */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
+import { rmSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { identifierFromBytes } from '../../src/base/identifier.ts'
@@ -27,6 +29,8 @@ export interface SoakScene {
   submissionPort: number
   reportsPort: number
   endpoint: Endpoint
+  /** Written: all threads of the server collect their garbage. */
+  collectFile: string
   close(): Promise<void>
 }
 
@@ -39,6 +43,7 @@ export interface Endpoint {
   turn(mood: 'well' | 'refusing' | 'gone'): void
 }
 
+const COLLECT_GARBAGE = new URL('./collect-garbage.ts', import.meta.url)
 export const RATE_FILE = 'providers.d/50-fast.yaml'
 
 export function providersAt(rate: number): unknown {
@@ -52,12 +57,14 @@ export async function startScene(random: RandomSource): Promise<SoakScene> {
   const { endpoint, close: closeEndpoint } = await startEndpoint()
   const [httpPort, submissionPort, reportsPort] = [await freePort(), await freePort(), await freePort()]
   const address = '127.0.0.1'
+  const collectFile = join(tmpdir(), `sternpost-soak-${process.pid}`)
   const server = await startServe({
     httpPort,
     dnsServer: zone.server,
     deliveryPort: receivers.port,
     pools: TWO_IPS,
     files: { [RATE_FILE]: providersAt(5_000) },
+    environment: { NODE_OPTIONS: `--import=${COLLECT_GARBAGE.href}`, COLLECT_FILE: collectFile },
     settings: {
       api: { requests: 0, recipients: 0 },
       // What is put off ends within minutes, so that the soak can wait for all of it.
@@ -88,7 +95,9 @@ export async function startScene(random: RandomSource): Promise<SoakScene> {
     submissionPort,
     reportsPort,
     endpoint,
+    collectFile,
     async close() {
+      rmSync(collectFile, { force: true })
       await server.remove()
       await Promise.all([receivers.close(), zone.close(), closeEndpoint()])
     },

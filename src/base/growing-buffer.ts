@@ -9,17 +9,21 @@ const FIRST_CAPACITY = 64 * 1024
 /** It doubles up to there. */
 const LARGEST_STEP = 1024 * 1024
 
-/** `grants` is asked before each growth; after one that was not granted, nothing more is kept. */
+/** `grants` is asked before each growth; after one that was not granted, nothing is kept. */
 export function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boolean = () => true) {
   let memory = new ArrayBuffer(0)
   let length = 0
   let isFull = false
 
+  const drop = (): void => {
+    memory = new ArrayBuffer(0)
+    length = 0
+  }
   const grow = (needed: number): void => {
     const step = Math.min(Math.max(memory.byteLength, FIRST_CAPACITY), LARGEST_STEP)
     const capacity = Math.min(limit, Math.max(needed, memory.byteLength + step))
     isFull = !grants(capacity - memory.byteLength)
-    if (isFull) return
+    if (isFull) return drop()
     if (memory.resizable) memory.resize(capacity)
     else memory = withRoom(memory, length, capacity, limit)
   }
@@ -35,7 +39,6 @@ export function createGrowingBuffer(limit: number, grants: (moreBytes: number) =
     },
     /** A growth was not granted. */
     isFull: () => isFull,
-    capacity: () => memory.byteLength,
     /** What was added; nothing is added afterwards. */
     bytes(): Buffer {
       if (memory.resizable) memory.resize(length)

@@ -20,6 +20,9 @@ const MOST_AUTOMATIC_THREADS = 4
 /** Milliseconds that no file sets (delivery/README.md "The SMTP session"). `mark`: so long the store may take. */
 const FURTHER_TIMEOUTS = { handshake: 30 * SECOND, body: 3 * MINUTE, mark: MINUTE, rset: 20 * SECOND }
 
+/** Two of the largest, or some twenty with attachments as people send them. */
+const LARGE_MESSAGES_BYTES = 96 * 2 ** 20
+
 /** What no configuration file says. */
 type ThreadFacts = Pick<DeliveryThreadSettings, 'storeLocation' | 'masterKey'> & Pick<RendererSettings, 'trackingUrl'>
 
@@ -46,6 +49,7 @@ export function threadSettings({ server }: Configuration, facts: ThreadFacts, th
     minTlsVersion: tls.min_version,
     caFile: tls.ca_file,
     connectionsMax: Math.max(1, Math.floor(delivery.connections_max / threads)),
+    largeBytes: Math.floor(LARGE_MESSAGES_BYTES / threads),
     render: {
       referenceHeader: headers.reference,
       cfbl: headers.cfbl,

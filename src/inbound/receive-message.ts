@@ -30,9 +30,15 @@ const CR = 0x0d
 export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: number }): ReceiveMessage {
   let freeBytes = limits.memoryBytes
   return async (stream, handle) => {
+    let takenBytes = 0
+    const giveBack = (): void => {
+      freeBytes += takenBytes
+      takenBytes = 0
+    }
     const kept = createGrowingBuffer(limits.keptBytes, (more) => {
       if (more > freeBytes) return false
       freeBytes -= more
+      takenBytes += more
       return true
     })
     try {
@@ -43,6 +49,8 @@ export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: 
           sizeBytes += chunk.length
           lineEnds.add(chunk)
           if (!stream.sizeExceeded && lineEnds.areGood()) kept.add(chunk)
+          // It will be refused: others can have its memory while the rest of it is read.
+          if (kept.isFull()) giveBack()
         }
       } catch {
         // The client left in the middle of its message: nobody is there to read the answer.
@@ -55,7 +63,7 @@ export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: 
       if (kept.isFull()) throw smtpRefusal(452, '4.3.1 too many messages at once, try again in a moment')
       return await handle({ bytes: kept.bytes(), sizeBytes })
     } finally {
-      freeBytes += kept.capacity()
+      giveBack()
     }
   }
 }

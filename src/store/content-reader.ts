@@ -25,6 +25,8 @@ export interface ContentReader {
   readAhead(messageKeys: readonly number[], contentIds: Iterable<number>, mostBytes: number): Promise<ReadAhead>
   /** Attachments and raw of more than 2 MiB together are in one block that nobody else has. */
   content(contentId: number): Promise<StoredContent | undefined>
+  /** Bytes of its texts, attachments and raw; 0 when it is not there. */
+  contentSize(contentId: number): Promise<number>
   renderFacts(messageKey: number): Promise<RenderFacts | undefined>
   /**
    * The active keys of this sending domain, RSA before Ed25519: of the living one once it was verified, else of the one

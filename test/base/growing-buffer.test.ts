@@ -20,7 +20,7 @@ t.test('pieces of any size are put together, up to the limit', async (t) => {
   t.equal(createGrowingBuffer(10).bytes().length, 0)
 })
 
-t.test('each growth is asked for, and what was not granted is not kept', async (t) => {
+t.test('each growth is asked for, and after one that was not granted nothing is kept', async (t) => {
   let granted = 0
   const kept = createGrowingBuffer(10 * MEBIBYTE, (more) => {
     if (granted + more > 3 * MEBIBYTE) return false
@@ -29,11 +29,10 @@ t.test('each growth is asked for, and what was not granted is not kept', async (
   })
   let added = 0
   while (!kept.isFull()) {
-    t.equal(granted, kept.capacity())
     t.ok(granted <= 2 * added + 64 * 1024, 'little more is taken than has come')
     kept.add(Buffer.alloc(10_000))
     added += kept.isFull() ? 0 : 10_000
   }
   t.ok(added > 2 * MEBIBYTE)
-  t.equal(kept.bytes().length, added)
+  t.equal(kept.bytes().length, 0)
 })

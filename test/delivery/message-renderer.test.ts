@@ -23,6 +23,10 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
   const reader: ContentReader = {
     readAhead: async () => ({ facts: new Map(), contents: new Map() }),
     content: async (contentId) => contents[contentId],
+    contentSize: async (contentId) => {
+      const { html = '', raw, attachments = [] } = contents[contentId] ?? {}
+      return attachments.reduce((sum, { bytes }) => sum + bytes.length, (html?.length ?? 0) + (raw?.length ?? 0))
+    },
     renderFacts: async (key) => ({
       messageId: MESSAGE_ID,
       domain: 'acme.com',
@@ -40,6 +44,7 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
   const renderer = createMessageRenderer({
     reader,
     masterKey: MASTER_KEY,
+    largeBytes: 10 * 2 ** 20,
     trackingUrl: null,
     trackingHost: 't.acme.com',
     referenceHeader: null,
@@ -134,4 +139,30 @@ t.test('the platform signs below the sending domain, its own mail once, and noth
       signers,
     )
   }
+})
+
+t.test('large messages are rendered as long as there is room for them; a failure takes none', async (t) => {
+  const large = (): StoredContent =>
+    storedContent({
+      subject: 'x',
+      text: 'x',
+      html: null,
+      attachments: [attachment({ bytes: Buffer.alloc(5 * 2 ** 20) })],
+    })
+  const render = rendererOf({
+    1: large(),
+    2: large(),
+    3: storedContent({ subject: 'x', text: 'x', html: null }),
+    4: large(),
+  })
+  const first = await render(1)
+  const second = render(2)
+  t.equal(await Promise.race([second, render(3)]).then(({ bytes }) => bytes.length < 2 ** 20), true, 'small ones pass')
+  first.onGone?.()
+  const { bytes, onGone } = await second
+  t.ok(bytes.length > 6 * 2 ** 20)
+  onGone?.()
+  const failing = rendererOf({ 1: { ...large(), headers: null as never }, 2: large() })
+  await t.rejects(failing(1))
+  t.ok((await failing(2)).bytes.length > 6 * 2 ** 20)
 })

@@ -164,6 +164,7 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
       minTlsVersion: 'TLSv1.2',
       caFile: null,
       connectionsMax: 1,
+      largeBytes: 0,
       keepsTranscripts: false,
       render: {
         referenceHeader: null,

@@ -175,6 +175,7 @@ t.test('what all messages hold in memory is bounded, and given back', async (t) 
   let release = (): void => {}
   const held = receive(first, ({ bytes, sizeBytes }) => {
     t.same([bytes.length, sizeBytes], [MIB, 2 * MIB], 'the rest is counted, not kept')
+    structuredClone(null, { transfer: [bytes.buffer as ArrayBuffer] })
     return new Promise<void>((resolve) => (release = resolve))
   })
   first.write(fill)
@@ -189,6 +190,25 @@ t.test('what all messages hold in memory is bounded, and given back', async (t) 
   await held
   third.end(fill)
   t.equal(await receive(third, async ({ bytes }) => bytes.length), MIB)
+  for (let turn = 0; turn < 20; turn++) {
+    const short = stream()
+    short.end(fill.subarray(0, 100_000))
+    t.equal(await receive(short, async ({ bytes }) => bytes.length), 100_000, 'what was taken ahead is given back')
+  }
+})
+
+t.test('a message that finds no memory leaves what it had to the others', async (t) => {
+  const receive = createMessageReceiver({ keptBytes: MIB, memoryBytes: MIB + MIB / 2 })
+  const stream = (): SMTPServerDataStream => Object.assign(new PassThrough(), { byteLength: 0, sizeExceeded: false })
+  const half = Buffer.alloc(MIB / 2 + 1, 'a')
+  const streams = [stream(), stream()]
+  const received = streams.map((each) =>
+    receive(each, async ({ bytes }) => bytes.length).catch((refusal: { responseCode: number }) => refusal.responseCode),
+  )
+  for (const each of streams) each.write(half)
+  await until('both have come by half', () => streams.every(({ readableLength }) => readableLength === 0))
+  for (const each of streams) each.end(half.subarray(2))
+  t.same(await Promise.all(received), [452, MIB])
 })
 
 t.test('connections have limits, in all and from one address, also after STARTTLS', async (t) => {

@@ -20,7 +20,7 @@ import { attachment, COSTLY_REQUESTS, filled, isFull, MAIL_KINDS, MEBIBYTE, wors
 /** Beyond what the process has after its start; bodies under way alone may take a third of it. */
 const MOST_GROWTH = 256 * MEBIBYTE
 /** With several of the largest at once, beside what all those before have left to the garbage collector. */
-const MOST_GROWTH_TOGETHER = 512 * MEBIBYTE
+const MOST_GROWTH_TOGETHER = 448 * MEBIBYTE
 /** Milliseconds of the processor; the law is 50. */
 const LONGEST_TURN = 100
 /** Served, or refused for what the request is. 403: an administrator's route. 429: too many requests. */

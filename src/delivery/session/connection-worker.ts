@@ -9,6 +9,7 @@ import type { RenderedMessage } from './message-renderer.ts'
 import { openConnection } from './open-connection.ts'
 import {
   createRowTrials,
+  dropRendering,
   enter,
   renderRow,
   type DeliveryTools,
@@ -69,6 +70,7 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
     const how = { mayPipeline: first.mayPipeline, transcript: trial.transcript, isAborted: () => isAborted, onConnect }
     const opened = await openConnection({ ...to, ...how }, tools)
     if (opened.kind === 'open') return serve(opened.session, trial, rendering)
+    dropRendering(rendering)
     if (opened.kind === 'failed') {
       trials.leave(trial)
       if (!isAborted) options.onFailed(first, opened.failure, (end) => trials.conclude(trial, end, opened.facts))
@@ -81,7 +83,10 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
   function serve(opened: SmtpSession, trial: Trial, rendering: Rendering): void {
     session = opened
     void opened.ended.then(leave)
-    if (isAborted) return opened.stop(STOPPING.reason)
+    if (isAborted) {
+      dropRendering(rendering)
+      return opened.stop(STOPPING.reason)
+    }
     feed = createRowFeed(opened, trials, options)
     options.onOpen()
     enter(trial, 'render')
@@ -139,8 +144,11 @@ function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOpti
   async function submit(trial: Trial, rendering: Rendering): Promise<void> {
     let rendered = await rendering
     const is8Bit = 'message' in rendered && rendered.message.envelope.is8Bit
-    if (is8Bit && !isOver && !session.extensions.has8BitMime) rendered = await renderRow(tools, trial.sending, '7bit')
-    if (isOver || !trials.has(trial)) return
+    if (is8Bit && !isOver && !session.extensions.has8BitMime) {
+      dropRendering(rendering)
+      rendered = await renderRow(tools, trial.sending, '7bit')
+    }
+    if (isOver || !trials.has(trial)) return dropRendering(Promise.resolve(rendered))
     if ('problem' in rendered) {
       trials.conclude(trial, { kind: 'returned', why: rendered.why, reason: rendered.problem }, session.facts)
       return takeMore()
@@ -228,7 +236,10 @@ function jobOf(trial: Trial, message: RenderedMessage, { session, path, onEnd }:
     },
     onStage: (stage) => enter(trial, stage),
     askMark: (answer) => tools.askMark(claim, answer),
-    onEnd: (end, wasRcptSent) => onEnd(trial, end, wasRcptSent),
+    onEnd(end, wasRcptSent) {
+      message.onGone?.()
+      onEnd(trial, end, wasRcptSent)
+    },
   }
 }
 

@@ -28,6 +28,8 @@ export interface DeliveryThreadSettings {
   caFile: string | null
   /** This thread's share of `delivery.connections_max`. */
   connectionsMax: number
+  /** This thread's share of what large messages may take of the memory. */
+  largeBytes: number
   render: RendererSettings
   keepsTranscripts: boolean
 }
@@ -51,7 +53,8 @@ if (parentPort === null) throw new Error('delivery-thread.ts runs as a worker on
 const port = parentPort
 
 const reader = await openContentReader(settings.storeLocation)
-const renderer = createMessageRenderer({ reader, masterKey: settings.masterKey, ...settings.render })
+const { masterKey, largeBytes } = settings
+const renderer = createMessageRenderer({ reader, masterKey, largeBytes, ...settings.render })
 const session: SessionSettings = {
   timeouts: settings.timeouts,
   secureContext: makeSecureContext(settings),

@@ -6,6 +6,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
 import { memoryOf } from '../../base/threads/thread-channel.ts'
 import { createKeyRing, type KeyRing } from '../../base/key-ring.ts'
 import { renderKeys, type RenderSettings } from '../../content/message-fields.ts'
@@ -18,6 +19,7 @@ import { returnPathAddress } from '../../mail/message-token.ts'
 import type { ContentReader, SealedSigningKey } from '../../store/content-reader.ts'
 import type { DispatchedRow } from '../protocol/try-result.ts'
 import { downgradeMail } from './downgrade-8bit.ts'
+import { createLargeRoom } from './large-messages.ts'
 import type { SmtpEnvelope } from './smtp-extensions.ts'
 
 export interface RenderedMessage {
@@ -25,6 +27,8 @@ export interface RenderedMessage {
   bytes: Buffer
   /** See `createMessageBody`. */
   provenFrom?: number | undefined
+  /** Called when nobody needs it any more: what it took of the room for large messages is free again. */
+  onGone?: () => void
 }
 
 /** What the host takes: a submitted mail may have bytes beyond US-ASCII, all others have none. */
@@ -35,6 +39,8 @@ export type RendererSettings = Omit<RenderSettings, 'keys'> & SenderSettings
 interface MessageRendererOptions extends RendererSettings {
   reader: ContentReader
   masterKey: Uint8Array
+  /** Of large messages that are in memory at once. */
+  largeBytes: number
 }
 
 const MOST_SENDERS = 5_000
@@ -53,41 +59,59 @@ const AHEAD_BYTES = 4 * 2 ** 20
 const MOST_AHEAD = 5_000
 /** More than one piece of a stored content: such a content has memory of its own (store/content-reader.ts). */
 const LEAST_FREED_BYTES = 2 * 2 ** 20
+/** Smaller messages count for nothing. */
+const LARGE_BYTES = 2 ** 20
+/** A message, of its content: base64 with its line ends, and the header. */
+const RENDERED_SHARE = 1.4
 const NOTHING = new Uint8Array(0)
 const EMPTY_LINE = '\r\n\r\n'
 /** Beside what is stored, the pieces it is made of are kept, and these as they are sent. */
 const PREPARED_SHARE = 4
 
 export function createMessageRenderer(options: MessageRendererOptions) {
-  const { reader, masterKey, trackingUrl, trackingHost, platformDomain, ...headers } = options
+  const { reader, masterKey, largeBytes, trackingUrl, trackingHost, platformDomain, ...headers } = options
   const keyRing = createKeyRing(masterKey)
   const bounceKey = keyRing.key('bounce')
   const settings: RenderSettings = { ...headers, keys: renderKeys(keyRing) }
   const senderOf = createKnownSenders(reader, keyRing, { trackingUrl, trackingHost, platformDomain })
   const known = createKnownContents(reader)
+  const takeRoom = createLargeRoom(largeBytes)
+
+  async function compose(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> {
+    const { content: stored, isShared } = await known.contentOf(row.contentId)
+    const facts = await known.factsOf(row.key)
+    const sender = await senderOf(row.domain)
+    if (stored === undefined || facts === undefined) throw new Error(`no content for message ${row.messageId}`)
+    const content = form === '7bit' ? downgraded(stored) : stored
+    const { returnPath, messageId } = row
+    const input = { ...sender, content, facts, returnPath, settings }
+    const isUnsigned = sender.signers.length === 0
+    if (isUnsigned && !row.isCaptured) throw new Error(`no signing key for ${row.domain}`)
+    const bytes = isUnsigned ? (await composeUnsigned(input)).bytes : await renderMessage(input)
+    const from = returnPathAddress(messageId, returnPath, bounceKey)
+    const to = facts.to.address
+    const envelopeId = from.slice(0, from.indexOf('@'))
+    const needsUtf8 = content.needsUtf8 || !isAscii(to)
+    const envelope = { from, to, envelopeId, needsUtf8, is8Bit: content.is8Bit }
+    if (!isShared) freeLarge(stored)
+    return { envelope, bytes, provenFrom: provenFrom(content, bytes) }
+  }
 
   return {
     /** These rows come soon: what they need is read at once. Never rejects. */
     readAhead: known.readAhead,
     async render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> {
       await known.reading()
-      const { content: stored, isShared } = await known.contentOf(row.contentId)
-      const facts = await known.factsOf(row.key)
-      const sender = await senderOf(row.domain)
-      if (stored === undefined || facts === undefined) throw new Error(`no content for message ${row.messageId}`)
-      const content = form === '7bit' ? downgraded(stored) : stored
-      const { returnPath, messageId } = row
-      const input = { ...sender, content, facts, returnPath, settings }
-      const isUnsigned = sender.signers.length === 0
-      if (isUnsigned && !row.isCaptured) throw new Error(`no signing key for ${row.domain}`)
-      const bytes = isUnsigned ? (await composeUnsigned(input)).bytes : await renderMessage(input)
-      const from = returnPathAddress(messageId, returnPath, bounceKey)
-      const to = facts.to.address
-      const envelopeId = from.slice(0, from.indexOf('@'))
-      const needsUtf8 = content.needsUtf8 || !isAscii(to)
-      const envelope = { from, to, envelopeId, needsUtf8, is8Bit: content.is8Bit }
-      if (!isShared) freeLarge(stored)
-      return { envelope, bytes, provenFrom: provenFrom(content, bytes) }
+      const size = await known.sizeOf(row.contentId)
+      if (size < LARGE_BYTES) return compose(row, form)
+      const onGone = await takeRoom(size * RENDERED_SHARE)
+      if (onGone === null) throw new ServiceError('unavailable', 'too many large messages at once')
+      try {
+        return { ...(await compose(row, form)), onGone }
+      } catch (thrown) {
+        onGone()
+        throw thrown
+      }
     },
   }
 }
@@ -121,6 +145,11 @@ function createKnownContents(reader: ContentReader) {
     readAhead(rows: readonly DispatchedRow[]): Promise<void> {
       reading = read(rows)
       return reading
+    },
+    /** Of its stored bytes, without reading them. */
+    async sizeOf(contentId: number): Promise<number> {
+      const stored = contents.peek(contentId)?.stored ?? contentsAhead.peek(contentId)
+      return stored === undefined ? reader.contentSize(contentId) : sizeOfStored(stored)
     },
     /** `isShared`: others may get the same one. */
     async contentOf(contentId: number): Promise<{ content: PreparedContent | undefined; isShared: boolean }> {

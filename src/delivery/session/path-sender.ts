@@ -25,7 +25,7 @@ import {
   type TryResult,
 } from '../protocol/try-result.ts'
 import { startWorker, STOPPING, type ConnectionWorker } from './connection-worker.ts'
-import { renderRow, type DeliveryTools, type RowToSend } from './row-trials.ts'
+import { dropRendering, renderRow, type DeliveryTools, type RowToSend } from './row-trials.ts'
 import { createSiteQueues, hasOpen, mayConnectTo, type SiteQueue, type SiteQueues } from './site-queues.ts'
 
 export type PathSender = ReturnType<typeof createPathSender>
@@ -142,7 +142,8 @@ function createPathConnections(options: PathConnectionsOptions) {
   const isHalted = (): boolean => isDraining || plan().connections === 0
 
   function finishUntried(rows: readonly RowToSend[], end: TryEnd): void {
-    for (const { row, wasRcptSent } of rows) {
+    for (const { row, wasRcptSent, rendering } of rows) {
+      dropRendering(rendering)
       const facts = { startedAt: tools.now(), durationMilliseconds: 0, facts: NO_CONNECTION, transcript: null }
       report({ ...facts, claim: row.claim, end, wasRcptSent })
     }

@@ -160,6 +160,11 @@ export function renderRow({ render }: Pick<DeliveryTools, 'render'>, { row }: Ro
   )
 }
 
+/** Nobody sends it any more. */
+export function dropRendering(rendering: Rendering | null): void {
+  void rendering?.then((rendered) => 'message' in rendered && rendered.message.onGone?.())
+}
+
 /** Nothing was said of it on the connection. */
 function isBeforeAll(end: SendEnd): boolean {
   return end.kind === 'returned' && (end.why === 'stopping' || end.why === 'too-late')

@@ -14,7 +14,7 @@
  * refused the message, so an empty one is ended. Each job ends exactly once. delivery/README.md "The SMTP session" and
  * "Stages".
  */
-import { SECOND } from '../../base/clock.ts'
+import { MINUTE, SECOND } from '../../base/clock.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createEnvelopeSteps, isPositive, noteRefusal, type ExpectedStage, type TakeReply } from './envelope-steps.ts'
 import { createLineUp, type LineUp } from './line-up.ts'
@@ -42,6 +42,7 @@ import {
 
 /** A body that leaves more slowly than this is given up, so that no peer holds a message for ever. */
 const SLOWEST_BODY_BYTES_PER_SECOND = 1_024
+const LONGEST_BODY = 30 * MINUTE
 
 interface TransactionOptions {
   extensions: SmtpExtensions
@@ -224,9 +225,9 @@ function createBodySteps(tools: BodyTools): (transaction: Transaction) => void {
 
   return (transaction) => {
     const { bytes, provenFrom } = transaction.job
-    const longest = Math.ceil(bytes.length / SLOWEST_BODY_BYTES_PER_SECOND) * SECOND + timeouts.body
+    const longest = Math.min(LONGEST_BODY, Math.ceil(bytes.length / SLOWEST_BODY_BYTES_PER_SECOND) * SECOND)
     transaction.phase = 'body'
-    transaction.bodyEndsAt = performance.now() + longest
+    transaction.bodyEndsAt = performance.now() + longest + timeouts.body
     writeBody(transaction, createMessageBody(bytes, provenFrom))
   }
 }

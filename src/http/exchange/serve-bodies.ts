@@ -13,7 +13,7 @@ import { LARGE_WORK, type LargeAnswer } from '../../messages/accept/request-read
 import { canonicalDigest, readJson, type JsonDocument, type LargeBody } from './read-json.ts'
 
 /** Some ten more than the thread has without any garbage. */
-const MUCH_BYTES = 40 * 1024 * 1024
+const MUCH_BYTES = 24 * 1024 * 1024
 
 /** One call after the other, and what each left is collected before the next: several at once would add up. */
 function serveBodies(port: MessagePort): void {

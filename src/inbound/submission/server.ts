@@ -20,8 +20,8 @@ export interface SubmissionServerOptions extends DoorParts, LogInParts {
   mailRefusal: MailRefusal
 }
 
-/** Of all connections: enough for some of the largest mails at once, and for thousands of usual ones. */
-const MEMORY_BYTES = 256 * 1024 * 1024
+/** Of all connections: enough for two of the largest mails at once, and for a thousand usual ones. */
+const MEMORY_BYTES = 96 * 1024 * 1024
 
 export function createSubmissionServer(options: SubmissionServerOptions): SmtpDoor {
   const { settings, acceptSubmission, logger, metrics } = options

@@ -86,6 +86,7 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
       return { facts, contents }
     },
     content: async (id) => (await readContents([id], Infinity)).get(id),
+    contentSize: async (id) => (await find<ContentRow>(CONTENT.one(id))).map(sizeOfContent)[0] ?? 0,
     renderFacts: async (key) => (await readFacts([key])).get(key),
     signingKeys: async (domain) => (await find<SealedSigningKey>(SIGNING_KEYS.one(domain, domain))).sort(byRank),
     platformKey: async (domain) => (await find<SealedSigningKey>(PLATFORM_KEYS.one(domain))).sort(byRank)[0],

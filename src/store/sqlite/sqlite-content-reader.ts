@@ -1,16 +1,18 @@
 /** Reads contents, render facts and signing keys in a delivery thread, over a connection that cannot write. */
 import type { StoredContent } from '../../mail/message.ts'
 import type { ContentReader, ReadAhead, SealedSigningKey } from '../content-reader.ts'
+import type { ContentRow } from '../records/packed-content.ts'
 import type { SqliteLocation } from '../store-location.ts'
 import { openReader } from './engine/database.ts'
 import { createFindTrackingHost } from '../verbs/domains/domain-rows.ts'
 import { byRank, PLATFORM_KEYS_QUERY, SIGNING_KEYS_QUERY } from '../verbs/domains/signing-keys.ts'
 import { createFactsReader } from '../verbs/messages/render-facts.ts'
-import { createContentReader } from '../verbs/messages/stored-content.ts'
+import { CONTENT_QUERY, createContentReader, sizeOfContent } from '../verbs/messages/stored-content.ts'
 
 export async function openSqliteContentReader(location: SqliteLocation): Promise<ContentReader> {
   const database = openReader(location)
   const readContent = createContentReader(database)
+  const findContent = database.prepare<[number], ContentRow>(CONTENT_QUERY)
   const findFacts = createFactsReader(database)
   const findKeys = database.prepare<[string, string], SealedSigningKey>(SIGNING_KEYS_QUERY)
   const findPlatformKeys = database.prepare<[string], SealedSigningKey>(PLATFORM_KEYS_QUERY)
@@ -36,6 +38,10 @@ export async function openSqliteContentReader(location: SqliteLocation): Promise
   return {
     readAhead: async (messageKeys, contentIds, mostBytes) => readTogether(messageKeys, contentIds, mostBytes),
     content: async (contentId) => readContent(contentId),
+    async contentSize(contentId) {
+      const row = findContent.get(contentId)
+      return row === undefined ? 0 : sizeOfContent(row)
+    },
     renderFacts: async (messageKey) => findFacts(messageKey),
     signingKeys: async (domain) => findKeys.all(domain, domain).sort(byRank),
     platformKey: async (domain) => findPlatformKeys.all(domain).sort(byRank)[0],

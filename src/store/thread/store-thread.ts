@@ -5,6 +5,7 @@
 import { flushCompileCache } from 'node:module'
 import { parentPort, workerData, type MessagePort } from 'node:worker_threads'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
+import { keepTidy } from '../../base/threads/tidy-up.ts'
 import { openEngine, refuseUnfinishedMove } from './open-engine.ts'
 import { serveVerbs } from './serve-verbs.ts'
 import type { StoreThreadData, StoreThreadMessage } from './thread-messages.ts'
@@ -22,6 +23,10 @@ async function startStoreThread(port: MessagePort, data: StoreThreadData): Promi
   }
 }
 
+/** Some ten more than the thread has under load without any garbage. */
+const MUCH_BYTES = 32 * 1024 * 1024
+
+keepTidy(MUCH_BYTES)
 if (parentPort !== null) await startStoreThread(parentPort, workerData as StoreThreadData)
 // Now, not at the end of the thread, which a kill would take away: else the next start strips types anew.
 flushCompileCache()
