@@ -82,7 +82,7 @@ export function readProfiles(folder: string, span: TimeSpan): ThreadProfile[] {
 function readProfile(profile: Profile, { from, to }: TimeSpan): ThreadProfile | undefined {
   const { nodes, samples, timeDeltas, startTime } = profile
   const has = (file: string): boolean => nodes.some(({ callFrame }) => callFrame.url.endsWith(file))
-  const thread = has('/store/sqlite/engine/group-commit.ts')
+  const thread = has('/store/thread/group-commit.ts')
     ? 'store'
     : has('/delivery/session/path-sender.ts')
       ? 'delivery'

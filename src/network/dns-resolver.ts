@@ -1,10 +1,11 @@
 /**
  * DNS questions through Node's resolver, without any cache (network/README.md "Answers of the DNS"). A lookup ends
- * after `timeoutMilliseconds * tries` at the latest, however many servers there are. Each try has a resolver of its
- * own: a new source port, the present /etc/resolv.conf, and no answers kept between questions. Never throws.
+ * after `timeoutMilliseconds * tries` at the latest, however many servers there are. Each try has a new source port, the
+ * /etc/resolv.conf of this second, and no answers kept between questions. Never throws.
  */
 import { promises } from 'node:dns'
 import { LRUCache } from 'lru-cache'
+import { SECOND } from '../base/clock.ts'
 import { errorCode } from '../base/errors.ts'
 import type { DnsAnswer, MxRecord, Resolver } from './resolver.ts'
 
@@ -19,7 +20,9 @@ interface DnsResolverOptions {
 type Ask<Item> = (resolver: promises.Resolver, name: string) => Promise<Item[]>
 
 export function createDnsResolver(options: DnsResolverOptions): Resolver {
-  const order = createServerOrder(options.servers)
+  const { timeoutMilliseconds } = options
+  const resolvers = createResolvers(timeoutMilliseconds)
+  const order = createServerOrder(() => (options.servers.length > 0 ? options.servers : resolvers.systemServers()))
 
   async function look<Item>(type: string, askedName: string, ask: Ask<Item>, aliases = 0): Promise<DnsAnswer<Item>> {
     const name = normaliseDnsName(askedName)
@@ -28,7 +31,7 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
     let reason = 'there is no server'
     let left = options.tries
     for (let [server, ...others] = servers; server !== undefined && left > 0; [server, ...others] = servers) {
-      const answer = await askServer(server, name, ask, options.timeoutMilliseconds)
+      const answer = await askServer(resolvers.lend(server), name, ask, timeoutMilliseconds)
       if (answer.kind === 'alias-alone') return followAlias([type, name], ask, aliases)
       if (answer.kind === 'no-name') order.noteDenied(name, server)
       if (answer.kind !== 'failed') return answer
@@ -76,13 +79,11 @@ const resolveMx: Ask<MxRecord> = async (resolver, name) =>
   (await resolver.resolveMx(name)).map(({ priority, exchange }) => ({ priority, exchange: normaliseDnsName(exchange) }))
 
 async function askServer<Item>(
-  server: string,
+  { resolver, giveBack }: LentResolver,
   name: string,
   ask: Ask<Item>,
   timeout: number,
 ): Promise<ServerAnswer<Item>> {
-  const resolver = new promises.Resolver({ timeout, tries: 1 })
-  resolver.setServers([server])
   // Node looks at the time limit of c-ares once a second at most, and as rarely as the limit is long: too late.
   const giveUp = setTimeout(() => resolver.cancel(), timeout)
   try {
@@ -95,20 +96,56 @@ async function askServer<Item>(
     return code === promises.NOTFOUND ? { kind: 'no-name' } : { kind: 'failed', code }
   } finally {
     clearTimeout(giveUp)
+    giveBack()
   }
 }
 
-function createServerOrder(configured: readonly string[]) {
+interface LentResolver {
+  resolver: promises.Resolver
+  giveBack: () => void
+}
+
+/**
+ * To make a resolver costs more than to ask a question with it: each is used again, for one question at a time, since
+ * its socket lives until no question of it is open. What it knows of the system is a second old at most.
+ */
+function createResolvers(timeout: number) {
+  let free: promises.Resolver[] = []
+  let system: string[] | undefined
+  let madeAt = -Infinity
+  const refresh = (): void => {
+    if (performance.now() - madeAt < KEPT_FOR) return
+    free = []
+    system = undefined
+    madeAt = performance.now()
+  }
+  return {
+    lend(server: string): LentResolver {
+      refresh()
+      const home = free
+      const resolver = home.pop() ?? new promises.Resolver({ timeout, tries: 1 })
+      // A server that it had before would get less time than `timeout`: as much as its last answers took.
+      resolver.setServers([NO_SERVER])
+      resolver.setServers([server])
+      return { resolver, giveBack: () => void home.push(resolver) }
+    },
+    systemServers(): readonly string[] {
+      refresh()
+      return (system ??= new promises.Resolver().getServers())
+    },
+  }
+}
+
+function createServerOrder(configured: () => readonly string[]) {
   /** With the number of the silence: the latest is asked last. */
   const silentAt = new Map<string, number>()
   let silences = 0
   const deniedBy = new LRUCache<string, string>({ max: MOST_DENIED })
   return {
     serversFor(name: string): string[] {
-      const servers = configured.length > 0 ? configured : new promises.Resolver().getServers()
       const denier = deniedBy.get(name)
       const rank = (server: string): number => (server === denier ? Infinity : (silentAt.get(server) ?? 0))
-      return servers.toSorted((left, right) => (rank(left) < rank(right) ? -1 : Number(rank(left) > rank(right))))
+      return configured().toSorted((left, right) => (rank(left) < rank(right) ? -1 : Number(rank(left) > rank(right))))
     },
     /** It let a try run out: it is asked last from now on. */
     noteSilent: (server: string): void => void silentAt.set(server, ++silences),
@@ -122,6 +159,9 @@ export function normaliseDnsName(name: string): string {
   return name.endsWith('.') ? name.slice(0, -1).toLowerCase() : name.toLowerCase()
 }
 
+const KEPT_FOR = SECOND
+/** Never asked. */
+const NO_SERVER = '127.0.0.1:1'
 /** Names whose denial is remembered. */
 const MOST_DENIED = 2_000
 /** As other resolvers: enough for real chains, an end for loops. */

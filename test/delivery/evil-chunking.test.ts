@@ -124,10 +124,18 @@ const FLIGHTS: [string, EvilScript, string[], RegExp | null][] = [
   ['answers with endless lines', { 'B RCPT': '250-more\r\n'.repeat(101) }, NONE, /out of step: a reply of more than/],
 ]
 
-for (const [name, script, expected, problem] of FLIGHTS) {
-  t.test(`a host that ${name}, four in flight`, async (t) => {
-    const { host, opened } = await provenHost(t)
-    t.match(await opened.deliver({ ...ENVELOPE, to: 'alone@example.test' }, BYTES), { kind: 'accepted' })
+/** Behind two messages; and as the first of a connection, to a host that took flights lately. */
+const FOURS = FLIGHTS.flatMap(([name, ...flight]) => [
+  { name: `a host that ${name}, four in flight`, isFirst: false, flight },
+  { name: `a host that ${name}, four in the first flight`, isFirst: true, flight },
+])
+
+for (const { name, isFirst, flight } of FOURS) {
+  t.test(name, async (t) => {
+    const [script, expected, problem] = flight
+    const { host, opened } = isFirst ? await evilHost(t, true) : await provenHost(t)
+    const alone = { ...ENVELOPE, to: 'alone@example.test' }
+    if (!isFirst) t.match(await opened.deliver(alone, BYTES), { kind: 'accepted' })
     host.begin(script, IN_FLIGHT)
     const sent = LETTERS.map(send(opened))
     await until('the flight is over', () => sent.slice(0, IN_FLIGHT).every(({ counted }) => counted.value > 0))
@@ -147,8 +155,20 @@ for (const [name, script, expected, problem] of FLIGHTS) {
     if (problem === null) t.equal(opened.flightProblem(), null)
     else t.match(opened.flightProblem(), problem)
     if (!expected.includes('accepted') || problem !== null) t.equal(opened.isUsable(), false)
+    const tookNone = isFirst && ends.slice(0, IN_FLIGHT).every(({ kind }) => kind !== 'accepted')
+    if (tookNone || problem !== null) t.equal(opened.knowsFlights(), false, 'the next connection begins carefully')
   })
 }
+
+t.test('a host that says 421 to the first MAIL of a first flight is asked carefully next time', async (t) => {
+  const { host, opened } = await evilHost(t, true)
+  host.begin({ 'A MAIL': sayAndEnd('421 4.7.0 not you\r\n') }, IN_FLIGHT)
+  const sent = LETTERS.map(send(opened))
+  const ends = await Promise.all(sent.map(({ end }) => end))
+  t.same(ends.map(endText), ['refused mail 421', 'unsent', 'unsent', 'unsent', 'unsent'])
+  t.equal(opened.flightProblem(), null)
+  t.equal(opened.knowsFlights(), false)
+})
 
 /** Of the flight of one. */
 const ALONE: [string, EvilScript, string, RegExp | null][] = [
@@ -206,13 +226,18 @@ t.test('what was told before a host went wrong stays told', async (t) => {
   t.same((await Promise.all(sent.map(({ end }) => end))).map(endText), CUT)
 })
 
-/** It took one message by the careful dialogue. */
-async function provenHost(t: Test): Promise<{ host: EvilHost; opened: TestSession }> {
+async function evilHost(t: Test, knowsFlights: boolean): Promise<{ host: EvilHost; opened: TestSession }> {
   const host = await startEvilHost()
   t.teardown(() => host.close())
-  const opened = await session(t, host, { inFlight: IN_FLIGHT, timeouts: SHORT })
-  t.match(await opened.deliver(ENVELOPE, BYTES), { kind: 'accepted' })
+  const opened = await session(t, host, { inFlight: IN_FLIGHT, timeouts: SHORT, knowsFlights })
   return { host, opened }
+}
+
+/** It took one message by the careful dialogue. */
+async function provenHost(t: Test): ReturnType<typeof evilHost> {
+  const proven = await evilHost(t, false)
+  t.match(await proven.opened.deliver(ENVELOPE, BYTES), { kind: 'accepted' })
+  return proven
 }
 
 const send =

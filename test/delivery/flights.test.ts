@@ -85,11 +85,16 @@ t.test('after a careful message and a flight of one, four go at once, byte for b
   t.equal(opened.flightProblem(), null)
 })
 
-t.test('a host that took flights lately needs no flight of one', async (t) => {
+t.test('a connection to a host that took flights lately begins with one', async (t) => {
   const server = await mx(t, { extensions: EXTENSIONS })
   const opened = await session(t, server, { knowsFlights: true })
-  t.match(await opened.deliver(to('first'), BYTES), { kind: 'accepted' })
   t.equal(opened.mostTaken(), 5)
+  const jobs = ['a', 'b', 'c', 'd'].map((name) => heldJob(name))
+  for (const each of jobs) opened.send(each)
+  t.equal(verbs(server), 'EHLO', 'nothing of a message leaves before its mark')
+  for (const each of jobs) each.mark(true)
+  for (const each of jobs) t.match(await each.end, { kind: 'accepted' })
+  t.equal(verbs(server), `EHLO MAIL RCPT BDAT${' RSET MAIL RCPT BDAT'.repeat(3)}`)
   t.equal(opened.knowsFlights(), true)
   const other = await session(t, server)
   t.equal(other.knowsFlights(), false)

@@ -1,6 +1,8 @@
 /**
  * Questions to a real DNS server on loopback, with and without the cache in between.
  */
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createDnsCache, type DnsCacheSettings } from '../../src/network/cached-resolver.ts'
@@ -27,6 +29,37 @@ const ZONE: Zone = {
   'broken.example': 'SERVFAIL',
   'refused.example': 'REFUSED',
   'silent.example': 'TIMEOUT',
+}
+
+/** Enough that c-ares would expect the next one as soon. */
+const QUICK_ANSWERS = 20
+/** It looks at its time limits once a second. */
+const SLOW_MILLISECONDS = 1_500
+
+interface Relay {
+  server: string
+  /** Of each question. */
+  delay: number
+  ports: Set<number>
+}
+
+async function startRelay(t: Test, zone: ZoneServer): Promise<Relay> {
+  const front = createSocket('udp4').bind(0, '127.0.0.1')
+  t.teardown(() => front.close())
+  await once(front, 'listening')
+  const relay: Relay = { server: `127.0.0.1:${front.address().port}`, delay: 0, ports: new Set() }
+  front.on('message', (question, { port }) => {
+    relay.ports.add(port)
+    const back = createSocket('udp4')
+      .unref()
+      .once('message', (answer) => {
+        front.send(answer, port, '127.0.0.1')
+        back.close()
+      })
+    const pass = (): void => back.send(question, Number(zone.server.split(':')[1]), '127.0.0.1')
+    setTimeout(pass, relay.delay).unref()
+  })
+  return relay
 }
 
 async function zoneFor(t: Test, zone: Zone = ZONE): Promise<ZoneServer> {
@@ -150,6 +183,17 @@ t.test('a silent server is passed over, and asked last from then on', async (t) 
   t.equal(dead.queries.length, 1)
   t.match(await resolver.mx('example.com'), { kind: 'found' })
   t.equal(dead.queries.length, 1, 'the second lookup does not wait for it')
+})
+
+t.test('a server that was quick has as long for its next answer, and each question has its own port', async (t) => {
+  const zone = await zoneFor(t)
+  const relay = await startRelay(t, zone)
+  const resolver = createDnsResolver({ servers: [relay.server], timeoutMilliseconds: TRY_MILLISECONDS, tries: 1 })
+  for (let count = 0; count < QUICK_ANSWERS; count++) t.match(await resolver.mx('example.com'), { kind: 'found' })
+  relay.delay = SLOW_MILLISECONDS
+  t.match(await resolver.mx('example.com'), { kind: 'found' })
+  t.equal(zone.queries.length, QUICK_ANSWERS + 1, 'each was asked, once')
+  t.ok(relay.ports.size > QUICK_ANSWERS / 2, 'from ports that nobody can guess')
 })
 
 t.test('a server that fails at once is passed over and costs no try', async (t) => {

@@ -21,20 +21,21 @@ export type FlightPermit = ReturnType<typeof createFlightPermit>
 
 interface FlightTarget {
   inFlight: number
-  /** A connection to this host has carried flights lately: it needs no flight of one. */
+  /** A connection to this host has carried flights lately: this one may begin with one. */
   knowsFlights: boolean
 }
 
 export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knowsFlights }: FlightTarget) {
   const isOffered = inFlight > 1 && extensions.isPipelining && extensions.hasChunking
-  let state: 'careful' | 'proven' | 'open' = 'careful'
-  let isKnown = knowsFlights
+  let state: 'careful' | 'proven' | 'open' = knowsFlights ? 'open' : 'careful'
   let problem: string | null = null
-  let heardAt = 0
+  let heardAt = performance.now()
   let hasFlown = false
   let flown = 0
   let refused = 0
 
+  /** The host takes flights: it did lately, or does over this connection. */
+  const isKnown = (): boolean => flown > refused || (knowsFlights && !hasFlown)
   const mayEver = (): boolean => isOffered && problem === null
   const isFresh = (): boolean => performance.now() - heardAt < FRESH_FOR
 
@@ -52,14 +53,13 @@ export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knows
     /** A message went by the careful dialogue. */
     noteCareful(isAccepted: boolean): void {
       if (!isAccepted) state = 'careful'
-      else if (state === 'careful') state = isKnown ? 'open' : 'proven'
+      else if (state === 'careful') state = isKnown() ? 'open' : 'proven'
     },
     /** A message of a flight has ended. */
     note({ kind }: SendEnd): void {
       flown++
       if (kind === 'accepted') {
         if (state === 'proven') state = 'open'
-        isKnown = true
         return
       }
       refused++
@@ -70,8 +70,7 @@ export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knows
     /** Flights are not for this host; null: nothing is wrong. Without any it says nothing of them. */
     ground: (reason: string | null) => void (problem ??= hasFlown ? reason : null),
     problem: () => problem,
-    /** The host has taken messages in flights. */
-    isKnown: () => isKnown && problem === null,
+    isKnown: () => isKnown() && problem === null,
     /** Messages that this connection may have: one is ready when a place is free. */
     mostTaken: () => (mayEver() && state === 'open' ? inFlight + 1 : TAKEN_CAREFULLY),
     /** How many it may have under way; 1: one after the other. */

@@ -43,6 +43,8 @@ interface FlightTools {
 /** A message of a flight. */
 interface Flyer {
   job: SessionJob
+  /** Of its connection. */
+  isFirst: boolean
   refusal: { stage: 'mail' | 'rcpt' | 'dot'; reply: SmtpReply } | null
 }
 
@@ -96,8 +98,8 @@ export function createFlight(tools: FlightTools) {
     hasSent: () => sent.length > 0,
     hasRoom: ({ bytes: { length } }: SessionJob) => permit.hasRoom(held.size + sent.length, load.bytes(), length),
     /** It has begun. */
-    add(job: SessionJob): void {
-      const flyer: Flyer = { job, refusal: null }
+    add(job: SessionJob, isFirst: boolean): void {
+      const flyer: Flyer = { job, isFirst, refusal: null }
       held.add(flyer)
       load.add(job)
       watchMarks()
@@ -175,9 +177,9 @@ function endsOf({ sent, heard, isMisunderstood, isClosing }: FlightState, { reas
     return [...heard.map(({ flyer }) => flyer), ...sent].map((flyer) => ({ flyer, end: isAlone ? unsent : unanswered }))
   }
   if (isOutOfStep) return [...heard.map(({ flyer }) => flyer), ...sent].map((flyer) => ({ flyer, end: unanswered }))
-  const endOfSent = ({ refusal }: Flyer): SendEnd => {
+  const endOfSent = ({ refusal, isFirst }: Flyer): SendEnd => {
     // To MAIL a 421 says nothing of a message that is not the first of its connection.
-    const isClosedAtMail = refusal?.stage === 'mail' && refusal.reply.code === CLOSING_CODE
+    const isClosedAtMail = !isFirst && refusal?.stage === 'mail' && refusal.reply.code === CLOSING_CODE
     if (refusal !== null && !isClosedAtMail) return { kind: 'refused', ...refusal }
     return isClosing ? unsent : unanswered
   }

@@ -43,6 +43,7 @@ export function createLineUp({ wire, extensions, permit, isFlightEmpty }: LineUp
 
   return {
     add: (job: SessionJob) => void jobs.push(job),
+    begun: waiting.begun,
     /** Begins the next message, if one may go now. */
     next(): Transaction | undefined {
       const job = waiting.take(mayBegin)

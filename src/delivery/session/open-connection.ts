@@ -66,10 +66,9 @@ export function createHostMemory() {
     },
     worked: (source: string, address: string) => void aside.delete(`${source} ${address}`),
     knowsFlights: (source: string, address: string) => flying.has(`${source} ${address}`),
-    /** A connection has ended that carried flights; false: it did not. */
-    noteFlights(source: string, address: string, how: boolean | 'bad'): void {
-      if (how === 'bad') flying.delete(`${source} ${address}`)
-      else if (how) flying.set(`${source} ${address}`, true)
+    noteFlights(source: string, address: string, takesThem: boolean): void {
+      if (takesThem) flying.set(`${source} ${address}`, true)
+      else flying.delete(`${source} ${address}`)
     },
   }
 }
@@ -132,7 +131,9 @@ async function openPlace(place: Place, request: ConnectionRequest, tools: Connec
   note({ kind: 'opened', inFlight: session.inFlight }, said)
   void session.ended.then((end) => {
     const problem = session.flightProblem()
-    tools.hosts.noteFlights(source, address, problem === null ? session.knowsFlights() : 'bad')
+    const takesThem = session.knowsFlights()
+    // A connection that had no flight says nothing of them.
+    if (takesThem || flights.knowsFlights || problem !== null) tools.hosts.noteFlights(source, address, takesThem)
     if (problem !== null) note({ kind: 'careful', host, reason: problem }, null)
     note(end, null)
   })

@@ -60,7 +60,9 @@ export function createTransactions(wire: SmtpWire, options: TransactionOptions) 
 
   /** What waits goes, in a flight or by the careful dialogue, as far as it may now. */
   function proceed(): void {
-    for (let job = line.nextOfFlight(flight); job !== undefined; job = line.nextOfFlight(flight)) flight.add(job)
+    for (let job = line.nextOfFlight(flight); job !== undefined; job = line.nextOfFlight(flight)) {
+      flight.add(job, line.begun() === 1)
+    }
     dialogue.advance()
   }
 
