@@ -93,6 +93,8 @@ export async function startNodeCluster(
   const domains = Array.from({ length: DESTINATIONS }, (_, index) => `d${index}.test`)
   const zone = await startZone(zoneOf(domains, worldAddress), 0, worldAddress)
   t.teardown(() => zone.close())
+  const all = Array.from({ length: count }, (_, index) => ipOf(index + 1))
+  zone.set('spf.mail.sternpost.test', { TXT: [`v=spf1 ${all.map((ip) => `ip4:${ip}`).join(' ')} -all`] })
   const servers: Omit<ClusterNode, 'api'>[] = []
   for (let number = 1; number <= count; number += 1) {
     const nodeId = `node-${number}`
@@ -126,7 +128,6 @@ export async function startNodeCluster(
   await prepareSender(first.server, zone)
   const key = await first.server.createKey('admin')
   const nodes = servers.map((node) => ({ ...node, api: apiClient(node.server.baseUrl, key) }))
-  const all = nodes.map(({ ip }) => ip)
   for (const { server, api } of nodes) {
     writeFileSync(join(server.configurationFolder, 'pools.yaml'), JSON.stringify(poolsOf(all, ofIp)))
     await api.post('/admin/reload', {})

@@ -34,6 +34,8 @@ export interface SteadyLoadOptions {
 }
 
 const PAUSE = 10
+/** A machine that lost its power never answers. */
+const ANSWER_MILLISECONDS = 10_000
 
 export function startSteadyLoad(options: SteadyLoadOptions): SteadyLoad {
   const { baseUrl, key, domains, batch, clients, mayPost, prefix = 'reader' } = options
@@ -49,6 +51,7 @@ export function startSteadyLoad(options: SteadyLoadOptions): SteadyLoad {
     }))
     const answer = await fetch(`${baseUrl}/v1/email/batch`, {
       method: 'POST',
+      signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
       headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
       body: JSON.stringify({ from: `shop@${SENDING_DOMAIN}`, subject: 'Order', text: 'On its way', recipients }),
     })
