@@ -9,7 +9,7 @@ export function startOnPostgres(clients: number): Start {
     const ends: (() => unknown)[] = []
     const cluster = await startPostgres(
       { teardown: (end) => void ends.push(end) },
-      { fsync: 'on', shared_buffers: '256MB' },
+      { settings: { fsync: 'on', shared_buffers: '256MB' } },
     )
     const databaseUrl = cluster.url(await cluster.createDatabase())
     const sternpost = await startSternpost({ deliveryPort: sinkPort, databaseUrl })

@@ -37,7 +37,7 @@ const TRY_AGAIN_AFTER = 15_000
 
 export function createHeldIps(options: HeldIpsOptions) {
   const { nodeId, epoch, configured, canBind, clock } = options
-  const { held, underWay, problems, released, begin, bring, leave } = createRoad(options)
+  const { held, underWay, problems, released, away, begin, bring, leave, clear } = createRoad(options)
   let owners = new Map<string, IpOwner>()
 
   const isOfOther = (ip: string): boolean => (owners.get(ip)?.epoch ?? epoch) !== epoch
@@ -69,8 +69,10 @@ export function createHeldIps(options: HeldIpsOptions) {
       owners = new Map(found.map((owner) => [owner.ip, owner]))
       for (const ip of releases) released.delete(ip)
       for (const { address, source } of configured()) {
+        if (underWay.has(address)) continue
         const isNew = owners.get(address)?.epoch === epoch && !held.has(address) && !released.has(address)
-        if (isNew && !underWay.has(address)) begin(address, () => bring(address, source))
+        if (isNew) begin(address, () => bring(address, source))
+        if (isOfOther(address) && !away.has(address)) begin(address, () => clear(address))
       }
     },
     /** Why nothing leaves from it here; null: it does. */
@@ -102,6 +104,8 @@ function createRoad(options: HeldIpsOptions) {
   const problems = new Map<string, { text: string; until: number }>()
   /** The next beat gives their rows back. */
   const released = new Set<string>()
+  /** The hook has taken them from here since they were last brought. */
+  const away = new Set<string>()
 
   async function problemOf(ip: string, source: string): Promise<string | null> {
     const problem = await options.runHook('acquire', ip)
@@ -113,16 +117,24 @@ function createRoad(options: HeldIpsOptions) {
     )
   }
 
+  async function takeAway(ip: string): Promise<void> {
+    const problem = await options.runHook('release', ip)
+    if (problem !== null) logger.error({ ip, reason: problem }, 'the hook of an egress IP failed')
+    away.add(ip)
+  }
+
   return {
     held,
     underWay,
     problems,
     released,
+    away,
     begin(ip: string, work: () => Promise<void>): void {
       const done = work().finally(() => underWay.delete(ip))
       underWay.set(ip, done)
     },
     async bring(ip: string, source: string): Promise<void> {
+      away.delete(ip)
       const problem = await problemOf(ip, source)
       if (problem === null) {
         problems.delete(ip)
@@ -141,10 +153,11 @@ function createRoad(options: HeldIpsOptions) {
       await options.onLeaving(ip).catch((thrown: unknown) => {
         logger.warn({ ip, error: errorText(thrown) }, 'what is known of an egress IP was not stored')
       })
-      const problem = await options.runHook('release', ip)
-      if (problem !== null) logger.error({ ip, reason: problem }, 'the hook of an egress IP failed')
+      await takeAway(ip)
       released.add(ip)
       logger.info({ ip }, 'egress IP released')
     },
+    /** Another node has it: an earlier start of this one, which was killed, may have left the address here. */
+    clear: takeAway,
   }
 }

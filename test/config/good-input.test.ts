@@ -105,6 +105,13 @@ t.test('the URL of PostgreSQL stands in the file, in a file of its own or in a v
   for (const here of ['127.0.0.1', '[::1]:5433', 'localhost', '%2Frun%2Fpostgresql', '']) {
     t.equal(urlOf(`postgresql://${here}/mail`), `postgresql://${here}/mail?sslmode=disable&${libpq}`)
   }
+  const both = `host=a%2Cfd00%3A%3A1&port=5432%2C5433&sslmode=require&${libpq}`
+  t.equal(
+    urlOf('postgres://me@a,[fd00::1]:5433/mail?target_session_attrs=read-write'),
+    `postgres://me@localhost/mail?${both}`,
+  )
+  t.match(urlOf('postgres://127.0.0.1,[::1]/mail'), /sslmode=disable/)
+  t.match(urlOf('postgres://127.0.0.1,db/mail'), /sslmode=require/)
   t.match(urlOf('postgres://me@/mail?host=/run/postgresql'), /host=%2Frun%2Fpostgresql&sslmode=disable/)
 
   const file = join(t.testdirName, 'url')

@@ -122,8 +122,8 @@ const ONE_VALUE: [text: string, expected: string][] = [
     '4:35: storage.url: the URL names no database; write for example postgres://sternpost@db.example.com/sternpost',
   ],
   [
-    'storage: { engine: postgres, url: "postgres://one,two/mail" }',
-    '4:35: storage.url: the URL names several hosts: name the one that follows the primary',
+    'storage: { engine: postgres, url: "postgres://one,two/mail?target_session_attrs=any" }',
+    '4:35: storage.url: target_session_attrs must be read-write',
   ],
   [
     'storage: { engine: postgres, url: postgres://db/mail?sslmode=prefer }',
@@ -139,7 +139,7 @@ const ONE_VALUE: [text: string, expected: string][] = [
   ],
   [
     'storage: { engine: postgres, url: postgres://db/mail?pipeline=false }',
-    '4:35: storage.url: the URL has the parameter pipeline; known are host, sslmode, sslrootcert, sslcert, sslkey',
+    '4:35: storage.url: the URL has the parameter pipeline; known are host, port, target_session_attrs, sslmode, sslrootcert, sslcert, sslkey',
   ],
   [
     'storage: { engine: postgres, url: postgres:///mail }\nretention: { budget: 1GiB }',

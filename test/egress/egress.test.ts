@@ -2,6 +2,7 @@
  * Pools and the choice of an IP: states from the files and the machine, tiers, kept and avoided IPs, closed paths, and
  * a reload.
  */
+import { setImmediate } from 'node:timers/promises'
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { EgressIp, IpRequest, PathState } from '../../src/egress/ips/egress-ip.ts'
@@ -310,6 +311,23 @@ t.test('a disabled address is tried each minute, and used again when it is back'
   await clock.advance(30 * MINUTE)
   await warmup.closeDays()
   t.equal(states(egress)['127.0.0.11'], 'warmed')
+})
+
+t.test('one whose address was gone for a moment need not wait, and one of another node is not tested', async (t) => {
+  const ofOthers = new Map([['127.0.0.12', 'the node b sends from it']])
+  const pools = withPools({ default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')]) })
+  const refusalOf = (ip: string): string | null => ofOthers.get(ip) ?? null
+  const world = await startEgressWorld(t, pools, { refusalOf, missing: ['127.0.0.12'] })
+  const { egress, warmup, missing, log } = world
+  t.equal(states(egress)['127.0.0.12'], 'the node b sends from it')
+  t.notOk(log.some((line) => line.includes('egress IP disabled')))
+  missing.add('127.0.0.11')
+  egress.disable('127.0.0.11', 'EADDRNOTAVAIL')
+  await setImmediate()
+  missing.clear()
+  ofOthers.clear()
+  await warmup.closeDays()
+  t.same(states(egress), { '127.0.0.11': 'warmed', '127.0.0.12': 'warmed' })
 })
 
 t.test('a reload takes over what the files say, and keeps what the machine learned', async (t) => {

@@ -93,3 +93,16 @@ t.test('one that another node has, or that cannot be bound where there is no hoo
   t.same((await beat([MINE], false, false)).takes, [])
   t.same(ips.held(), [], 'a node that drains lets it go')
 })
+
+t.test('the hook takes one that another node has from here, once: an earlier start may have left it', async (t) => {
+  const { state, calls, beat } = world(t, 'exit 0')
+  await beat([THEIRS])
+  await beat([THEIRS])
+  t.same(calls(), [`release ${IP} a`])
+  await beat([MINE])
+  state.configured = []
+  await beat([MINE])
+  state.configured = [{ address: IP, source: IP }]
+  await beat([THEIRS])
+  t.same(calls().slice(1), [`acquire ${IP} a`, `release ${IP} a`], 'what left in order has gone')
+})

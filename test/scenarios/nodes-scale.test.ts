@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { startNodeCluster } from '../support/node-cluster.ts'
-import { skipWithoutPostgres } from '../support/postgres-cluster.ts'
+import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.ts'
 import { startSteadyLoad } from '../support/steady-load.ts'
 import { until } from '../support/until.ts'
 
@@ -32,7 +32,9 @@ t.test('the cost of a message', { skip: skipWithoutPostgres }, async (t) => {
 
 /** Returns milliseconds of CPU of the nodes for each message. */
 async function measure(t: Test, count: number): Promise<number> {
-  const { nodes, sink, key, domains, postgres, database } = await startNodeCluster(t, { count, isDirect: true })
+  const postgres = await startPostgres(t)
+  const urlFor = (name: string): string => postgres.url(name)
+  const { nodes, sink, key, domains, database } = await startNodeCluster(t, { count, postgres, urlFor })
   const loads = nodes.map(({ server, nodeId: prefix }) => {
     const mayPost = (accepted: number): boolean => accepted - sink.arrivals.size / count < MOST_WAITING / count
     return startSteadyLoad(t, { baseUrl: server.baseUrl, key, domains, batch: 50, clients: 4, mayPost, prefix })

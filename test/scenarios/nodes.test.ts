@@ -4,18 +4,16 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { DEADLINE, isDead, loadAt, settle, timeTo } from '../support/cluster-load.ts'
 import { startNodeCluster, type ClusterNode, type NodeCluster } from '../support/node-cluster.ts'
 import { skipWithoutPostgres } from '../support/postgres-cluster.ts'
 import { randomSource } from '../support/random-source.ts'
-import { startSteadyLoad, type SteadyLoad } from '../support/steady-load.ts'
 import { until } from '../support/until.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const KILLS = IS_FULL ? 20 : 1
 const STOPPED_MILLISECONDS = IS_FULL ? 60_000 : 0
-const MOST_WAITING = IS_FULL ? 20_000 : 300
 const LONGEST_ANSWER = 200
-const DEADLINE = 180_000
 /** A busy machine takes longer. */
 const REAPED_WITHIN = IS_FULL ? 20_000 : 60_000
 const MOVED_WITHIN = IS_FULL ? 30_000 : 60_000
@@ -72,72 +70,12 @@ async function changeKeys(t: Test, { nodes, domains }: NodeCluster): Promise<voi
   t.ok(took < SEEN_WITHIN, `${Math.round(took)} ms`)
 }
 
-let loadsBegun = 0
-
-/** Of clients at these nodes, until what they were told is stored and has arrived. */
-function loadAt(
-  t: Test,
-  { sink, key, domains }: NodeCluster,
-  nodes: readonly (ClusterNode | undefined)[],
-): SteadyLoad[] {
-  const before = sink.arrivals.size
-  const loads: SteadyLoad[] = []
-  const mayPost = (): boolean => {
-    const accepted = loads.reduce((sum, each) => sum + each.accepted.size, 0)
-    return accepted - (sink.arrivals.size - before) < MOST_WAITING
-  }
-  for (const node of nodes) {
-    if (node === undefined) continue
-    const prefix = `${node.nodeId}-${loadsBegun++}`
-    loads.push(
-      startSteadyLoad(t, { baseUrl: node.server.baseUrl, key, domains, batch: 5, clients: 2, mayPost, prefix }),
-    )
-  }
-  return loads
-}
-
-async function settle(t: Test, { sink, postgres, database }: NodeCluster, loads: readonly SteadyLoad[]): Promise<void> {
-  await Promise.all(loads.map((load) => load.stop()))
-  const accepted = new Set(loads.flatMap((load) => [...load.accepted.keys()]))
-  const open = async (): Promise<number> => {
-    const [row] = await postgres.query(
-      `select count(*) as open from messages where state in ('waiting', 'sending')`,
-      database,
-    )
-    return Number(row?.['open'])
-  }
-  await until('everything has ended', async () => (await open()) === 0, DEADLINE)
-  const flagged = new Set(
-    (await postgres.query('select recipient from messages where possible_duplicate = 1', database)).map((row) =>
-      String(row['recipient']),
-    ),
-  )
-  const lost = [...accepted].filter((to) => !sink.arrivals.has(to))
-  const twice = [...sink.arrivals].filter(([, copies]) => copies > 1).map(([to]) => to)
-  t.comment(`${accepted.size} accepted, ${twice.length} arrived twice in all, ${flagged.size} flagged`)
-  t.same(lost, [], 'nothing is lost')
-  t.same(
-    twice.filter((to) => !flagged.has(to)),
-    [],
-    'every duplicate is flagged',
-  )
-  const refusals = loads.flatMap((load) => load.refusals).filter(({ status }) => status !== 503)
-  t.same(refusals, [], 'nothing but 503 was answered')
-}
-
 const pass =
   (nodeId: string, { owners }: NodeCluster, ip: string) =>
   async (): Promise<boolean> => {
     const found = await owners()
     return found[nodeId] === undefined && Object.values(found).flat().includes(ip)
   }
-
-/** Resolves with the milliseconds that it took. */
-async function timeTo(what: string, look: () => Promise<boolean>): Promise<number> {
-  const from = performance.now()
-  await until(what, look, DEADLINE)
-  return performance.now() - from
-}
 
 async function isBusy({ postgres, database }: NodeCluster, { nodeId }: ClusterNode): Promise<boolean> {
   const [row] = await postgres.query(
@@ -147,13 +85,6 @@ async function isBusy({ postgres, database }: NodeCluster, { nodeId }: ClusterNo
   )
   return Number(row?.['held']) > 0
 }
-
-const isDead =
-  ({ postgres, database }: NodeCluster, { nodeId }: ClusterNode) =>
-  async (): Promise<boolean> => {
-    const [row] = await postgres.query(`select state from nodes where node_id = '${nodeId}'`, database)
-    return row?.['state'] === 'dead'
-  }
 
 /** A node that sends from some IP. */
 async function holder({ nodes, owners }: NodeCluster): Promise<ClusterNode | undefined> {

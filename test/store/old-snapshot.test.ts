@@ -42,7 +42,7 @@ const DEAD_ROWS = `
   from pg_stat_user_tables where n_live_tup + n_dead_tup > 1000 order by n_dead_tup desc limit 6`
 
 t.test('an old snapshot', { skip: skipWithoutPostgres, timeout: (MINUTES + 5) * 60_000 }, async (t) => {
-  const cluster = await startPostgres(t, IS_FULL ? REAL_SETTINGS : {})
+  const cluster = await startPostgres(t, { settings: IS_FULL ? REAL_SETTINGS : {} })
   const database = await cluster.createDatabase()
   const { store } = await openTestStore(postgresLocation(cluster.url(database)))
   t.teardown(() => store.close())

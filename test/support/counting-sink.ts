@@ -15,6 +15,10 @@ export interface CountingSink {
   messageIds: ReadonlyMap<string, ReadonlySet<string>>
   /** Source addresses seen. */
   sources: ReadonlySet<string>
+  /** Source addresses of each recipient's mail. */
+  sourcesOf: ReadonlyMap<string, ReadonlySet<string>>
+  /** When the last mail came from a source address, by `performance.now()`. */
+  lastFrom: ReadonlyMap<string, number>
   /** Open connections. */
   connections(): number
   /** Transactions between their MAIL and the answer to their final dot. */
@@ -37,6 +41,8 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
   const arrivals = new Map<string, number>()
   const messageIds = new Map<string, Set<string>>()
   const sources = new Set<string>()
+  const sourcesOf = new Map<string, Set<string>>()
+  const lastFrom = new Map<string, number>()
   let connections = 0
   let inFlight = 0
   let begun = 0
@@ -44,17 +50,20 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
   const begin = (socket: Socket): SmtpDialogue => {
     let recipient = ''
     let isOpen = false
+    const source = socket.remoteAddress ?? ''
     const setOpen = (value: boolean): void => {
       if (value && socket.destroyed) return
       if (value !== isOpen) inFlight += value ? 1 : -1
       isOpen = value
     }
     const count = (text: string): void => {
+      lastFrom.set(source, performance.now())
+      sourcesOf.set(recipient, (sourcesOf.get(recipient) ?? new Set()).add(source))
       arrivals.set(recipient, (arrivals.get(recipient) ?? 0) + 1)
       messageIds.set(recipient, (messageIds.get(recipient) ?? new Set()).add(messageIdOf(text)))
     }
     connections += 1
-    sources.add(socket.remoteAddress ?? '')
+    sources.add(source)
     return {
       onCommand(verb, path) {
         if (verb === 'MAIL') begun += 1
@@ -82,6 +91,8 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
     arrivals,
     messageIds,
     sources,
+    sourcesOf,
+    lastFrom,
     connections: () => connections,
     inFlight: () => inFlight,
     begun: () => begun,

@@ -23,14 +23,14 @@ export interface ManyDestinations {
 const DESTINATIONS = 30
 const FAST = { rate: '10000/second', connection_rate: '10000/second' }
 
-/** The appliance, and domains whose mail goes to loopback. */
-export function zoneOf(domains: readonly string[]): Zone {
+/** The appliance, and domains whose mail goes to this address. */
+export function zoneOf(domains: readonly string[], mxAddress = '127.0.0.1'): Zone {
   return {
-    ...applianceZone('127.0.0.1'),
+    ...applianceZone(mxAddress),
     ...Object.fromEntries(
       domains.flatMap((domain) => [
         [domain, { MX: [`10 mx.${domain}`] }],
-        [`mx.${domain}`, { A: ['127.0.0.1'] }],
+        [`mx.${domain}`, { A: [mxAddress] }],
       ]),
     ),
   }

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { apiClient, type ApiClient } from './api-client.ts'
 import { startCountingSink, type CountingSink } from './counting-sink.ts'
 import { startPostgres, type PostgresCluster } from './postgres-cluster.ts'
-import { startServe, type ServeProcess } from './serve-process.ts'
+import { startServe, type ServeOptions, type ServeProcess } from './serve-process.ts'
 import { zoneOf } from './many-destinations.ts'
 import { prepareSender } from './two-ips.ts'
 import { startZone } from './zone.ts'
@@ -43,8 +43,15 @@ const FAST = { rate: '10000/second', connection_rate: '10000/second' }
 
 interface NodeClusterOptions {
   count: number
-  /** Nobody stands between the nodes and PostgreSQL. */
-  isDirect?: boolean
+  /** Of the database, by which a node reaches it; left out: through its proxy. */
+  urlFor?: (database: string) => string
+  /** Left out: one of its own. */
+  postgres?: PostgresCluster
+  /** Address of the sink and the DNS server. */
+  worldAddress?: string
+  ipOf?: (number: number) => string
+  /** Where a node is. */
+  machineOf?: (number: number) => Pick<ServeOptions, 'command' | 'httpAddress'>
   answerDelayMilliseconds?: () => number
   settings?: Record<string, Record<string, unknown>>
   /** Of each IP beside its name. */
@@ -52,7 +59,7 @@ interface NodeClusterOptions {
   files?: Record<string, unknown>
 }
 
-const ipOf = (number: number): string => `127.0.0.${10 + number}`
+const loopbackIp = (number: number): string => `127.0.0.${10 + number}`
 
 const poolsOf = (ips: readonly string[], ofIp: object) => ({
   version: 1,
@@ -66,30 +73,37 @@ export async function startNodeCluster(
   t: { teardown(clean: () => unknown): void },
   {
     count,
-    isDirect = false,
+    urlFor,
+    worldAddress = '127.0.0.1',
+    ipOf = loopbackIp,
+    machineOf = () => ({}),
     settings = {},
     ofIp = { warmed: true },
     files = {},
     answerDelayMilliseconds = () => 0,
+    ...options
   }: NodeClusterOptions,
 ): Promise<NodeCluster> {
-  const postgres = await startPostgres(t)
+  const postgres = options.postgres ?? (await startPostgres(t))
   const database = await postgres.createDatabase()
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-nodes-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const sink = await startCountingSink({ answerDelayMilliseconds })
+  const sink = await startCountingSink({ address: worldAddress, answerDelayMilliseconds })
   t.teardown(() => sink.close())
   const domains = Array.from({ length: DESTINATIONS }, (_, index) => `d${index}.test`)
-  const zone = await startZone(zoneOf(domains))
+  const zone = await startZone(zoneOf(domains, worldAddress), 0, worldAddress)
   t.teardown(() => zone.close())
+  const all = Array.from({ length: count }, (_, index) => ipOf(index + 1))
+  zone.set('spf.mail.sternpost.test', { TXT: [`v=spf1 ${all.map((ip) => `ip4:${ip}`).join(' ')} -all`] })
   const servers: Omit<ClusterNode, 'api'>[] = []
   for (let number = 1; number <= count; number += 1) {
     const nodeId = `node-${number}`
     const proxy = await startPostgresProxy(postgres.port)
     t.teardown(() => proxy.close())
     const url = join(folder, nodeId)
-    writeFileSync(url, postgres.url(database, isDirect ? postgres.port : proxy.port), { mode: 0o600 })
+    writeFileSync(url, urlFor?.(database) ?? postgres.url(database, proxy.port), { mode: 0o600 })
     const server = await startServe({
+      ...machineOf(number),
       dnsServer: zone.server,
       deliveryPort: sink.port,
       pools: poolsOf([ipOf(number)], ofIp),
@@ -114,7 +128,6 @@ export async function startNodeCluster(
   await prepareSender(first.server, zone)
   const key = await first.server.createKey('admin')
   const nodes = servers.map((node) => ({ ...node, api: apiClient(node.server.baseUrl, key) }))
-  const all = nodes.map(({ ip }) => ip)
   for (const { server, api } of nodes) {
     writeFileSync(join(server.configurationFolder, 'pools.yaml'), JSON.stringify(poolsOf(all, ofIp)))
     await api.post('/admin/reload', {})

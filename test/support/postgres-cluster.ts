@@ -4,7 +4,7 @@
  * survived all the same.
  */
 import { execFileSync, spawn } from 'node:child_process'
-import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { appendFileSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -38,9 +38,17 @@ export interface PostgresCluster {
   start(): Promise<void>
 }
 
+interface PostgresClusterOptions {
+  settings?: Record<string, string | number>
+  /** Networks that it also listens to. */
+  networks?: readonly string[]
+  /** It follows this one, until it is promoted. */
+  primary?: PostgresCluster
+}
+
 export async function startPostgres(
   t: { teardown(end: () => unknown): void },
-  settings: Record<string, string | number> = {},
+  { settings = {}, networks = [], primary }: PostgresClusterOptions = {},
 ): Promise<PostgresCluster> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-postgres-'))
   const owner = ownerOf(USER)
@@ -49,9 +57,16 @@ export async function startPostgres(
   const port = await freePort()
   const bin = programs() ?? ''
   const run = { ...owner, cwd: folder, stdio: 'ignore' as const }
-  execFileSync(join(bin, 'initdb'), ['-D', data, '-U', USER, '-A', 'trust', '--locale=C', '-E', 'UTF8', '-N'], run)
+  if (primary === undefined) {
+    execFileSync(join(bin, 'initdb'), ['-D', data, '-U', USER, '-A', 'trust', '--locale=C', '-E', 'UTF8', '-N'], run)
+    const lines = networks.map((network) => `host all all ${network} trust\n`)
+    appendFileSync(join(data, 'pg_hba.conf'), lines.join(''))
+  } else {
+    const words = ['-D', data, '-R', '-c', 'fast', '-d', primary.url('postgres')]
+    execFileSync(join(bin, 'pg_basebackup'), words, run)
+  }
   const options = {
-    listen_addresses: '127.0.0.1',
+    listen_addresses: networks.length === 0 ? '127.0.0.1' : '*',
     port,
     unix_socket_directories: folder,
     fsync: 'off',

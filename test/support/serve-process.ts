@@ -16,6 +16,7 @@ import { until } from './until.ts'
 const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 export const MASTER_KEY = Buffer.alloc(32, 7).toString('base64')
 const START_DEADLINE = 120_000
+const LOOPBACK = '127.0.0.1'
 const run = promisify(execFile)
 
 export interface ServeOptions {
@@ -27,6 +28,10 @@ export interface ServeOptions {
   pools: unknown
   /** Left out: a free one. A test that writes `listen.http` itself names its port here. */
   httpPort?: number
+  /** Where it serves HTTP; left out: loopback. */
+  httpAddress?: string
+  /** Words before its command: those that run it on another machine (`machines.ts`). */
+  command?: readonly string[]
   /** Keys of sternpost.yaml beside those that this file sets, by section. */
   settings?: Record<string, Record<string, unknown>>
   /** Further files of the configuration folder, by path in it. */
@@ -61,6 +66,7 @@ export interface ServeProcess {
 export async function startServe(options: ServeOptions): Promise<ServeProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   const httpPort = options.httpPort ?? (await freePort())
+  const baseUrl = `http://${options.httpAddress ?? LOOPBACK}:${httpPort}`
   const metricsPort = await freePort()
   writeConfiguration(folder, { ...options, httpPort, metricsPort })
   const log = createLogFile(join(folder, 'server.log'))
@@ -69,7 +75,8 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
 
   const start = async (): Promise<void> => {
     errors = ''
-    const started = spawn('sh', [COMMAND, 'serve', '--config', folder], {
+    const [program = 'sh', ...words] = [...(options.command ?? []), 'sh', COMMAND, 'serve', '--config', folder]
+    const started = spawn(program, words, {
       stdio: ['ignore', log.descriptor, 'pipe'],
       env: { ...process.env, ...options.environment },
     })
@@ -79,7 +86,7 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
       'the server answers',
       () => {
         if (started.exitCode !== null) throw new Error(`the server ended with ${started.exitCode}: ${errors}`)
-        return isHealthy(httpPort)
+        return isHealthy(baseUrl)
       },
       START_DEADLINE,
     )
@@ -92,7 +99,7 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
     return child.exitCode
   }
   const server: ServeProcess = {
-    baseUrl: `http://127.0.0.1:${httpPort}`,
+    baseUrl,
     metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
     configurationFolder: folder,
     databaseFolder: options.dataFolder ?? join(folder, 'data'),
@@ -170,7 +177,9 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
     data_dir: dataFolder,
     secrets: { master_key: { file: join(folder, 'master.key') } },
     listen: {
-      http: [{ address: '127.0.0.1', port: options.httpPort, tls: false, serve: ['api', 'console'] }],
+      http: [
+        { address: options.httpAddress ?? LOOPBACK, port: options.httpPort, tls: false, serve: ['api', 'console'] },
+      ],
       submission: [],
       inbound: [],
       metrics: { address: '127.0.0.1', port: options.metricsPort },
@@ -189,9 +198,9 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
   }
 }
 
-async function isHealthy(port: number): Promise<boolean> {
+async function isHealthy(baseUrl: string): Promise<boolean> {
   try {
-    return (await fetch(`http://127.0.0.1:${port}/health`)).status === 200
+    return (await fetch(`${baseUrl}/health`)).status === 200
   } catch {
     // Not listening yet.
     return false

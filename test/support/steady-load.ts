@@ -34,6 +34,8 @@ export interface SteadyLoadOptions {
 }
 
 const PAUSE = 10
+/** A machine that lost its power never answers. */
+const ANSWER_MILLISECONDS = 10_000
 
 /** At the end of the test it stops in any case. */
 export function startSteadyLoad(t: { teardown(end: () => unknown): void }, options: SteadyLoadOptions): SteadyLoad {
@@ -51,6 +53,7 @@ export function startSteadyLoad(t: { teardown(end: () => unknown): void }, optio
     }))
     const answer = await fetch(`${baseUrl}/v1/email/batch`, {
       method: 'POST',
+      signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
       headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
       body: JSON.stringify({ from: `shop@${SENDING_DOMAIN}`, subject: 'Order', text: 'On its way', recipients }),
     })

@@ -1,5 +1,5 @@
 /**
- * A real DNS server on loopback (UDP and TCP, one port) whose zone is a literal.
+ * A real DNS server, on loopback or another address (UDP and TCP, one port) whose zone is a literal.
  *
  *   const zone = await startZone({
  *     'example.com': { MX: ['10 mx.example.com'], TXT: ['v=spf1 -all'] },
@@ -39,7 +39,7 @@ export interface ZoneRecords {
 export type Zone = Record<string, ZoneRecords | ZoneFailure>
 
 export interface ZoneServer {
-  /** `127.0.0.1:port`, as `dns.servers` takes it. */
+  /** `IP:port`, as `dns.servers` takes it. */
   server: string
   /** Every question so far: `MX example.com`, with ` tcp` behind it when it came by TCP. */
   queries: string[]
@@ -57,11 +57,11 @@ const MOST_UDP_BYTES = 512
 const MOST_ALIASES = 8
 const HEADER_BYTES = 12
 
-export async function startZone(zone: Zone, wantedPort = 0): Promise<ZoneServer> {
+export async function startZone(zone: Zone, wantedPort = 0, address = '127.0.0.1'): Promise<ZoneServer> {
   const names = new Map(Object.entries(zone))
   const queries: string[] = []
   const sockets = new Set<Socket>()
-  const { udp, tcp, port } = await listen(wantedPort)
+  const { udp, tcp, port } = await listen(wantedPort, address)
 
   udp.on('message', (query, peer) => {
     const answer = answerQuery(names, query, (question) => queries.push(question))
@@ -76,7 +76,7 @@ export async function startZone(zone: Zone, wantedPort = 0): Promise<ZoneServer>
   })
 
   return {
-    server: `127.0.0.1:${port}`,
+    server: `${address}:${port}`,
     queries,
     set(name, records) {
       if (records === undefined) names.delete(name)
@@ -93,16 +93,19 @@ export async function startZone(zone: Zone, wantedPort = 0): Promise<ZoneServer>
 }
 
 /** One port for both protocols. Unless one is wanted, TCP picks it, and another one is tried when UDP cannot have it. */
-async function listen(wantedPort: number): Promise<{ udp: DatagramSocket; tcp: Server; port: number }> {
+async function listen(
+  wantedPort: number,
+  address: string,
+): Promise<{ udp: DatagramSocket; tcp: Server; port: number }> {
   for (;;) {
-    const tcp = createServer().listen(wantedPort, '127.0.0.1')
+    const tcp = createServer().listen(wantedPort, address)
     await once(tcp, 'listening')
     const bound = tcp.address()
     const port = typeof bound === 'object' && bound !== null ? bound.port : 0
     const udp = createSocket('udp4')
     const isBound = await new Promise<boolean>((resolve) => {
       udp.once('error', () => resolve(false))
-      udp.bind(port, '127.0.0.1', () => resolve(true))
+      udp.bind(port, address, () => resolve(true))
     })
     if (isBound) return { udp, tcp, port }
     udp.close()

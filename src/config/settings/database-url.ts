@@ -12,6 +12,8 @@
  * | `require` | yes | not looked at; with `sslrootcert` as `verify-ca` |
  * | `verify-ca` | yes | of an authority in `sslrootcert` |
  * | `verify-full` | yes | the same, or of a known authority; for the name of the host |
+ *
+ * Several hosts stand in the URL as libpq takes them (`a:5432,b:5432`); of those the one that takes changes is used.
  */
 import { isLoopback } from '../../base/ip-address.ts'
 import { errorText } from '../../base/errors.ts'
@@ -24,7 +26,8 @@ export type DatabaseUrlReference = string | SecretReference | { variable: string
 
 const SSL_MODES = ['disable', 'require', 'verify-ca', 'verify-full']
 const SSL_FILES = ['sslrootcert', 'sslcert', 'sslkey']
-const PARAMETERS = ['host', 'sslmode', ...SSL_FILES]
+const PARAMETERS = ['host', 'port', 'target_session_attrs', 'sslmode', ...SSL_FILES]
+const DEFAULT_PORT = '5432'
 const EXAMPLE = 'postgres://sternpost@db.example.com/sternpost'
 const PASSWORD_INLINE = `${INLINE_SECRET}; a URL that holds a password is one`
 
@@ -47,9 +50,11 @@ export function readDatabaseUrl(text: string): Reading<string> {
   const url = parsed(text)
   if (url === undefined) return refused(`this is not the URL of a database; write for example ${EXAMPLE}`)
   if (url.pathname.length < 2) return refused(`the URL names no database; write for example ${EXAMPLE}`)
-  if (url.hostname.includes(',')) return refused('the URL names several hosts: name the one that follows the primary')
   const unknown = [...url.searchParams.keys()].find((name) => !PARAMETERS.includes(name))
   if (unknown !== undefined) return refused(`the URL has the parameter ${unknown}; known are ${PARAMETERS.join(', ')}`)
+  const wanted = url.searchParams.get('target_session_attrs') ?? 'read-write'
+  if (!['read-write', 'primary'].includes(wanted)) return refused('target_session_attrs must be read-write')
+  url.searchParams.delete('target_session_attrs')
   const mode = url.searchParams.get('sslmode') ?? (isHere(url) ? 'disable' : 'require')
   if (!SSL_MODES.includes(mode)) return refused(`sslmode must be one of ${SSL_MODES.join(', ')}`)
   if (mode === 'verify-ca' && !url.searchParams.has('sslrootcert'))
@@ -63,18 +68,29 @@ export function readDatabaseUrl(text: string): Reading<string> {
   return accepted(url.href)
 }
 
-/** A user without a host, as libpq takes it for a Unix socket, is no URL by itself. */
+/** Scheme and user; then hosts with a comma between them. */
+const SEVERAL_HOSTS = /^(\w+:\/\/(?:[^/?#]*@)?)([^/?#@]+,[^/?#@]+)/
+/** A host, in brackets where it has colons itself; then its port. */
+const HOST_AND_PORT = /^(\[.*\]|[^:]*)(?::(\d+))?$/
+
+/** A user without a host, and several hosts, as libpq takes them, are no URL by themselves. */
 function parsed(text: string): URL | undefined {
-  const whole = text.replace('@/', '@localhost/')
+  const [, , several = ''] = SEVERAL_HOSTS.exec(text) ?? []
+  const whole = text.replace(SEVERAL_HOSTS, '$1localhost').replace('@/', '@localhost/')
   const url = URL.canParse(whole) ? new URL(whole) : undefined
-  return url !== undefined && ['postgres:', 'postgresql:'].includes(url.protocol) ? url : undefined
+  if (url === undefined || !['postgres:', 'postgresql:'].includes(url.protocol)) return undefined
+  if (several === '') return url
+  const hosts = several.split(',').map((each) => HOST_AND_PORT.exec(each))
+  if (!hosts.every((each) => each !== null)) return undefined
+  url.searchParams.set('host', hosts.map(([, host = '']) => host.replace(/^\[|\]$/g, '')).join(','))
+  url.searchParams.set('port', hosts.map(([, , port = DEFAULT_PORT]) => port).join(','))
+  return url
 }
 
-/** On this machine: a Unix socket or loopback. */
+/** On this machine: Unix sockets or loopback. */
 function isHere({ hostname, searchParams }: URL): boolean {
-  const host = decodeURIComponent(searchParams.get('host') ?? hostname)
-  const address = host.replace(/^\[(.*)\]$/, '$1')
-  return host === '' || host.startsWith('/') || host === 'localhost' || isLoopback(address)
+  const hosts = (searchParams.get('host') ?? decodeURIComponent(hostname).replace(/^\[(.*)\]$/, '$1')).split(',')
+  return hosts.every((host) => host === '' || host.startsWith('/') || host === 'localhost' || isLoopback(host))
 }
 
 function fileProblem(file: string | null): string | null {

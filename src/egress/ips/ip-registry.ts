@@ -59,6 +59,7 @@ export function createIpRegistry(options: EgressOutside) {
       if (!known.has(address) || disabled.reasonOf(address) !== null) return
       disabled.disable(address, reason)
       rebuild()
+      void tryDisabled()
     },
     tryDisabled,
     refresh,
@@ -91,6 +92,7 @@ export function createIpRegistry(options: EgressOutside) {
   }
 
   function arrange(): void {
+    for (const { settings } of configured()) disabled.forgetElsewhere(settings.address)
     const arranged = knownIps(options, configured(), records, disabled)
     const { entries } = arranged
     elsewhere = arranged.elsewhere
@@ -196,11 +198,12 @@ const DISABLED_FOR = 30 * MINUTE
 
 /**
  * The IPs that nothing leaves from because of this machine: a source that cannot be bound, or one that was given up. An
- * IP whose source cannot be bound is disabled as `unplumbed` and used again as soon as it can. One that is disabled for
- * another reason, though it can be bound, is used again after half an hour. Another source is never taken in its place
- * (delivery/README.md "The SMTP session").
+ * IP whose source cannot be bound is disabled as `unplumbed` and used again as soon as it can; so is one that was given
+ * up because its address was gone. One that is disabled for another reason, though it can be bound, is used again after
+ * half an hour. Another source is never taken in its place (delivery/README.md "The SMTP session"). One that this node
+ * does not hold is not judged here: it is bound before it is held (nodes/README.md "Egress IPs").
  */
-function createDisabledIps({ clock, canBind, logger }: EgressOutside) {
+function createDisabledIps({ clock, canBind, logger, refusalOf }: EgressOutside) {
   const disabled = new Map<string, Disabled>()
   const bound = new Set<string>()
 
@@ -214,9 +217,13 @@ function createDisabledIps({ clock, canBind, logger }: EgressOutside) {
     reasonOf: (address: string): string | null => disabled.get(address)?.reason ?? null,
     isBindable: (address: string): boolean => disabled.get(address)?.isUnplumbed !== true,
     disable: (address: string, reason: string): void => disable(address, reason, false),
+    forgetElsewhere(address: string): void {
+      if (refusalOf(address) !== null) disabled.delete(address)
+    },
     /** Tests those that were not tested yet. */
     async test(ips: readonly { address: string; source: string }[]): Promise<void> {
-      const untested = ips.filter(({ address, source }) => !bound.has(source) && !disabled.has(address))
+      const isOpen = (address: string): boolean => !disabled.has(address) && refusalOf(address) === null
+      const untested = ips.filter(({ address, source }) => !bound.has(source) && isOpen(address))
       const answers = await Promise.all(untested.map(({ source }) => canBind(source)))
       untested.forEach(({ address, source }, index) => {
         if (answers[index] === true) bound.add(source)

@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { findPrimary } from './primary.ts'
 import type { StatementAnswer, WireAsk, WireLine } from './wire-messages.ts'
 
 export interface Connection {
@@ -60,7 +61,7 @@ const streamOf = (client: pg.Client): Stream =>
 export async function openConnection(options: ConnectionOptions): Promise<Connection> {
   const { url, nodeId, line, name, mayBeStandby = false, onLost } = options
   const client = new pg.Client({
-    connectionString: url,
+    connectionString: await findPrimary(url, CONNECT_TIMEOUT_MILLISECONDS, mayBeStandby),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MILLISECONDS,
     keepAlive: true,
     application_name: name,
