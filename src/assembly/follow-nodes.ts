@@ -11,18 +11,20 @@ interface FollowingParts extends EgressParts, Senders, Webhooks {
 
 export function followNodes({ nodes, logger }: Foundation, parts: FollowingParts): void {
   const { egress, shaping, apiKeys, domains, eventStreams, webhookEngine, dispatcher } = parts
-  const reread = (): void => {
+  const reread = (): Promise<void> =>
     egress.reread().catch((thrown: unknown) => logger.warn({ err: thrown }, 'states of IPs could not be read again'))
-  }
   nodes.onEvent({
-    isBusy: () => dispatcher.holders().size > 0,
+    isBusy(ip) {
+      const rows = [...dispatcher.holders().values()]
+      return ip === undefined ? rows.length > 0 : rows.some((held) => 'row' in held && held.row.ip?.address === ip)
+    },
     taken: shaping.takeOver,
     leaving: shaping.handOver,
     ipsChanged: reread,
     othersChanged() {
       apiKeys.forgetAll()
       domains.forgetAll()
-      reread()
+      void reread()
     },
     othersWrote: eventStreams.wake,
     freed() {

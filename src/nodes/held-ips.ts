@@ -4,7 +4,7 @@
  * fails gives the row back, for others, and is tried again.
  *
  *   free -> taken (its row is ours) -> held        the road of an IP that comes
- *   held -> leaving -> free                        nothing begins from it any more; its hook has run
+ *   held -> leaving -> free                        nothing begins from it, what had begun has ended, its hook has run
  *
  * Never rejects but for `start`.
  */
@@ -27,16 +27,21 @@ interface HeldIpsOptions {
   onTaken: (ip: string) => Promise<void>
   /** Before others may have it: what is known of it is stored. */
   onLeaving: (ip: string) => Promise<void>
-  /** An IP is held, or is not any more. */
-  onChange: () => void
-  clock: Pick<Clock, 'now'>
+  /** An IP is held, or is not any more. Resolves when what begins heeds it. */
+  onChange: () => Promise<void>
+  /** Mail is leaving from it. */
+  isBusy: (ip: string) => boolean
+  clock: Clock
   logger: Logger
 }
 
 const TRY_AGAIN_AFTER = 15_000
+/** Mail that leaves from an IP which is to go has so long to end: as long as a stop lets it at most. */
+const LONGEST_END = 60_000
+const LOOK_AGAIN_AFTER = 200
 
 export function createHeldIps(options: HeldIpsOptions) {
-  const { nodeId, epoch, configured, canBind, clock } = options
+  const { nodeId, epoch, configured, canBind, clock, logger } = options
   const { held, underWay, problems, released, away, begin, bring, leave, clear } = createRoad(options)
   let owners = new Map<string, IpOwner>()
 
@@ -68,6 +73,11 @@ export function createHeldIps(options: HeldIpsOptions) {
     heard(found: readonly IpOwner[], releases: readonly string[]): void {
       owners = new Map(found.map((owner) => [owner.ip, owner]))
       for (const ip of releases) released.delete(ip)
+      for (const ip of held) {
+        if (owners.get(ip)?.epoch === epoch || underWay.has(ip)) continue
+        logger.error({ ip, owner: owners.get(ip)?.nodeId }, 'an egress IP is not of this node any more')
+        begin(ip, () => leave(ip))
+      }
       for (const { address, source } of configured()) {
         if (underWay.has(address)) continue
         const isNew = owners.get(address)?.epoch === epoch && !held.has(address) && !released.has(address)
@@ -85,7 +95,10 @@ export function createHeldIps(options: HeldIpsOptions) {
     isOfOther,
     held: (): string[] => [...held],
     problems: (): { ip: string; problem: string }[] =>
-      [...problems].filter(([ip]) => !held.has(ip) && !isOfOther(ip)).map(([ip, { text }]) => ({ ip, problem: text })),
+      configured().flatMap(({ address: ip }) => {
+        const problem = problems.get(ip)?.text
+        return problem === undefined || held.has(ip) || isOfOther(ip) ? [] : [{ ip, problem }]
+      }),
     settled,
     /** Lets all go. */
     async leaveAll(): Promise<void> {
@@ -123,6 +136,15 @@ function createRoad(options: HeldIpsOptions) {
     away.add(ip)
   }
 
+  /** What leaves from it has ended, or takes too long: then the answer to a dot may be lost. */
+  async function ended(ip: string): Promise<void> {
+    const until = clock.now() + LONGEST_END
+    while (options.isBusy(ip) && clock.now() < until) {
+      await new Promise<void>((resolve) => void clock.after(LOOK_AGAIN_AFTER, resolve))
+    }
+    if (options.isBusy(ip)) logger.warn({ ip }, 'an egress IP goes while mail leaves from it')
+  }
+
   return {
     held,
     underWay,
@@ -145,11 +167,12 @@ function createRoad(options: HeldIpsOptions) {
         problems.set(ip, { text: problem, until: clock.now() + TRY_AGAIN_AFTER })
         released.add(ip)
       }
-      options.onChange()
+      await options.onChange()
     },
     async leave(ip: string): Promise<void> {
       held.delete(ip)
-      options.onChange()
+      await options.onChange()
+      await ended(ip)
       await options.onLeaving(ip).catch((thrown: unknown) => {
         logger.warn({ ip, error: errorText(thrown) }, 'what is known of an egress IP was not stored')
       })

@@ -45,14 +45,14 @@ export interface NodesReport extends NodesSeen {
 }
 
 interface NodeEvents {
-  /** It works on rows still: while it drains, its IPs stay. */
-  isBusy(): boolean
+  /** It works on rows still, or on some that leave from this IP: until they have ended, IPs stay. */
+  isBusy(ip?: string): boolean
   /** An IP comes: what others have left of it is read. */
   taken(ip: string): Promise<void>
   /** It goes: what is known of it is stored. */
   leaving(ip: string): Promise<void>
-  /** IPs are held by others than before. */
-  ipsChanged(): void
+  /** IPs are held by others than before. Resolves when what begins heeds it. */
+  ipsChanged(): Promise<void>
   /** Somebody has changed keys, domains, states of IPs or certificates. */
   othersChanged(): void
   /** Others have committed something. */
@@ -101,6 +101,7 @@ const LOOK_MILLISECONDS = 1_000
 
 export function createNodes(options: NodesOptions): Nodes {
   const { store, nodeId, epoch, version, realClock, logger, metrics } = options
+  const steady = steadyClock(options)
   const events = createEvents()
   const watch = createPeerWatch(nodeId)
   const ips = createHolding(options, events)
@@ -112,19 +113,19 @@ export function createNodes(options: NodesOptions): Nodes {
   let isLeaving = false
   const isFirst = (): boolean => living.every((node) => node.epoch >= epoch)
   const loop = createPollLoop({
-    clock: realClock,
+    clock: steady,
     round: beat,
     onError: (thrown) => logger.warn({ err: thrown }, 'a beat did not reach the database'),
   })
-  const looking = createPollLoop({ clock: realClock, round: look, onError: () => {} })
+  const looking = createPollLoop({ clock: steady, round: look, onError: () => {} })
 
   async function beat(): Promise<number> {
     // Its last IPs are let go by `stop`.
     const mayHold = isLeaving || !isDraining || events.isBusy()
     const { takes, releases } = await ips.wishes(mayHold, !isDraining && !isLeaving)
-    const now = realClock.now()
     const startedAt = performance.now()
-    const seen = await store.beat({ nodeId, epoch, now, version, configHash: options.configHash(), takes, releases })
+    const request = { nodeId, epoch, now: realClock.now(), version, configHash: options.configHash(), takes, releases }
+    const seen = await store.beat(request)
     note(seen)
     ips.heard(seen.owners, releases)
     await reap.freeLeft()
@@ -134,7 +135,7 @@ export function createNodes(options: NodesOptions): Nodes {
     // What a node had not freed yet when it died itself.
     if (beats++ % BEATS_OF_A_MINUTE === 0 && isFirst()) await reap.free()
     // Its IPs are free now.
-    return hasReaped ? now : now + BEAT_MILLISECONDS
+    return hasReaped ? startedAt : startedAt + BEAT_MILLISECONDS
   }
 
   function note({ nodes }: NodesSeen): void {
@@ -179,6 +180,12 @@ export function createNodes(options: NodesOptions): Nodes {
   }
 }
 
+/** A clock that is set, or leaps, holds up no beat. */
+const steadyClock = ({ realClock }: NodesOptions): Clock => ({
+  now: () => performance.now(),
+  after: (milliseconds, callback) => realClock.after(milliseconds, callback),
+})
+
 function createHolding(options: NodesOptions, events: Events) {
   const ips = createHeldIps({
     ...options,
@@ -189,9 +196,10 @@ function createHolding(options: NodesOptions, events: Events) {
     onLeaving: events.leaving,
     onChange() {
       options.metrics.egressIpsHeld.set(ips.held().length)
-      events.ipsChanged()
+      return events.ipsChanged()
     },
-    clock: options.realClock,
+    isBusy: events.isBusy,
+    clock: steadyClock(options),
   })
   return ips
 }
@@ -200,14 +208,16 @@ function createEvents() {
   const listeners: Partial<NodeEvents>[] = []
   return {
     add: (listener: Partial<NodeEvents>): void => void listeners.push(listener),
-    isBusy: (): boolean => listeners.some(({ isBusy }) => isBusy?.() === true),
+    isBusy: (ip?: string): boolean => listeners.some(({ isBusy }) => isBusy?.(ip) === true),
     async taken(ip: string): Promise<void> {
       for (const { taken } of listeners) await taken?.(ip)
     },
     async leaving(ip: string): Promise<void> {
       for (const { leaving } of listeners) await leaving?.(ip)
     },
-    ipsChanged: () => listeners.forEach(({ ipsChanged }) => ipsChanged?.()),
+    async ipsChanged(): Promise<void> {
+      for (const { ipsChanged } of listeners) await ipsChanged?.()
+    },
     othersChanged: () => listeners.forEach(({ othersChanged }) => othersChanged?.()),
     othersWrote: () => listeners.forEach(({ othersWrote }) => othersWrote?.()),
     freed: () => listeners.forEach(({ freed }) => freed?.()),
@@ -217,7 +227,7 @@ function createEvents() {
 type Events = ReturnType<typeof createEvents>
 
 /** Each second: whether others have changed what is remembered here, or brought events. */
-function createLook({ store, nodeId, realClock }: NodesOptions, events: Events): () => Promise<number> {
+function createLook({ store, nodeId }: NodesOptions, events: Events): () => Promise<number> {
   let changes: number | undefined
   let commits = ''
   return async () => {
@@ -228,7 +238,7 @@ function createLook({ store, nodeId, realClock }: NodesOptions, events: Events):
     if (seen !== commits) events.othersWrote()
     changes = number
     commits = seen
-    return realClock.now() + LOOK_MILLISECONDS
+    return performance.now() + LOOK_MILLISECONDS
   }
 }
 

@@ -7,6 +7,7 @@ import { createHeldIps } from '../../src/nodes/held-ips.ts'
 import { createIpHook } from '../../src/nodes/ip-hook.ts'
 import type { IpOwner } from '../../src/store/records/node-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
 
 const IP = '192.0.2.7'
 const EPOCH = 4
@@ -21,7 +22,7 @@ function world(t: Test, hook: string | null) {
     writeFileSync(program, `#!/bin/sh\necho "$1 $2 $STERNPOST_NODE" >> ${said}\n${hook}\n`)
     chmodSync(program, 0o700)
   }
-  const state = { isBindable: true, configured: [{ address: IP, source: IP }], order: [] as string[] }
+  const state = { isBindable: true, isBusy: false, configured: [{ address: IP, source: IP }], order: [] as string[] }
   const clock = manualClock()
   const settings = () => ({ ip_hook: hook === null ? null : program, ip_hook_timeout: 1_000 })
   const ips = createHeldIps({
@@ -33,7 +34,8 @@ function world(t: Test, hook: string | null) {
     canBind: async () => state.isBindable,
     onTaken: async () => void state.order.push('taken'),
     onLeaving: async () => void state.order.push('leaving'),
-    onChange: () => void state.order.push('changed'),
+    onChange: async () => void state.order.push('changed'),
+    isBusy: () => state.isBusy,
     clock,
     logger: createLogger({ level: 'silent' }),
   })
@@ -61,6 +63,31 @@ t.test('it comes by the hook, is bound, and mail leaves from it; it goes by the 
   t.match(ips.refusalOf(IP), /not taken/)
 })
 
+t.test('it stays while mail leaves from it, but not for ever', async (t) => {
+  for (const ends of [true, false]) {
+    const { ips, state, clock, calls, beat } = world(t, 'exit 0')
+    await beat([MINE])
+    Object.assign(state, { isBusy: true, configured: [] })
+    const leaving = beat([MINE])
+    await until('nothing begins from it', () => ips.held().length === 0)
+    await clock.advance(59_000)
+    t.same([calls(), state.order.includes('leaving')], [[`acquire ${IP} a`], false])
+    if (ends) state.isBusy = false
+    await clock.advance(ends ? 200 : 2_000)
+    await leaving
+    t.same(calls(), [`acquire ${IP} a`, `release ${IP} a`])
+  }
+})
+
+t.test('one that is of another node all at once is let go', async (t) => {
+  const { ips, state, calls, beat } = world(t, 'exit 0')
+  await beat([MINE])
+  await beat([THEIRS])
+  t.same([ips.held(), state.order.slice(2)], [[], ['changed', 'leaving']])
+  t.same(calls(), [`acquire ${IP} a`, `release ${IP} a`])
+  t.equal(ips.refusalOf(IP), 'the node b sends from it')
+})
+
 t.test('a hook that fails, takes too long or brings nothing gives it back, and is tried again', async (t) => {
   const faults: [string, boolean, RegExp][] = [
     ['echo "no route" >&2; exit 3', true, /acquire 192\.0\.2\.7 ended with 3: no route/],
@@ -73,6 +100,9 @@ t.test('a hook that fails, takes too long or brings nothing gives it back, and i
     await beat([MINE])
     t.match(ips.refusalOf(IP), problem)
     t.match(ips.problems(), [{ ip: IP, problem }])
+    state.configured = []
+    t.same(ips.problems(), [], 'of what pools.yaml names')
+    state.configured = [{ address: IP, source: IP }]
     t.same(await beat([]), { takes: [], releases: [IP] })
     t.same((await beat([])).takes, [], 'not at once')
     await clock.advance(15_000)

@@ -2,6 +2,7 @@
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { HOUR } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createNodes } from '../../src/nodes/nodes.ts'
 import { BEAT_MILLISECONDS } from '../../src/nodes/peer-watch.ts'
@@ -25,7 +26,7 @@ const OWN: NodeRecord = {
 }
 const count = { inc: () => {}, set: () => {} }
 
-t.test('it beats while its IPs come and go, however long that takes', async (t) => {
+t.test('it beats while its IPs come and go, however long that takes, and while its clock is set', async (t) => {
   const folder = t.testdir({})
   const [program, said] = [join(folder, 'hook'), join(folder, 'said')]
   writeFileSync(program, `#!/bin/sh\necho $1 >> ${said}\nwhile [ ! -e ${folder}/$1 ]; do sleep 0.02; done\n`)
@@ -33,9 +34,12 @@ t.test('it beats while its IPs come and go, however long that takes', async (t) 
   const clock = manualClock()
   let beats = 0
   let owners: IpOwner[] = []
+  let setBack = 0
   const store = {
     async beat({ takes }: { takes: string[] }) {
       beats += 1
+      // The clock of the machine is set while a beat is under way.
+      setBack += HOUR
       for (const ip of takes) owners = [{ ip, nodeId: 'a', epoch: EPOCH, since: 0 }]
       return { nodes: [OWN], owners }
     },
@@ -54,7 +58,7 @@ t.test('it beats while its IPs come and go, however long that takes', async (t) 
     hook: () => ({ ip_hook: program, ip_hook_timeout: 60_000 }),
     canBind: async () => true,
     clock,
-    realClock: clock,
+    realClock: { ...clock, now: () => clock.now() - setBack },
     uncertainRetry: () => 0,
     logger: createLogger({ level: 'silent' }),
     metrics: { leasesRecovered: count, uncertainDeliveries: count, nodesLiving: count, egressIpsHeld: count } as never,

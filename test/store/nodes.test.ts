@@ -3,17 +3,20 @@
  * deadlocks, and who was declared dead commits nothing any more. store/README.md "Several nodes".
  */
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { once, type EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import pg from 'pg'
 import t, { type Test } from 'tap'
-import { MINUTE, SECOND } from '../../src/base/clock.ts'
+import { DAY, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
 import type { BeatRequest } from '../../src/store/records/node-records.ts'
+import type { ForgetRequest, ForgetStep } from '../../src/store/records/retention-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { claimMessages } from '../support/claim-messages.ts'
 import { skipWithoutPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
+import { startPostgresProxy } from '../support/postgres-proxy.ts'
 import { randomSource } from '../support/random-source.ts'
 import { until } from '../support/until.ts'
 import { openTestStore } from './sqlite-support.ts'
@@ -33,6 +36,8 @@ import {
   rowClaim,
 } from './store-samples.ts'
 
+/** All that has ended is over. */
+const LATER = NOW + DAY
 const OWNER = newIdentifier('key', NOW)
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const CLAIMERS = 8
@@ -60,6 +65,11 @@ else {
   )
   await t.test('a retry that keeps its IP is left to who owns that', async (t) => keepIp(t, await bed(t, 2)))
   await t.test('an IP belongs to one living node', async (t) => ownIps(t, await bed(t, 2)))
+  await t.test('a dead node that an operator removed commits nothing', async (t) => goOnRemoved(t, await bed(t, 2)))
+  await t.test('an earlier start of a node, cut off, commits nothing and ends', async (t) =>
+    startElsewhere(t, await bed(t, 2), cluster),
+  )
+  await t.test('who stands still in the middle of what it sends', async (t) => stallMidway(t, await bed(t, 2)))
   await t.test('a node that stands still within a transaction', async (t) => standStill(t, await bed(t, 2), cluster))
 }
 
@@ -135,24 +145,48 @@ async function repeatTogether(t: Test, { one, two }: Bed): Promise<void> {
 async function mixVerbs(t: Test, { nodes, database }: Bed, cluster: PostgresCluster): Promise<void> {
   const random = randomSource(25)
   const deadline = performance.now() + MIXED_MILLISECONDS
+  const did = { accepted: 0, claimed: 0, canceled: 0, expired: 0, forgotten: 0 }
+  const forget = async (work: (request: ForgetRequest) => Promise<ForgetStep>): Promise<void> => {
+    did.forgotten += (await work({ before: LATER, after: 0, limit: 50 })).removed
+  }
   const steps = [
-    (node: Node) => fill(node, 1 + random.integer(20)),
+    async (node: Node) => {
+      const rows = 1 + random.integer(20)
+      await fill(node, rows)
+      did.accepted += rows
+    },
     async ({ store, epoch }: Node) => {
       const rows = await claim(store, epoch, NOW, 1 + random.integer(30))
+      did.claimed += rows.length
       await store.markDotSent(epoch, rows)
-      const outcomes = rows.map((row, index) =>
-        outcomeRecord(row, index % 3 === 0 ? deferredUntil(NOW + index) : delivered, { at: NOW + random.integer(1e6) }),
-      )
+      const outcomes = rows.map((row, index) => ({
+        ...outcomeRecord(row, index % 3 === 0 ? deferredUntil(NOW + index) : delivered, {
+          at: NOW + random.integer(1e6),
+        }),
+        transcript: '> EHLO',
+      }))
       await store.recordOutcomes({ epoch, now: NOW, outcomes })
     },
     async ({ store, epoch }: Node) => {
       const rows = await claim(store, epoch, NOW, 5)
       await store.unclaim({ epoch, rows: rows.map((row) => ({ ...rowClaim(row), nextAt: NOW })) })
     },
-    async ({ store }: Node) => void (await store.cancelMessage(await acceptOne(store), NOW)),
-    ({ store }: Node) => store.expireDue(NOW + LEASE, 50),
-    ({ store }: Node) => store.forgetEvents({ before: NOW, after: 0, limit: 20 }),
-    ({ store }: Node) => store.forgetTranscripts({ before: NOW, after: 0, limit: 20 }),
+    async ({ store }: Node) => {
+      const canceled = await store.cancelMessage(await acceptOne(store), NOW)
+      if (canceled?.kind === 'canceled') did.canceled += 1
+    },
+    async ({ store }: Node) => {
+      await acceptOne(store, {}, { expiresAt: NOW + SECOND })
+      did.expired += (await store.expireDue(NOW + MINUTE, 50)).length
+    },
+    ({ store }: Node) => forget(store.forgetEvents),
+    ({ store }: Node) => forget(store.forgetTranscripts),
+    ({ store }: Node) => forget((request) => store.forgetMessages({ ...request, linksBefore: LATER })),
+    async ({ store }: Node) => {
+      const { contents } = await store.overdueContents({ before: LATER, after: 0, limit: 50 })
+      const over = contents.map(({ contentId }) => ({ contentId, links: null }))
+      if (over.length > 0) did.forgotten += (await store.forgetContents({ before: LATER, contents: over })).removed
+    },
     ({ store }: Node) => store.assignRoutes([{ domain: 'example.com', route: 'mx', isp: 'example' }]),
   ]
   let calls = 0
@@ -172,6 +206,7 @@ async function mixVerbs(t: Test, { nodes, database }: Bed, cluster: PostgresClus
     nodes.flatMap(({ deaths }) => deaths),
     [],
   )
+  for (const [what, count] of Object.entries(did)) t.ok(count > 0, `${count} ${what}`)
   t.comment(`${calls} calls`)
 }
 
@@ -236,6 +271,55 @@ async function startAgain(t: Test, { url, database, one, two }: Bed, cluster: Po
   t.match(await lookUp(store, second.id), { state: 'sending' })
   await store.renewLeases(two.epoch, [second], NOW + LEASE)
   t.equal(await store.recoverLapsedLeases(NOW + 2 * LEASE, NOW, NOW, 0), 0, 'leases of another node are that one’s')
+}
+
+async function goOnRemoved(t: Test, { one, two }: Bed): Promise<void> {
+  await two.store.endNode({ nodeId: one.nodeId, epoch: one.epoch, state: 'dead', by: two.nodeId })
+  t.equal(await two.store.forgetNode(one.nodeId), true)
+  await t.rejects(acceptOne(one.store), { code: 'unavailable' })
+  await until('the process ends', () => one.deaths.length > 0)
+}
+
+async function startElsewhere(t: Test, { url, database }: Bed, cluster: PostgresCluster): Promise<void> {
+  const proxy = await startPostgresProxy(cluster.port)
+  t.teardown(() => proxy.close())
+  const earlier = await openNode(t, cluster.url(database, proxy.port), 'node-3')
+  await acceptOne(earlier.store)
+  proxy.swallow(true)
+  await cluster.query(`
+    select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and classid = 739416
+      and objid::int = hashtext('node-3')`)
+  const later = await openNode(t, url, 'node-3')
+  await acceptOne(later.store)
+  proxy.swallow(false)
+  proxy.cutAll()
+  const hasEnded = async (): Promise<boolean> => {
+    await t.rejects(acceptOne(earlier.store), { code: 'unavailable' })
+    return earlier.deaths.length > 0
+  }
+  await until('the earlier start ends', hasEnded, 30_000)
+  await acceptOne(later.store)
+  t.same(later.deaths, [])
+}
+
+/** Neither idle nor working: a statement has come, and not yet the end of what was sent. */
+async function stallMidway(t: Test, { one, two, url }: Bed): Promise<void> {
+  const stalled = new pg.Client({ connectionString: url })
+  const lost = new Promise((resolve) => stalled.on('error', resolve))
+  await stalled.connect()
+  t.teardown(() => stalled.end().catch(() => undefined))
+  await stalled.query('begin')
+  const { connection } = stalled as unknown as { connection: Record<string, (message?: object) => void> }
+  connection['parse']?.({ text: `select begin_writing('${one.nodeId}')` })
+  connection['bind']?.({})
+  connection['execute']?.({})
+  connection['flush']?.()
+  await once(connection as unknown as EventEmitter, 'dataRow')
+  const startedAt = performance.now()
+  await Promise.all([acceptOne(one.store), acceptOne(two.store)])
+  const took = performance.now() - startedAt
+  t.ok(took > 2 * SECOND && took < LONGEST_TURN, `${Math.round(took)} ms`)
+  await lost
 }
 
 function beat({ nodeId, epoch }: Node, change: Partial<BeatRequest>): BeatRequest {

@@ -165,6 +165,8 @@ const SESSION_OF_NODE = `set idle_in_transaction_session_timeout = '3s'; set tcp
 
 /** A server that mail may not be trusted to. */
 export const NOT_TRUSTED = 'not-trusted'
+/** Another process holds the lock. */
+export const TAKEN = 'taken'
 
 /**
  * A pooler that hands each transaction to another session breaks what is prepared, and locks. A standby takes no
@@ -211,7 +213,8 @@ async function lockDatabase(client: pg.Client, name: string, nodeId: string | un
     await sleep(LOCK_PAUSE_MILLISECONDS)
   }
   const as = nodeId === undefined ? '' : ` as the node ${nodeId}`
-  throw new Error(`another Sternpost works with this database${as}; stop it first`)
+  const problem = new Error(`another Sternpost works with this database${as}; stop it first`)
+  throw Object.assign(problem, { code: TAKEN })
 }
 
 async function findLastCommit(client: pg.Client, nodeId = ALONE): Promise<number | null> {

@@ -3,7 +3,7 @@
  * as lost, and what is asked while there is none as unreachable. A server that is silent for too long is lost too.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { openConnection, type Connection } from './connection.ts'
+import { openConnection, TAKEN, type Connection } from './connection.ts'
 import type { WireAnswer, WireAsk, WireLine } from './wire-messages.ts'
 
 const FIRST_PAUSE_MILLISECONDS = 100
@@ -31,6 +31,8 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
   let session = 0
   /** Of the connection: it was found as it was left. */
   let isAsLeft = false
+  /** Another process works in the place of this one, which had lost its connection. */
+  let isReplaced = false
   let pause = FIRST_PAUSE_MILLISECONDS
   let timer: NodeJS.Timeout | undefined
   let isClosed = false
@@ -41,6 +43,7 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
     connecting ??= openConnection({ url, nodeId, line, name, onLost })
       .then(opened, (thrown: unknown) => {
         absence.fail(thrown)
+        isReplaced ||= session > 0 && absence.reason().code === TAKEN
         connectLater()
         return undefined
       })
@@ -65,7 +68,12 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
     absence.begin(reason)
     if (!isClosed) void connect()
   }
-  const looking = setInterval(() => absence.look(connection), LOOK_EVERY_MILLISECONDS)
+  const look = (): void => {
+    // Who asks then hears of it.
+    if (isReplaced) absence.end()
+    else absence.look(connection)
+  }
+  const looking = setInterval(look, LOOK_EVERY_MILLISECONDS)
 
   /** The first connection is waited for as long as it takes, and any by who is patient. */
   const soon = (isPatient: boolean): Promise<Connection | undefined> | undefined => {
@@ -77,6 +85,7 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
   return {
     async ask(request: WireAsk): Promise<WireAnswer> {
       const { id, session: granted, lastCommit } = request
+      if (isReplaced) return { id, kind: 'changed' }
       const open = connection ?? (granted === null ? await soon(request.isPatient) : undefined)
       const isGone = granted !== null && granted !== session
       if (open === undefined || isGone) return { id, kind: 'unreachable', ...absence.reason() }
@@ -121,6 +130,7 @@ function createAbsence(onProblem: (problem: string | null) => void) {
       reason = { code, message: message || code }
     },
     graceLeft,
+    end: () => tell(null),
     look(connection: Connection | undefined): void {
       if (connection === undefined) {
         if (since !== null && graceLeft() <= 0) tell(reason.message)

@@ -102,23 +102,23 @@ const ANY = { kind: 'ask', line: 'read', session: null, lastCommit: null, isPati
 
 type Question = ReturnType<typeof question>
 
-/** `types`: of its parameters, where it is asked for many at once. */
-function question(name: string, sql: string, ...types: string[]) {
+/** `types`: of its parameters, where it is asked for many at once; `order`: of the rows of each. */
+function question(name: string, sql: string, types: readonly string[] = [], order: readonly string[] = []) {
   const { text } = toPostgres(sql, () => undefined)
   const merged = mergedForm(text)?.text(types) ?? text
   return {
     one: (...values: unknown[]): WireStatement => ({ name, text, values }),
     many: (each: readonly unknown[][]): WireStatement => ({
       name: `${name}_of_each`,
-      text: merged,
+      text: `${merged} order by ${['given.place', ...order].join(', ')}`,
       values: types.map((_, column) => each.map((values) => values[column])),
     }),
   }
 }
 
-const FACTS = question('facts', FACTS_QUERY, 'bigint')
-const CONTENT = question('content', CONTENT_QUERY, 'bigint')
-const PARTS = question('parts', PARTS_QUERY, 'bigint', 'bigint')
+const FACTS = question('facts', FACTS_QUERY, ['bigint'])
+const CONTENT = question('content', CONTENT_QUERY, ['bigint'])
+const PARTS = question('parts', PARTS_QUERY, ['bigint', 'bigint'], ['found.part_key'])
 const SIGNING_KEYS = question('signing_keys', SIGNING_KEYS_QUERY)
 const PLATFORM_KEYS = question('platform_keys', PLATFORM_KEYS_QUERY)
 const TRACKING_HOST = question('tracking_host', TRACKING_HOST_QUERY)

@@ -40,11 +40,36 @@ select '', 0, 1, json_build_object('*', case when is_called then last_value + 10
 
 drop sequence row_numbers;
 
+-- Waits for the lock of all that write. Who has it and stands still in the middle of what it sends, where no limit of
+-- its session counts, is ended: by a role that is the same, since others may not.
+create function wait_to_write() returns void language plpgsql set lock_timeout = '1s' as $$
+begin
+  loop
+    begin
+      perform pg_advisory_xact_lock(7394166202);
+      return;
+    exception when lock_not_available then
+      -- What was seen of sessions is kept for the whole transaction.
+      perform pg_stat_clear_snapshot();
+      perform pg_terminate_backend(sessions.pid)
+      from pg_locks as locks
+      join pg_stat_activity as sessions on sessions.pid = locks.pid
+      where locks.locktype = 'advisory' and locks.granted and sessions.datname = current_database()
+        and locks.database = sessions.datid and (locks.classid::bigint << 32 | locks.objid::bigint) = 7394166202
+        and sessions.wait_event = 'ClientRead' and sessions.usename = current_user
+        and sessions.state_change < clock_timestamp() - interval '3 seconds';
+    end;
+  end loop;
+end $$;
+
 -- Begins what changes anything: one transaction of the cluster at a time. Returns the greatest numbers of rows.
 create function begin_writing(node text) returns text language plpgsql as $$
 begin
-  perform pg_advisory_xact_lock(7394166202);
-  if exists (select 1 from nodes where node_id = node and state = 'dead') then
+  if not pg_try_advisory_xact_lock(7394166202) then
+    perform wait_to_write();
+  end if;
+  -- A row that is gone was that of a dead node, which an operator has removed.
+  if not exists (select 1 from nodes where node_id = node and state <> 'dead') then
     raise exception 'another node declared this one dead' using errcode = 'STP01';
   end if;
   return (

@@ -78,7 +78,7 @@ export const CONTENT_QUERY = `
   from contents
   where content_id = ?`
 /** The bytes of a content, by `partKeys`. */
-export const PARTS_QUERY = 'select bytes from content_parts where part_key between ? and ? order by part_key'
+export const PARTS_QUERY = 'select bytes, part_key from content_parts where part_key between ? and ? order by part_key'
 
 /** Reads a content, or undefined when there is none of this number, or its bytes were removed. */
 export function createContentReader(database: Database): (contentId: number) => StoredContent | undefined {
