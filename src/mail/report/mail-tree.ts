@@ -111,10 +111,12 @@ function splitMail(text: string, counts: Counts): MailPart {
     if (separator === undefined) continue
     if (separator.isLast) {
       open.endOfParts(separator.level)
-    } else if (counts.parts < MOST_PARTS) {
-      open.add(position)
-      position = open.enter()
+      continue
     }
+    // Nothing that follows could become a part.
+    if (counts.parts >= MOST_PARTS) break
+    open.add(position)
+    position = open.enter()
   }
   open.closeDownTo(-1, text.length)
   return root
