@@ -4,6 +4,7 @@
  */
 import t from 'tap'
 import type { Browser } from 'playwright-core'
+import type { NodesJson } from '../../src/api/node.ts'
 import {
   complaintsAbout,
   goTo,
@@ -322,5 +323,31 @@ t.test('what a stranger claims in reports and answers stays text', { skip: skipW
   await page.waitForSelector('td:has-text("not yours")')
   t.equal(await page.locator('main script, main img, main iframe, main svg[onload]').count(), 0)
   t.notOk(await page.evaluate(`'harmed' in globalThis`))
+  t.same(watched.faults, [])
+})
+
+t.test('nodes: who sends from where, who declared whom dead', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn({ viewport: { width: 360, height: 740 } })
+  const { page } = watched
+  await goTo(watched, link(), 'system')
+  await page.waitForSelector('p:has-text("There is one node, with SQLite.")')
+  const living = { draining: false, version: '1.0.0', config_hash: 'a', started_at: 1, seen_at: 2, ended_by: null }
+  const answer: NodesJson = {
+    nodes: [
+      { ...living, node_id: 'mail-1', state: 'living', answers: true, ips: ['203.0.113.7', '203.0.113.8'] },
+      { ...living, node_id: 'mail-2', state: 'living', draining: true, answers: false, ips: [] },
+      { ...living, node_id: 'mail-3', state: 'dead', answers: false, ended_by: 'mail-1', ips: [] },
+    ],
+    problems: [{ ip: '203.0.113.9', problem: PAYLOADS.join(' ') }],
+  }
+  await page.route('**/v1/admin/nodes', (route) => route.fulfill({ json: { success: true, data: answer } }))
+  await page.reload()
+  await page.waitForSelector('table:has-text("mail-3")')
+  const rows = await page.locator('table:has-text("mail-3") tbody tr').allInnerTexts()
+  t.match(rows, [/mail-1 \(here\).*living.*203\.0\.113\.7, 203\.0\.113\.8/s, /draining/, /dead\s*, declared by mail-1/])
+  await page.waitForSelector('p.problem:has-text("203.0.113.9 could not be taken")')
+  t.equal(await page.locator('main script, main img, main iframe, main svg[onload]').count(), 0)
+  t.same(await complaintsAbout(watched), [])
+  t.equal(await page.evaluate('document.documentElement.scrollWidth'), 360)
   t.same(watched.faults, [])
 })

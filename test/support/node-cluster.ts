@@ -9,7 +9,7 @@ import { apiClient, type ApiClient } from './api-client.ts'
 import { startCountingSink, type CountingSink } from './counting-sink.ts'
 import { startPostgres, type PostgresCluster } from './postgres-cluster.ts'
 import { startServe, type ServeOptions, type ServeProcess } from './serve-process.ts'
-import { zoneOf } from './many-destinations.ts'
+import { FAST, zoneOf } from './many-destinations.ts'
 import { prepareSender } from './two-ips.ts'
 import { startZone } from './zone.ts'
 import { startPostgresProxy, type PostgresProxy } from './postgres-proxy.ts'
@@ -39,7 +39,6 @@ export interface NodeCluster {
 }
 
 const DESTINATIONS = 20
-const FAST = { rate: '10000/second', connection_rate: '10000/second' }
 
 interface NodeClusterOptions {
   count: number

@@ -91,8 +91,31 @@ export function Waiting(): VNode {
   return html`<p class="waiting" aria-busy="true">Loading …</p>`
 }
 
-const GOOD = ['delivered', 'verified', 'warmed', 'ok', 'succeeded', 'enabled', 'open', 'success', 'valid', 'pass']
-const BAD = ['bounced', 'failed', 'fail', 'suspended', 'disabled', 'complained', 'expired', 'invalid', 'problem']
+const GOOD = [
+  'delivered',
+  'verified',
+  'warmed',
+  'ok',
+  'succeeded',
+  'enabled',
+  'open',
+  'success',
+  'valid',
+  'pass',
+  'living',
+]
+const BAD = [
+  'bounced',
+  'failed',
+  'fail',
+  'suspended',
+  'disabled',
+  'complained',
+  'expired',
+  'invalid',
+  'problem',
+  'dead',
+]
 
 /** A state in its own word, with a colour and a sign beside it. */
 export function State({ of }: { of: string }): VNode {

@@ -1,5 +1,6 @@
-/** The server itself: checks, what a reload would change, backups, storage. */
+/** The server itself, and the nodes that share its database: checks, what a reload would change, backups, storage. */
 import type { ChecksJson } from '../../api/health.ts'
+import type { NodeJson, NodesJson } from '../../api/node.ts'
 import type {
   BackupsJson,
   CertificateJson,
@@ -30,12 +31,42 @@ export default function System(): VNode {
           ]}
         />`}
     />
+    <${Nodes} />
     <${Configuration} again=${server.again} />
     <${Checks} />
     <${Certificates} />
     <${Storage} />
     <${Backups} />
   <//>`
+}
+
+const NODE_COLUMNS = [
+  { head: 'Node', cell: ({ node_id: id, answers }: NodeJson) => (answers ? `${id} (here)` : id) },
+  {
+    head: 'State',
+    cell: ({ state, draining, ended_by: by }: NodeJson) =>
+      html`<${State} of=${draining && state === 'living' ? 'draining' : state} />${state === 'dead' && by !== null && `, declared by ${by}`}`,
+  },
+  { head: 'Sends from', cell: ({ ips }: NodeJson) => (ips.length === 0 ? 'no IP' : ips.join(', ')) },
+  { head: 'Version', cell: ({ version }: NodeJson) => version },
+  { head: 'Last beat', cell: ({ seen_at: at }: NodeJson) => html`<${Time} at=${at} />` },
+]
+
+/** Who lives and who sends from which IPs; with SQLite there is nothing to tell. */
+function Nodes(): VNode {
+  const nodes = useData<NodesJson>('/admin/nodes')
+  useEvery(10, nodes.again)
+  return html`<section>
+    <h2>Nodes</h2>
+    <${Shown}
+      of=${nodes}
+      show=${({ nodes: found, problems }: NodesJson) =>
+        found.length === 0
+          ? html`<p class="empty">There is one node, with SQLite.</p>`
+          : html`<${Table} caption="Nodes" columns=${NODE_COLUMNS} rows=${found} keyOf=${({ node_id: id }: NodeJson) => id} />
+              ${problems.map(({ ip, problem }) => html`<p class="problem" key=${ip}>${ip} could not be taken: ${problem}</p>`)}`}
+    />
+  </section>`
 }
 
 /** What a reload would change, and then the reload. */
