@@ -72,7 +72,7 @@ t.test('a machine is lost, and the other one goes on with its volume', async (t)
   const accepted = new Set<string>()
   let [here, there] = [one, two]
   for (let loss = 1; loss <= LOSSES; loss += 1) {
-    const load = loadAt(server, key, loss, () => sink.arrivals.size)
+    const load = loadAt(t, server, key, loss, () => sink.arrivals.size)
     await until('mail leaves', () => sink.inFlight() > 0)
     await sleep(UNDER_LOAD)
     here.pull(true)
@@ -90,7 +90,7 @@ t.test('a machine is lost, and the other one goes on with its volume', async (t)
     here.run('ip', 'address', 'del', `${IP}/32`, 'dev', 'eth0')
     here.pull(false)
     ;[here, there] = [there, here]
-    const more = loadAt(server, key, loss + LOSSES, () => sink.arrivals.size)
+    const more = loadAt(t, server, key, loss + LOSSES, () => sink.arrivals.size)
     await sleep(UNDER_LOAD)
     await more.stop()
     for (const to of more.accepted.keys()) accepted.add(to)
@@ -116,10 +116,10 @@ t.test('a machine is lost, and the other one goes on with its volume', async (t)
   await server.remove()
 })
 
-function loadAt({ baseUrl }: ServeProcess, key: string, number: number, arrived: () => number): SteadyLoad {
+function loadAt(t: Test, { baseUrl }: ServeProcess, key: string, number: number, arrived: () => number): SteadyLoad {
   const before = arrived()
   const mayPost = (posted: number): boolean => posted - (arrived() - before) < MOST_WAITING
-  return startSteadyLoad({ baseUrl, key, domains, batch: 5, clients: 2, mayPost, prefix: `loss-${number}` })
+  return startSteadyLoad(t, { baseUrl, key, domains, batch: 5, clients: 2, mayPost, prefix: `loss-${number}` })
 }
 
 /** `EXT4_IOC_SHUTDOWN` without writing the journal: from now on nothing reaches the disk, as when its power is gone. */

@@ -4,7 +4,7 @@
  * survived all the same.
  */
 import { execFileSync, spawn } from 'node:child_process'
-import { appendFileSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { appendFileSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -33,7 +33,7 @@ export interface PostgresCluster {
   /** A new database, empty or as the one of this name. */
   createDatabase(like?: string): Promise<string>
   query(text: string, database?: string): Promise<Record<string, unknown>[]>
-  /** Of the process that all others belong to. */
+  /** All its processes: a session that is at work would live on, and take and answer more. */
   kill(): Promise<void>
   start(): Promise<void>
 }
@@ -116,8 +116,27 @@ export async function startPostgres(
       await query(`create database ${name}${like === undefined ? '' : ` template ${like}`}`)
       return name
     },
-    kill: () => end('SIGKILL'),
+    async kill() {
+      // It starts no other one meanwhile.
+      server?.kill('SIGSTOP')
+      const sessions = childrenOf(server?.pid ?? 0)
+      await end('SIGKILL')
+      for (const session of sessions) endIfThere(session)
+    },
     start,
+  }
+}
+
+function childrenOf(processId: number): number[] {
+  const file = `/proc/${processId}/task/${processId}/children`
+  return existsSync(file) ? readFileSync(file, 'utf8').split(' ').filter(Boolean).map(Number) : []
+}
+
+function endIfThere(processId: number): void {
+  try {
+    process.kill(processId, 'SIGKILL')
+  } catch {
+    // It has ended with the server.
   }
 }
 

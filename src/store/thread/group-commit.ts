@@ -239,12 +239,13 @@ function createGroupTransaction({ database, now, isLate, mostWorkMilliseconds }:
   const commit = database.prepare('commit')
   const rollback = database.prepare('rollback')
   const runAlone = createVerbRunner(database)
+  const mostTogether = mostWorkMilliseconds * TOGETHER_A_MILLISECOND
 
   return (group: readonly PendingVerb[], start: number, progress: Progress): void => {
     begin.run()
     let isCommitting = false
     try {
-      for (const part of partsOf(group)) {
+      for (const part of partsOf(group, mostTogether)) {
         if (progress.taken > 0 && now() - start > mostWorkMilliseconds) break
         progress.taken += part.length
         const values = valuesOf(part)
@@ -264,16 +265,16 @@ function createGroupTransaction({ database, now, isLate, mostWorkMilliseconds }:
   }
 }
 
-/** So many at once are still about a millisecond. */
-const MOST_TOGETHER = 16
+/** Of the work that a group may do: so many at once are about a fifth of it. */
+const TOGETHER_A_MILLISECOND = 3.2
 
-/** Those that stand one behind the other and run as one. */
-function* partsOf(group: readonly PendingVerb[]): Generator<readonly PendingVerb[]> {
+/** Those that stand one behind the other and run as one, so many at most. */
+function* partsOf(group: readonly PendingVerb[], most: number): Generator<readonly PendingVerb[]> {
   let start = 0
   while (start < group.length) {
     const { together } = group[start] ?? {}
     let end = start + 1
-    while (together !== undefined && end < start + MOST_TOGETHER && group[end]?.together === together) end += 1
+    while (together !== undefined && end < start + most && group[end]?.together === together) end += 1
     yield group.slice(start, end)
     start = end
   }
