@@ -41,7 +41,7 @@ const DEAD_ROWS = `
   select relname, n_live_tup as live, n_dead_tup as dead, pg_total_relation_size(relid) / 1048576 as megabytes
   from pg_stat_user_tables where n_live_tup + n_dead_tup > 1000 order by n_dead_tup desc limit 6`
 
-// The file's own would end it first.
+// The runner's own limit for a file is shorter than the full size.
 t.setTimeout(0)
 
 t.test('an old snapshot', { skip: skipWithoutPostgres, timeout: (MINUTES + 5) * 60_000 }, async (t) => {
