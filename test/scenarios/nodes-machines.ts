@@ -133,7 +133,7 @@ async function moves(t: Test, world: World, place: Place, from: number): Promise
   t.not(held.length, 0, 'it sends')
   await until('it is declared dead', isDead(world, place), DEADLINE)
   const deadAt = performance.now()
-  for (const ip of held) {
+  const moving = held.map(async (ip) => {
     let movedTo: Place | undefined
     await until(
       `${ip} has moved`,
@@ -148,7 +148,8 @@ async function moves(t: Test, world: World, place: Place, from: number): Promise
     await until(`${ip} sends`, () => (sink.lastFrom.get(ip) ?? 0) > movedAt, DEADLINE)
     const took = performance.now() - from
     t.ok(took < SENDS_WITHIN, `${ip} sends from ${movedTo?.nodeId} after ${Math.round(took)} ms`)
-  }
+  })
+  await Promise.all(moving)
   return held
 }
 

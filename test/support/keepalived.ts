@@ -1,6 +1,6 @@
 /** keepalived on machines in small, as systemd/README.md "More than one machine" sets it up, and the hook that asks it. */
 import { spawn } from 'node:child_process'
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Machine } from './machines.ts'
 import { shownText } from './shown-texts.ts'
@@ -49,10 +49,12 @@ export function keepalivedOn(machine: Machine, { folder, nodeId, healthUrl, ips 
   const configuration = join(folder, `${nodeId}.conf`)
   writeFileSync(configuration, shown.slice(0, start) + parts.join(''))
   const [program = '', ...words] = machine.command
-  const pidFiles = ['-p', join(folder, `${nodeId}.pid`), '-r', join(folder, `${nodeId}.vrrp.pid`)]
+  const pids = [join(folder, `${nodeId}.pid`), join(folder, `${nodeId}.vrrp.pid`)] as const
+  const pidFiles = ['-p', pids[0], '-r', pids[1]]
   let running: ReturnType<typeof spawn> | undefined
   return {
     start() {
+      for (const file of pids) rmSync(file, { force: true })
       for (const ip of ips) writeFileSync(join(own, ip), '1\n')
       for (const ip of machine.addresses().filter((each) => ips.includes(each)))
         machine.run('ip', 'address', 'del', `${ip}/32`, 'dev', 'eth0')
