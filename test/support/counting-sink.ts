@@ -15,8 +15,8 @@ export interface CountingSink {
   messageIds: ReadonlyMap<string, ReadonlySet<string>>
   /** Source addresses seen. */
   sources: ReadonlySet<string>
-  /** Open connections. */
-  connections(): number
+  /** Open connections; of this source address, where it is named. */
+  connections(from?: string): number
   /** Transactions between their MAIL and the answer to their final dot. */
   inFlight(): number
   /** MAIL commands so far. */
@@ -37,7 +37,7 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
   const arrivals = new Map<string, number>()
   const messageIds = new Map<string, Set<string>>()
   const sources = new Set<string>()
-  let connections = 0
+  const connections: string[] = []
   let inFlight = 0
   let begun = 0
 
@@ -53,8 +53,9 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
       arrivals.set(recipient, (arrivals.get(recipient) ?? 0) + 1)
       messageIds.set(recipient, (messageIds.get(recipient) ?? new Set()).add(messageIdOf(text)))
     }
-    connections += 1
-    sources.add(socket.remoteAddress ?? '')
+    const source = socket.remoteAddress ?? ''
+    connections.push(source)
+    sources.add(source)
     return {
       onCommand(verb, path) {
         if (verb === 'MAIL') begun += 1
@@ -71,7 +72,7 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
       },
       onMailLeft: count,
       onClose() {
-        connections -= 1
+        connections.splice(connections.indexOf(source), 1)
         setOpen(false)
       },
     }
@@ -82,7 +83,7 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
     arrivals,
     messageIds,
     sources,
-    connections: () => connections,
+    connections: (from) => connections.filter((source) => from === undefined || source === from).length,
     inFlight: () => inFlight,
     begun: () => begun,
     close: server.close,

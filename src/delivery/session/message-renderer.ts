@@ -131,8 +131,7 @@ function createKnownContents(reader: ContentReader) {
       contentsAhead.delete(contentId)
       const stored = ahead ?? (await reader.content(contentId))
       if (stored === undefined) return { content: undefined, isShared: false }
-      // Another message of the batch may have been quicker.
-      // Another one of the batch may have read it meanwhile.
+      // Another message of the batch may have read it meanwhile.
       const isShared = usedOnce.has(contentId) || contents.has(contentId)
       const content = contents.get(contentId) ?? prepareContent(stored, isShared)
       if (isShared) contents.set(contentId, content)
