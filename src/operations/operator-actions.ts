@@ -30,7 +30,7 @@ import { dnsProblem } from '../delivery/settle/judge-dns.ts'
 import { readDomainName } from '../senders/domain-name.ts'
 
 interface AdministrationParts extends SuspensionParts {
-  nodes: Pick<Nodes, 'nodeId' | 'problems' | 'wake'>
+  nodes: SuspensionParts['nodes'] & Pick<Nodes, 'nodeId' | 'problems' | 'wake'>
   live: ReplaceableConfiguration
   reload: Reload['reload']
   store: Pick<Store, 'queueGroups' | 'actOnQueue' | 'warmupDays' | 'ipDays' | 'nodesSeen' | 'drainNode' | 'forgetNode'>

@@ -1,7 +1,8 @@
 /**
  * What an operator suspends and resumes: a whole IP, an IP at one provider, and whatever else holds paths back. Each
  * action is in force when it returns. Its row in the audit of the IP is written after it: a store that takes no row, as
- * on a full disk, is logged and undoes nothing. ServiceError `not_found`, `invalid_request`.
+ * on a full disk, is logged and undoes nothing. What holds the paths of an IP back is kept by the node that sends from
+ * it: any other one refuses. ServiceError `not_found`, `invalid_request`, `conflict`.
  */
 import { errorText, ServiceError } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'
@@ -11,18 +12,24 @@ import { nearestName } from '../config/settings/nearest-name.ts'
 import type { ProviderChange, Warmup } from '../egress/moves/warmup.ts'
 import { isMeant, type PathFilter, type PathView, type Shaping } from '../egress/shaping/shaping.ts'
 import type { Administration } from '../http/exchange/operator-features.ts'
+import type { Nodes } from '../nodes/nodes.ts'
 
 export interface SuspensionParts {
   live: Pick<LiveConfiguration, 'current'>
   logger: Logger
   warmup: Pick<Warmup, 'find' | 'suspendIp' | 'resumeIp' | 'noteProvider'>
   shaping: Pick<Shaping, 'views' | 'suspend' | 'resume'>
+  nodes: Pick<Nodes, 'isElsewhere' | 'refusalOf'>
 }
 
 type Suspensions = Pick<Administration, 'paths' | 'resumePaths' | 'suspendIp' | 'resumeIp'>
 
-export function createSuspensions({ live, logger, warmup, shaping }: SuspensionParts): Suspensions {
+export function createSuspensions({ live, logger, warmup, shaping, nodes }: SuspensionParts): Suspensions {
   const paths = (filter: PathFilter): PathView[] => shaping.views().filter((view) => isMeant(filter, view))
+
+  function requireHere(ip: string): void {
+    if (nodes.isElsewhere(ip)) throw new ServiceError('conflict', `${ip}: ${nodes.refusalOf(ip)}; ask it there`)
+  }
 
   async function resumePaths(filter: PathFilter, actor: string): Promise<number> {
     const byHand = paths(filter).filter(({ holds }) => holds.some(({ scope }) => scope === 'provider'))
@@ -54,16 +61,21 @@ export function createSuspensions({ live, logger, warmup, shaping }: SuspensionP
 
   return {
     paths,
-    resumePaths: async (filter, isDryRun, actor) => (isDryRun ? paths(filter).length : resumePaths(filter, actor)),
+    async resumePaths(filter, isDryRun, actor) {
+      if (filter.ip !== undefined) requireHere(filter.ip)
+      return isDryRun ? paths(filter).length : resumePaths(filter, actor)
+    },
     async suspendIp(ip, { provider, reason }, actor) {
       if (provider === null) return warmup.suspendIp(ip, reason, actor)
       const view = await warmup.find(ip)
       requireProvider(provider)
+      requireHere(view.ip)
       await shaping.suspend({ ip: view.ip, provider, reason, actor })
       await noteProvider(view.ip, { action: 'suspend_provider', provider, reason }, actor)
       return view
     },
     async resumeIp(ip, provider, actor) {
+      requireHere(canonicalIp(ip) ?? ip)
       if (provider === null) {
         const view = await warmup.resumeIp(ip, actor)
         await resumePaths({ ip: view.ip }, actor)

@@ -85,6 +85,22 @@ t.test('after a careful message and a flight of one, four go at once, byte for b
   t.equal(opened.flightProblem(), null)
 })
 
+t.test('a mark that comes late is asked for again, and nothing leaves by it', async (t) => {
+  const { server, opened } = await flying(t)
+  const before = commandsOf(server).length
+  const answers: ((isOurs: boolean) => void)[] = []
+  const late = job({ envelope: to('late'), askMark: (answer) => void answers.push(answer) })
+  opened.send(late)
+  const now = performance.now.bind(performance)
+  t.intercept(performance, 'now', { value: () => now() + 11_000 })
+  answers[0]?.(true)
+  t.equal(answers.length, 2)
+  await new Promise(setImmediate)
+  t.equal(commandsOf(server).length, before)
+  answers[1]?.(true)
+  t.match(await late.end, { kind: 'accepted' })
+})
+
 t.test('a connection to a host that took flights lately begins with one', async (t) => {
   const server = await mx(t, { extensions: EXTENSIONS })
   const opened = await session(t, server, { knowsFlights: true })

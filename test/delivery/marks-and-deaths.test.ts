@@ -103,6 +103,27 @@ t.test('a question whose rows came back before it was committed is answered, so 
   t.same([asked, unblocked, marks.isBlocked(), marks.isMarked(1)], [1, 1, false, false])
 })
 
+t.test('who is woken when marks are committed again finds them so', async (t) => {
+  const clock = manualClock(START)
+  const found: boolean[] = []
+  let failures = 0
+  const marks = createDotMarks({
+    store: { markDotSent: async () => (failures++ === 0 ? Promise.reject(new Error('SQLITE_FULL')) : { stale: [] }) },
+    clock,
+    logger: createLogger({ level: 'silent' }),
+    epoch: 1,
+    behindOutcomes: (ask) => ask(Promise.resolve()),
+    keyInThread: (claim) => claim,
+    answer: () => {},
+    onUnblocked: () => void found.push(marks.isBlocked()),
+  })
+  marks.ask(0, 1, [1])
+  await until('it was refused', marks.isBlocked)
+  await clock.advance(1_000)
+  await until('somebody is woken', () => found.length > 0)
+  t.same(found, [false])
+})
+
 t.test('a mark that cannot be committed is asked for again; nothing is sent or claimed meanwhile', async (t) => {
   const server = await mx(t)
   const clock = manualClock(START)

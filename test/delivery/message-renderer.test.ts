@@ -114,6 +114,19 @@ t.test('a retry has the same bytes, and each message its own, however many share
   }
 })
 
+t.test('a large content that several share outlives each of them', async (t) => {
+  const size = 3 * 2 ** 20
+  const render = rendererOf({
+    // Each read has memory of its own.
+    get 1() {
+      const bytes = Buffer.from(new ArrayBuffer(size)).fill('x')
+      return storedContent({ subject: 'x', text: 'Hi', attachments: [attachment({ bytes })] })
+    },
+  })
+  const together = await Promise.all([1, 2, 3].map((key) => render(1, key)))
+  for (const { bytes } of [...together, await render(1, 4)]) t.ok(bytes.length > size)
+})
+
 t.test('the platform signs below the sending domain, its own mail once, and nothing alone', async (t) => {
   const keyOf = async (domain: string): Promise<[string, SealedSigningKey[]]> => {
     const request = { keyRing: createKeyRing(MASTER_KEY), domain, selector: 's', bits: 2_048, now: 0 }

@@ -2,6 +2,7 @@
  * Between the claim and the thread: what the store refuses half way, and a ready window that gets room.
  */
 import t from 'tap'
+import { ServiceError } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { OpenGate } from '../../src/egress/shaping/shaping.ts'
 import type { ChosenPath } from '../../src/delivery/place/choose-path.ts'
@@ -115,6 +116,23 @@ t.test('a question that fails takes back the messages of its own domain alone, e
   await placer.settled()
   t.same(placed, [1])
   t.same(returned, [2, 3])
+})
+
+t.test('a store that is away for a moment is asked again soon, what is wrong for longer later', async (t) => {
+  const returnedAt = async (thrown: Error): Promise<number> => {
+    let nextAt: unknown
+    const clock = manualClock()
+    const { placer } = world({
+      clock,
+      store: { findReturnPath: () => Promise.reject(thrown) },
+      recorder: { giveBack: (_message, how) => void (nextAt = how.nextAt) },
+    })
+    placer.place([message(1)])
+    await placer.settled()
+    return Number(nextAt) - clock.now()
+  }
+  t.equal(await returnedAt(new ServiceError('unavailable')), 2_000)
+  t.equal(await returnedAt(new Error('SQLITE_BUSY')), 300_000)
 })
 
 t.test('when a full ready window gets room by what goes to a thread, more is claimed', async (t) => {

@@ -2,7 +2,7 @@
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { HOUR } from '../../src/base/clock.ts'
+import { HOUR, type Clock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createNodes } from '../../src/nodes/nodes.ts'
 import { BEAT_MILLISECONDS } from '../../src/nodes/peer-watch.ts'
@@ -24,7 +24,56 @@ const OWN: NodeRecord = {
   endedBy: null,
   lastCommit: 1,
 }
+const NOTHING_FREED = { recovered: 0, uncertain: 0, webhooks: 0 }
 const count = { inc: () => {}, set: () => {} }
+
+const parts = (clock: Clock) => ({
+  nodeId: 'a',
+  epoch: EPOCH,
+  version: '1',
+  configHash: () => '',
+  configuredIps: () => [] as { address: string; source: string }[],
+  hook: () => ({ ip_hook: null as string | null, ip_hook_timeout: 60_000 }),
+  canBind: async () => true,
+  clock,
+  realClock: clock,
+  uncertainRetry: () => 0,
+  logger: createLogger({ level: 'silent' }),
+  metrics: { leasesRecovered: count, uncertainDeliveries: count, nodesLiving: count, egressIpsHeld: count } as never,
+})
+
+t.test('what a dead node held is freed with the next beat where the store failed', async (t) => {
+  const clock = manualClock()
+  const other: NodeRecord = { ...OWN, nodeId: 'b', epoch: 3, lastCommit: 1 }
+  const seen = { nodes: [OWN, other], owners: [] as IpOwner[] }
+  let tries = 0
+  let freed = 0
+  const nodes = createNodes({
+    ...parts(clock),
+    store: {
+      beat: async () => seen,
+      async endNode() {
+        seen.nodes = [OWN]
+        return true
+      },
+      freeAbandoned: async () => (++tries === 1 ? Promise.reject(new Error('away')) : NOTHING_FREED),
+      changesSeen: async () => 0,
+      nodesSeen: async () => seen,
+    },
+  })
+  nodes.onEvent({ freed: () => void freed++ })
+  let later = 0
+  const now = performance.now.bind(performance)
+  t.intercept(performance, 'now', { value: () => now() + later })
+  await nodes.start()
+  await until('it is freed', async () => {
+    later += BEAT_MILLISECONDS
+    await clock.advance(BEAT_MILLISECONDS)
+    return freed > 0
+  })
+  t.ok(tries > 1, 'it was tried again')
+  await nodes.stop()
+})
 
 t.test('it beats while its IPs come and go, however long that takes, and while its clock is set', async (t) => {
   const folder = t.testdir({})
@@ -44,24 +93,16 @@ t.test('it beats while its IPs come and go, however long that takes, and while i
       return { nodes: [OWN], owners }
     },
     endNode: async () => true,
-    freeAbandoned: async () => ({ recovered: 0, uncertain: 0, webhooks: 0 }),
+    freeAbandoned: async () => NOTHING_FREED,
     changesSeen: async () => 0,
     nodesSeen: async () => ({ nodes: [OWN], owners }),
   }
   const nodes = createNodes({
+    ...parts(clock),
     store,
-    nodeId: 'a',
-    epoch: EPOCH,
-    version: '1',
-    configHash: () => '',
     configuredIps: () => [{ address: IP, source: IP }],
     hook: () => ({ ip_hook: program, ip_hook_timeout: 60_000 }),
-    canBind: async () => true,
-    clock,
     realClock: { ...clock, now: () => clock.now() - setBack },
-    uncertainRetry: () => 0,
-    logger: createLogger({ level: 'silent' }),
-    metrics: { leasesRecovered: count, uncertainDeliveries: count, nodesLiving: count, egressIpsHeld: count } as never,
   })
   const beatsOn = async (): Promise<void> => {
     const before = beats

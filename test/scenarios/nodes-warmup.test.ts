@@ -88,6 +88,17 @@ async function suspendElsewhere(t: Test, cluster: NodeCluster, one: ClusterNode,
     return (body['data'] as { status: string }).status
   }
   await until('its owner knows', async () => (await statusBy(one)) === 'suspended')
+  const elsewhere = [
+    await two.api.post('/admin/paths/resume', { ip }),
+    await two.api.post(`/admin/ips/${ip}/resume`, {}),
+    await two.api.post(`/admin/ips/${ip}/suspend`, { provider: 'google', reason: 'asked' }),
+  ]
+  for (const { status, body } of elsewhere) {
+    t.match(
+      { status, body },
+      { status: 409, body: { error: { details: `${ip}: the node ${one.nodeId} sends from it` } } },
+    )
+  }
   await one.api.post(`/admin/nodes/${one.nodeId}/drain`, {})
   await until('the IP has moved', async () => (await cluster.owners())[two.nodeId]?.includes(ip) === true)
   await until('it is suspended there', async () => (await statusBy(two)) === 'suspended')

@@ -4,14 +4,16 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { DEADLINE, isDead, loadAt, settle, timeTo } from '../support/cluster-load.ts'
+import { DEADLINE, MOST_WAITING, isDead, loadAt, settle, timeTo } from '../support/cluster-load.ts'
 import { startNodeCluster, type ClusterNode, type NodeCluster } from '../support/node-cluster.ts'
 import { skipWithoutPostgres } from '../support/postgres-cluster.ts'
 import { randomSource } from '../support/random-source.ts'
 import { until } from '../support/until.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
-const KILLS = IS_FULL ? 20 : 1
+const KILLS = 20
+const FULL_BATCH = 50
+const LEAST_RATE = 300
 const STOPPED_MILLISECONDS = IS_FULL ? 60_000 : 0
 const LONGEST_ANSWER = 200
 /** A busy machine takes longer. */
@@ -27,15 +29,15 @@ t.test('three nodes', { skip: skipWithoutPostgres }, async (t) => {
   const cluster = await startNodeCluster(t, { count: 3, answerDelayMilliseconds: () => random.integer(LONGEST_ANSWER) })
   await t.test('what one changes, the others know soon', (t) => changeKeys(t, cluster))
   if (IS_FULL) {
-    await t.test('one is killed, again and again', async (t) => {
-      for (let kill = 1; kill <= KILLS; kill += 1) await killOne(t, cluster, await holder(cluster))
-    })
+    await t.test('one is killed, again and again', (t) => killAgain(t, cluster))
     await t.test('one is stopped, declared dead, and goes on', async (t) => stopOne(t, cluster, await holder(cluster)))
     await t.test('one is cut off from PostgreSQL', async (t) => cutOff(t, cluster, await holder(cluster)))
   } else {
     const [, two, three] = cluster.nodes
     await t.test('one is killed and another one is stopped, which goes on when it was declared dead', async (t) => {
+      const loads = loadAt(t, cluster, cluster.nodes)
       await Promise.all([killOne(t, cluster, two), stopOne(t, cluster, three)])
+      await settle(t, cluster, loads)
     })
   }
   await t.test('one drains, and stops without a refused request but for the time being', (t) =>
@@ -94,20 +96,38 @@ async function holder({ nodes, owners }: NodeCluster): Promise<ClusterNode | und
 
 const others = ({ nodes }: NodeCluster, node: ClusterNode): ClusterNode[] => nodes.filter((each) => each !== node)
 
-async function killOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
-  if (node === undefined) return
-  const loads = loadAt(t, cluster, cluster.nodes)
+/** All the while mail is accepted and sent, and as much waits as may. */
+async function killAgain(t: Test, cluster: NodeCluster): Promise<void> {
+  const { sink } = cluster
+  const twiceBefore = [...sink.arrivals.values()].filter((copies) => copies > 1).length
+  const [before, startedAt] = [sink.arrivals.size, performance.now()]
+  const loads = loadAt(t, cluster, cluster.nodes, FULL_BATCH)
+  const accepted = (): number => loads.reduce((sum, load) => sum + load.accepted.size, 0)
+  const waiting = (): number => accepted() - (sink.arrivals.size - before)
+  await until('so many wait', () => waiting() >= MOST_WAITING - KILLS * FULL_BATCH, DEADLINE)
+  let open = 0
+  for (let kill = 1; kill <= KILLS; kill += 1) open += await killOne(t, cluster, await holder(cluster))
+  const rate = (1_000 * (sink.arrivals.size - before)) / (performance.now() - startedAt)
+  t.comment(`${accepted()} accepted, ${Math.round(rate)} arrived a second, ${waiting()} wait, ${open} connections cut`)
+  t.ok(rate >= LEAST_RATE, 'as much mail as was asked for')
+  const twice = (await settle(t, cluster, loads)) - twiceBefore
+  t.ok(twice <= open, `${twice} duplicates of ${open} connections`)
+}
+
+/** Resolves with the connections that it had. */
+async function killOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<number> {
+  if (node === undefined) return 0
   await until('it sends', () => isBusy(cluster, node), DEADLINE)
   await sleep(500)
   const held = (await cluster.owners())[node.nodeId] ?? []
+  const open = held.reduce((sum, ip) => sum + cluster.sink.connections(ip), 0)
   await node.server.kill()
   const freed = timeTo('its rows are free', async () => !(await isBusy(cluster, node)))
   const moved = await timeTo('its IPs have moved', pass(node.nodeId, cluster, held[0] ?? node.ip))
   t.ok((await freed) < REAPED_WITHIN, `rows after ${Math.round(await freed)} ms`)
   t.ok(moved < MOVED_WITHIN, `IP after ${Math.round(moved)} ms`)
-  await settle(t, cluster, loads)
   await node.server.start()
-  t.pass('it starts again')
+  return open
 }
 
 async function stopOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {

@@ -7,7 +7,7 @@ import type { ClusterNode, NodeCluster } from './node-cluster.ts'
 import { startSteadyLoad, type SteadyLoad } from './steady-load.ts'
 import { until } from './until.ts'
 
-const MOST_WAITING = process.env['TEST_SCALE'] === 'full' ? 20_000 : 300
+export const MOST_WAITING = process.env['TEST_SCALE'] === 'full' ? 20_000 : 300
 export const DEADLINE = 180_000
 
 let loadsBegun = 0
@@ -17,6 +17,7 @@ export function loadAt(
   t: Test,
   { sink, key, domains }: NodeCluster,
   nodes: readonly (ClusterNode | undefined)[],
+  batch = 5,
 ): SteadyLoad[] {
   const before = sink.arrivals.size
   const loads: SteadyLoad[] = []
@@ -27,18 +28,17 @@ export function loadAt(
   for (const node of nodes) {
     if (node === undefined) continue
     const prefix = `${node.nodeId}-${loadsBegun++}`
-    loads.push(
-      startSteadyLoad(t, { baseUrl: node.server.baseUrl, key, domains, batch: 5, clients: 2, mayPost, prefix }),
-    )
+    loads.push(startSteadyLoad(t, { baseUrl: node.server.baseUrl, key, domains, batch, clients: 2, mayPost, prefix }))
   }
   return loads
 }
 
+/** Resolves with the number of those that have arrived twice so far. */
 export async function settle(
   t: Test,
   { sink, postgres, database }: NodeCluster,
   loads: readonly SteadyLoad[],
-): Promise<void> {
+): Promise<number> {
   await Promise.all(loads.map((load) => load.stop()))
   const accepted = new Set(loads.flatMap((load) => [...load.accepted.keys()]))
   const open = async (): Promise<number> => {
@@ -65,6 +65,7 @@ export async function settle(
   )
   const refusals = loads.flatMap((load) => load.refusals).filter(({ status }) => status !== 503)
   t.same(refusals, [], 'nothing but 503 was answered')
+  return twice.length
 }
 
 /** Resolves with the milliseconds that it took. */

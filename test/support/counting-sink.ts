@@ -19,8 +19,8 @@ export interface CountingSink {
   sourcesOf: ReadonlyMap<string, ReadonlySet<string>>
   /** When the last mail came from a source address, by `performance.now()`. */
   lastFrom: ReadonlyMap<string, number>
-  /** Open connections. */
-  connections(): number
+  /** Open connections; of this source address, where it is named. */
+  connections(from?: string): number
   /** Transactions between their MAIL and the answer to their final dot. */
   inFlight(): number
   /** MAIL commands so far. */
@@ -43,7 +43,7 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
   const sources = new Set<string>()
   const sourcesOf = new Map<string, Set<string>>()
   const lastFrom = new Map<string, number>()
-  let connections = 0
+  const connections: string[] = []
   let inFlight = 0
   let begun = 0
 
@@ -62,7 +62,7 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
       arrivals.set(recipient, (arrivals.get(recipient) ?? 0) + 1)
       messageIds.set(recipient, (messageIds.get(recipient) ?? new Set()).add(messageIdOf(text)))
     }
-    connections += 1
+    connections.push(source)
     sources.add(source)
     return {
       onCommand(verb, path) {
@@ -80,7 +80,7 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
       },
       onMailLeft: count,
       onClose() {
-        connections -= 1
+        connections.splice(connections.indexOf(source), 1)
         setOpen(false)
       },
     }
@@ -93,7 +93,7 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
     sources,
     sourcesOf,
     lastFrom,
-    connections: () => connections,
+    connections: (from) => connections.filter((source) => from === undefined || source === from).length,
     inFlight: () => inFlight,
     begun: () => begun,
     close: server.close,

@@ -59,6 +59,7 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
       summary: 'Lifts what holds the paths of the filter back; a dry run counts them.',
       body: wire.resumePathsSchema,
       ok: okData(wire.resumedPathsSchema),
+      errors: ['conflict'],
       async handler(request, { dryRun, ...given }) {
         const filter = withoutNulls(given)
         const isDryRun = dryRun ?? false
