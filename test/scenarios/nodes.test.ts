@@ -30,15 +30,21 @@ t.test('three nodes', { skip: skipWithoutPostgres }, async (t) => {
   await t.test('what one changes, the others know soon', (t) => changeKeys(t, cluster))
   if (IS_FULL) {
     await t.test('one is killed, again and again', (t) => killAgain(t, cluster))
-    await t.test('one is stopped, declared dead, and goes on', async (t) => stopOne(t, cluster, await holder(cluster)))
-    await t.test('one is cut off from PostgreSQL', async (t) => cutOff(t, cluster, await holder(cluster)))
+    await t.test('one is stopped, declared dead, and goes on', async (t) => {
+      const node = await holder(cluster)
+      await underLoad(t, cluster, cluster.nodes, () => stopOne(t, cluster, node))
+    })
+    await t.test('one is cut off from PostgreSQL', async (t) => {
+      const node = await holder(cluster)
+      await underLoad(t, cluster, others(cluster, node), () => cutOff(t, cluster, node))
+    })
   } else {
     const [, two, three] = cluster.nodes
-    await t.test('one is killed and another one is stopped, which goes on when it was declared dead', async (t) => {
-      const loads = loadAt(t, cluster, cluster.nodes)
-      await Promise.all([killOne(t, cluster, two), stopOne(t, cluster, three)])
-      await settle(t, cluster, loads)
-    })
+    await t.test('one is killed and another one is stopped, which goes on when it was declared dead', (t) =>
+      underLoad(t, cluster, cluster.nodes, async () => {
+        await Promise.all([killOne(t, cluster, two), stopOne(t, cluster, three)])
+      }),
+    )
   }
   await t.test('one drains, and stops without a refused request but for the time being', (t) =>
     drainOne(t, cluster, cluster.nodes[0]),
@@ -94,7 +100,20 @@ async function holder({ nodes, owners }: NodeCluster): Promise<ClusterNode | und
   return nodes.findLast(({ nodeId }) => found[nodeId] !== undefined)
 }
 
-const others = ({ nodes }: NodeCluster, node: ClusterNode): ClusterNode[] => nodes.filter((each) => each !== node)
+const others = ({ nodes }: NodeCluster, node: ClusterNode | undefined): ClusterNode[] =>
+  nodes.filter((each) => each !== node)
+
+/** While it happens, clients post at these nodes; then what they were told is true. */
+async function underLoad(
+  t: Test,
+  cluster: NodeCluster,
+  nodes: readonly ClusterNode[],
+  happens: () => Promise<void>,
+): Promise<void> {
+  const loads = loadAt(t, cluster, nodes)
+  await happens()
+  await settle(t, cluster, loads)
+}
 
 /** All the while mail is accepted and sent, and as much waits as may. */
 async function killAgain(t: Test, cluster: NodeCluster): Promise<void> {
@@ -132,7 +151,6 @@ async function killOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefi
 
 async function stopOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
   if (node === undefined) return
-  const loads = loadAt(t, cluster, cluster.nodes)
   await until('it sends', () => isBusy(cluster, node), DEADLINE)
   const { processId } = node.server
   process.kill(processId, 'SIGSTOP')
@@ -141,20 +159,17 @@ async function stopOne(t: Test, cluster: NodeCluster, node: ClusterNode | undefi
   const ended = await timeTo('it ends', async () => node.server.exitCode() !== null)
   t.equal(node.server.exitCode(), 1)
   t.comment(`dead after ${Math.round(dead)} ms, and ended ${Math.round(ended)} ms after it went on`)
-  await settle(t, cluster, loads)
   await node.server.start()
 }
 
 async function cutOff(t: Test, cluster: NodeCluster, node: ClusterNode | undefined): Promise<void> {
   if (node === undefined) return
-  const loads = loadAt(t, cluster, others(cluster, node))
   node.proxy.swallow(true)
   await until('it is declared dead', isDead(cluster, node))
   node.proxy.swallow(false)
   node.proxy.cutAll()
   await until('it ends', () => node.server.exitCode() !== null, DEADLINE)
   t.equal(node.server.exitCode(), 1)
-  await settle(t, cluster, loads)
   await node.server.start()
 }
 
