@@ -142,7 +142,7 @@ function change(parts: Parts, random: RandomSource, isMail: boolean, how: (text:
   return parts.map((part, index) => (index === at ? { ...part, text: how(part.text) } : part))
 }
 
-/** `returnPaths`: envelope senders of mail of ours, which reports come back to. */
+/** `returnPaths`: envelope senders of mail of ours, which reports come back to; nothing else depends on them. */
 export function fuzzedDialogue(
   { seed, index, door }: { seed: number; index: number; door: Door },
   key: string,
@@ -153,7 +153,7 @@ export function fuzzedDialogue(
     { length: 1 + random.integer(3) },
     (_, count) => `s${door[0]}${index}-${count}@good${count}.test`,
   )
-  const ours = returnPaths.length === 0 ? 'b-x@rp.mail.sternpost.test' : random.oneOf(returnPaths)
+  const ours = random.oneOf(returnPaths.length === 0 ? ['b-x@rp.mail.sternpost.test'] : returnPaths)
   const recipients = door === 'reports' ? [ours] : own
   let parts = door === 'reports' ? reportParts(ours, random) : mailParts(own, key, index, random)
   const chosen = Array.from({ length: 1 + random.integer(3) }, () => random.oneOf(NAMES))

@@ -3,7 +3,7 @@
  */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { connect as connectTls } from 'node:tls'
+import { connect as connectTls, TLSSocket } from 'node:tls'
 import type { FuzzedDialogue } from './fuzzed-dialogues.ts'
 
 /** An answer may not come at all, where what was sent is no whole line. */
@@ -66,7 +66,7 @@ export async function leadDialogue(
   if (!isOver) socket.write(END)
   for (const startedAt = performance.now(); !isOver; await change(LOOK_EVERY)) {
     // The server waits for a handshake that does not come, and has forgotten what else was said.
-    if (/^220 [^\n]*TLS\r\n$/m.test(text)) return (socket.destroy(), text)
+    if (!(socket instanceof TLSSocket) && /^220 [^\n]*TLS\r\n$/m.test(text)) return (socket.destroy(), text)
     if (performance.now() - startedAt < END_PATIENCE) continue
     socket.destroy()
     throw new Error(`the server does not end it: ${JSON.stringify(text.slice(-200))}`)
