@@ -28,7 +28,6 @@ import {
   sandboxOverrides,
 } from './sandbox/sandbox-settings.ts'
 import { prepareDataFolder } from './sandbox/data-folder.ts'
-import { driveJobs } from './sandbox/drive-jobs.ts'
 import { openKeptClock } from './sandbox/adjustable-clock.ts'
 import { createSandbox, type Sandbox } from './sandbox/sandbox.ts'
 import type { Domains } from './senders/domains.ts'
@@ -119,7 +118,6 @@ function startSandbox(
         resolver: sandbox.resolver,
         handlers: [sandbox.middleware],
         clock,
-        driveJobs: (jobs) => driveJobs(jobs, clock),
         captureAddress: { address: CAPTURE_ADDRESS, port: capturePort },
         trackingUrl: baseUrl,
         useDomains: domainsAreThere,

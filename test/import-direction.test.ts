@@ -129,7 +129,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   tldts: ['mail/'],
   'lru-cache': ['base/', 'network/', 'content/', 'delivery/', 'egress/', 'webhooks/'],
   commander: ['commands/'],
-  'node-cron': ['operations/', 'sandbox/'],
+  'node-cron': ['operations/'],
 }
 
 /**

@@ -23,7 +23,6 @@ import { listeningAddresses } from '../network/local-addresses.ts'
 import { measuredBy, type DnsNotes } from '../network/measured-resolver.ts'
 import { withFront, type Resolver, type ValidatingResolver } from '../network/resolver.ts'
 import { createValidatingResolver } from '../network/validating-resolver.ts'
-import type { ScheduleOptions } from '../operations/schedule.ts'
 import type { Domains } from '../senders/domains.ts'
 import { openStore } from '../store/open/open-store.ts'
 import { locationFor, type StoreLocation } from '../store/store-location.ts'
@@ -36,8 +35,6 @@ interface Outside {
   resolver: Resolver
   /** Time as schedules see it. */
   clock: Clock & { speed(): number }
-  /** Runs upkeep jobs by that time. */
-  driveJobs: NonNullable<ScheduleOptions['drive']>
   /** Takes mail that never leaves the host; runs already. */
   captureAddress: { address: string; port: number }
   /** Scheme, host and port of every link in mail that leads back to us. */
@@ -113,10 +110,11 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const now = clock.now()
   const { server } = configuration
   const uncertainAt = now + server.delivery.uncertain_retry
-  const { epoch, recovered, uncertain, newestAt } = await store.beginEpoch(now, uncertainAt, nodeIdOf(location))
+  const begun = await store.beginEpoch(now, uncertainAt, nodeIdOf(location))
+  const { epoch, recovered, uncertain, broughtBack, newestAt } = begun
   metrics.leasesRecovered.inc(recovered + uncertain)
   metrics.uncertainDeliveries.inc(uncertain)
-  const found = { recovered_messages: recovered, uncertain_messages: uncertain }
+  const found = { recovered_messages: recovered, uncertain_messages: uncertain, brought_back_messages: broughtBack }
   logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
   const keyRing = createKeyRing(server.secrets.master_key)
   const parts = { ...options, live, clock, realClock, metrics, store, location, epoch, keyRing, stops }
@@ -128,7 +126,7 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
     resolver,
     working,
     classify: (...reply) => classify(...reply),
-    isClockSteady: startClockWatch(clock, newestAt, { logger, stops }),
+    isClockSteady: startClockWatch(clock, newestAt, { logger, stops, onFatal }),
   }
 }
 
@@ -143,10 +141,15 @@ export function dnsNotes({ dnsLookupSeconds, dnsFailures }: Metrics): DnsNotes {
 function startClockWatch(
   clock: Clock,
   newestAt: number | null,
-  { logger, stops }: { logger: Logger; stops: Stops },
+  { logger, stops, onFatal }: { logger: Logger; stops: Stops; onFatal: (reason: Error) => void },
 ): IsClockSteady {
   if (clock !== systemClock) return () => true
-  const watch = createClockWatch({ clock, monotonic: () => performance.now(), logger: logger.child({ part: 'clock' }) })
+  const watch = createClockWatch({
+    clock,
+    monotonic: () => performance.now(),
+    logger: logger.child({ part: 'clock' }),
+    onSetBack: onFatal,
+  })
   watch.start(newestAt)
   stops.push(async () => watch.stop())
   return watch.isSteady

@@ -14,6 +14,7 @@ import { checkWorld, type CheckWorldParts } from '../operations/check-world.ts'
 import { createLogLevelKeeper, type LogLevelKeeper } from '../operations/log-level.ts'
 import { operatorChannels, type OperatorChannelParts } from '../operations/operator-channels.ts'
 import { createReload, type Reload } from '../operations/reload.ts'
+import { driveJobs } from '../operations/drive-jobs.ts'
 import { createSchedule, type Schedule, type ScheduleOptions } from '../operations/schedule.ts'
 import { createPlaceWatch, NOT_IN_PLACE } from '../base/database-place.ts'
 import { createBackups, type Backups } from '../store/open/backups.ts'
@@ -131,7 +132,7 @@ export function startSchedule(foundation: Foundation, parts: ScheduledParts): Sc
     statistics: parts.mail.statistics,
     messages: parts.mail.messages,
     tlsReports: parts.reportsBy(parts.mail.acceptSubmission),
-    drive: outside?.driveJobs ?? null,
+    drive: (jobs) => driveJobs(jobs, outside?.clock ?? systemClock),
     backups: {
       when: () => (outside === undefined ? live.current().server.backup.schedule : null),
       write: async () => void (await parts.backups.write(null)),

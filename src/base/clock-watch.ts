@@ -10,6 +10,8 @@ interface ClockWatchOptions {
   /** Milliseconds of a clock that no one can set. */
   monotonic: () => number
   logger: Logger
+  /** Waits in memory would end as much later. A new start reads every time again. */
+  onSetBack: (reason: Error) => void
 }
 
 const LOOK_EVERY = 5 * SECOND
@@ -26,7 +28,7 @@ const TIME_IS_SET_WITHIN = HOUR
  */
 export type IsClockSteady = (since?: number) => boolean
 
-export function createClockWatch({ clock, monotonic, logger }: ClockWatchOptions) {
+export function createClockWatch({ clock, monotonic, logger, onSetBack }: ClockWatchOptions) {
   let last = { wall: 0, monotonic: 0 }
   let jumpedAt = -Infinity
   let doubtedUntil = -Infinity
@@ -38,7 +40,14 @@ export function createClockWatch({ clock, monotonic, logger }: ClockWatchOptions
     last = now
     if (Math.abs(jump) > JUMP) logger.error({ jump_ms: Math.round(jump) }, 'the clock of this machine has jumped')
     if (Math.abs(jump) > LARGE_JUMP) jumpedAt = now.monotonic
-    cancel = clock.after(LOOK_EVERY, look)
+    if (jump < -LARGE_JUMP)
+      onSetBack(new Error('the clock of this machine was set back: the server has to start again'))
+  }
+  function lookAgain(): void {
+    cancel = clock.after(LOOK_EVERY, () => {
+      look()
+      lookAgain()
+    })
   }
 
   return {
@@ -51,10 +60,13 @@ export function createClockWatch({ clock, monotonic, logger }: ClockWatchOptions
         logger.warn({ days }, 'the clock is far from the newest mail: for an hour nothing ends by time')
         doubtedUntil = last.monotonic + TIME_IS_SET_WITHIN
       }
-      cancel = clock.after(LOOK_EVERY, look)
+      lookAgain()
     },
-    /** Without a large jump for so many milliseconds. */
-    isSteady: (since = STEADY_AFTER): boolean => monotonic() >= Math.max(jumpedAt + since, doubtedUntil),
+    /** Without a large jump for so many milliseconds, up to now. */
+    isSteady(since = STEADY_AFTER): boolean {
+      look()
+      return last.monotonic >= Math.max(jumpedAt + since, doubtedUntil)
+    },
     stop: (): void => cancel(),
   }
 }

@@ -1,13 +1,10 @@
 /**
- * The table "when -> what" of the upkeep jobs, on node-cron in UTC. Upkeep is a net under the parts that work by
+ * The table "when -> what" of the upkeep jobs, in UTC. Upkeep is a net under the parts that work by
  * events: nothing a caller waits for hangs on it. A job never overlaps itself; one that throws is logged and runs again
  * at its next time. Every job can also be run by hand.
  */
-import cron, { type Logger as CronLogger, type ScheduledTask } from 'node-cron'
 import type { IsClockSteady } from '../base/clock-watch.ts'
 import { DAY, MINUTE, SECOND, type Clock } from '../base/clock.ts'
-import { errorText } from '../base/errors.ts'
-import type { Job, JobDriver } from '../base/job.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { Shaping } from '../egress/shaping/shaping.ts'
@@ -17,6 +14,7 @@ import type { Statistics } from '../messages/statistics/statistics.ts'
 import type { Domains } from '../senders/domains.ts'
 import type { Retention } from '../store/retention.ts'
 import type { Store } from '../store/store.ts'
+import type { Job, JobDriver } from './drive-jobs.ts'
 
 export type JobName = keyof ReturnType<typeof jobTable>
 export type Schedule = ReturnType<typeof createSchedule>
@@ -50,8 +48,7 @@ export interface ScheduleOptions {
   isFirst: () => boolean
   onQueued: () => void
   onEvents: () => void
-  /** Runs the jobs in place of node-cron, which knows real time alone. */
-  drive: ((jobs: readonly Job[]) => JobDriver) | null
+  drive: (jobs: readonly Job[]) => JobDriver
 }
 
 /** What has not ended by then is left to the next start: a stop has no more time than its service manager gives it. */
@@ -102,46 +99,38 @@ function jobTable(options: ScheduleOptions) {
 }
 
 export function createSchedule(options: ScheduleOptions) {
-  const { logger, drive, domains, backups, retention } = options
+  const { drive, domains, backups, retention } = options
   const jobs = jobTable(options)
   const runs = createJobRuns(jobs, options)
-  const timed = (Object.keys(jobs) as JobName[]).flatMap((name) => {
-    const { when } = jobs[name]
-    return when === null ? [] : [{ name, when, run: () => runs.run(name) }]
-  })
+  const timed = (name: JobName, when: string | null): Job[] =>
+    when === null ? [] : [{ name, when, run: () => runs.run(name) }]
   let driver: JobDriver | undefined
-  const tasks: ScheduledTask[] = []
-  let backup: { when: string; task: ScheduledTask } | undefined
-  const plan = (name: JobName, when: string): ScheduledTask => {
-    const rules = { name, timezone: 'Etc/UTC', noOverlap: true, logger: cronLogger(logger, name) }
-    return cron.schedule(when, () => runs.run(name), rules)
-  }
+  let backup: { when: string | null; driver: JobDriver } | undefined
 
   function planBackups(): void {
     const when = backups.when()
     if (backup?.when === when) return
-    void backup?.task.destroy()
-    backup = when === null ? undefined : { when, task: plan('write-backup', when) }
+    void backup?.driver.stop()
+    backup = { when, driver: drive(timed('write-backup', when)) }
   }
 
   return {
     start(): void {
-      driver = drive?.(timed)
-      if (driver !== undefined) return
-      for (const { name, when } of timed) tasks.push(plan(name, when))
+      driver = drive((Object.keys(jobs) as JobName[]).flatMap((name) => timed(name, jobs[name].when)))
       planBackups()
     },
     run: runs.run,
     /** The time of the backups may be another one now. */
     replan(): void {
-      if (tasks.length > 0) planBackups()
+      if (driver !== undefined) planBackups()
     },
     /** No job starts any more; resolves when running ones have ended. */
     async stop(): Promise<void> {
       retention.stop()
-      for (const task of [...tasks.splice(0), ...(backup === undefined ? [] : [backup.task])]) await task.destroy()
       // Many domains with a slow DNS take minutes: those whose turn has not come are left for the next start.
-      await runs.ended([driver?.stop(), domains.stop()])
+      const stopping = [driver?.stop(), backup?.driver.stop(), domains.stop()]
+      driver = undefined
+      await runs.ended(stopping)
     },
   }
 }
@@ -170,13 +159,6 @@ function createJobRuns(jobs: Record<JobName, TimedWork>, { logger, realClock, is
       cancel()
     },
   }
-}
-
-/** What node-cron would print: a job that still runs when its time comes again, or that came too late, is no fault. */
-function cronLogger(logger: Logger, job: JobName): CronLogger {
-  const note = (message: string | Error): void => logger.debug({ job, note: errorText(message) }, 'schedule')
-  const error = (message: string | Error): void => logger.error({ job, error: errorText(message) }, 'schedule')
-  return { info: note, warn: note, debug: note, error }
 }
 
 /** `end`: ends some rows in one verb, and says how many there were. */

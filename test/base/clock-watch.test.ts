@@ -17,11 +17,14 @@ function twoClocks(newestAt: number | null = null) {
   }
   const log: Record<string, unknown>[] = []
   const logger = createLogger({ level: 'info', write: (line) => void log.push(JSON.parse(line)) })
-  const watch = createClockWatch({ clock, monotonic: () => time.monotonic, logger })
+  const setBack: string[] = []
+  const onSetBack = ({ message }: Error): void => void setBack.push(message)
+  const watch = createClockWatch({ clock, monotonic: () => time.monotonic, logger, onSetBack })
   watch.start(newestAt)
   return {
     watch,
     log,
+    setBack,
     pass(milliseconds: number) {
       time.wall += milliseconds
       time.monotonic += milliseconds
@@ -43,7 +46,7 @@ t.test('a clock that runs is steady, however long a look takes', async (t) => {
 
 for (const jump of [HOUR, -HOUR, 6 * MINUTE]) {
   t.test(`after a jump of ${jump / MINUTE} minutes it is unsteady for ten`, async (t) => {
-    const { watch, pass, set, log } = twoClocks()
+    const { watch, pass, set, log, setBack } = twoClocks()
     set(jump)
     pass(5 * SECOND)
     t.notOk(watch.isSteady())
@@ -53,8 +56,15 @@ for (const jump of [HOUR, -HOUR, 6 * MINUTE]) {
     pass(MINUTE)
     t.ok(watch.isSteady())
     t.equal(log.length, 1, 'it is told once')
+    t.equal(setBack.length, jump < 0 ? 1 : 0, 'only behind a clock that was set back the server has to start again')
   })
 }
+
+t.test('a jump counts at once, before the next look', async (t) => {
+  const { watch, set } = twoClocks()
+  set(HOUR)
+  t.notOk(watch.isSteady())
+})
 
 t.test('a small jump is told, and changes nothing', async (t) => {
   const { watch, pass, set, log } = twoClocks()

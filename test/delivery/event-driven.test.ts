@@ -178,7 +178,7 @@ function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
     clock,
     realClock: clock,
     metrics,
-    drive: null,
+    drive: () => ({ stop: async () => {} }),
     logger: createLogger({ level: 'silent' }),
     domains: { checkDue: nothing, stop: nothing },
     warmup: { closeDays: nothing, checkGates: nothing },

@@ -101,7 +101,7 @@ async function parts(t: Test): Promise<ScheduleOptions> {
     store: await testStore(t),
     clock: manualClock(),
     realClock: manualClock(),
-    drive: null,
+    drive: () => ({ stop: nothing }),
     metrics: createMetrics(),
     warmup: { closeDays: nothing, checkGates: nothing },
     shaping: { tick: nothing },

@@ -4,7 +4,7 @@
  */
 import { systemClock } from '../../src/base/clock.ts'
 import { createClockWatch } from '../../src/base/clock-watch.ts'
-import type { Job, JobDriver } from '../../src/base/job.ts'
+import type { Job, JobDriver } from '../../src/operations/drive-jobs.ts'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import type { Logger } from '../../src/base/logger.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
@@ -108,7 +108,8 @@ export async function startProcess(
   const live = createLiveConfiguration(configuration)
   const { server } = configuration
   const { epoch } = await store.beginEpoch(clock.now(), clock.now() + server.delivery.uncertain_retry)
-  const watch = createClockWatch({ clock, monotonic: () => performance.now(), logger })
+  const onSetBack = outside.onFatal
+  const watch = createClockWatch({ clock, monotonic: () => performance.now(), logger, onSetBack })
   watch.start()
   const webhooks = createWebhookEngine({
     store,

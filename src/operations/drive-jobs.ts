@@ -1,15 +1,31 @@
 /**
- * Runs the upkeep jobs by application time. A job that came round several times while it ran, paused or time jumped
- * runs once, then pauses a moment of real time, so that a fast clock does not make it run without end. Never two at
- * once.
+ * Runs jobs at the times of their time tables. A job that came round several times while it ran, or while the machine
+ * slept or its clock was set, runs once, then pauses a moment of real time, so that a fast clock does not make it run
+ * without end. A job never runs beside itself. Throws for a text that is no time table.
  */
 import cron from 'node-cron'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
-import type { Job, JobDriver } from '../base/job.ts'
+
+export interface Job {
+  name: string
+  /** As cron writes it, in UTC. */
+  when: string
+  /** Never rejects. */
+  run: () => Promise<void>
+}
+
+export interface JobDriver {
+  /** No job starts any more; resolves when running ones have ended. */
+  stop(): Promise<void>
+}
 
 /** Real time. */
 const PAUSE = SECOND / 4
 
+/**
+ * node-cron reads the tables. Its own timetable goes through every time that passed by: behind a clock that leapt a
+ * year it holds this thread for minutes.
+ */
 export function driveJobs(jobs: readonly Job[], clock: Clock): JobDriver {
   const driven = jobs.map((job) => driveJob(job, clock))
   return { stop: async () => void (await Promise.all(driven.map((job) => job.stop()))) }
@@ -26,7 +42,7 @@ function driveJob({ when, run }: Job, clock: Clock): JobDriver {
   function begin(): void {
     const begunAt = clock.now()
     running = run().then(() => {
-      const timer = setTimeout(() => waitFrom(begunAt), PAUSE)
+      const timer = setTimeout(() => waitFrom(Math.min(begunAt, clock.now())), PAUSE)
       cancel = () => clearTimeout(timer)
     })
   }
@@ -46,9 +62,8 @@ function driveJob({ when, run }: Job, clock: Clock): JobDriver {
 const LONGEST_SEARCH = 9 * 366 * DAY
 
 /**
- * When a time table in cron's form comes round next, in UTC, after a time; both in Unix milliseconds. The fields are
- * those that node-cron reads, which runs the same jobs on a live server. When both days are restricted, either may
- * hold, as in crontab(5). Throws for a text that is no time table, or one that never comes round.
+ * When a time table in cron's form comes round next, in UTC, after a time; both in Unix milliseconds. When both days are
+ * restricted, either may hold, as in crontab(5). Throws for a text that is no time table, or one that never comes round.
  */
 export function nextRun(timeTable: string, after: number): number {
   const fields = readFields(timeTable)
