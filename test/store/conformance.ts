@@ -6,6 +6,7 @@
 import t, { type Test } from 'tap'
 import { accepting, claiming } from './accepting-cases.ts'
 import { certificates } from './certificate-cases.ts'
+import { clock } from './clock-cases.ts'
 import type { Cases, StoreUnderTest } from './conformance-case.ts'
 import { domainChecks, domains, removal } from './domain-cases.ts'
 import { engagement, unsubscribing } from './engagement-cases.ts'
@@ -29,6 +30,7 @@ export function testStoreConformance(makeStore: (t: Test) => Promise<StoreUnderT
   const groups: Record<string, Cases> = {
     accepting,
     certificates,
+    clock,
     idempotency,
     suppressing,
     suppressionList,

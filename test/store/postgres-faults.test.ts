@@ -320,8 +320,11 @@ async function changeDatabase(t: Test, cluster: PostgresCluster, like: string): 
   )
   await cluster.query('update last_commits set number = number - 1', bed.database)
   bed.proxy.cutAll()
-  t.notOk(await tryToAccept(t, bed, 'third@dest.test'))
-  await until('the store has died', () => bed.deaths.length > 0)
+  // It is seen by who asks, once there is a connection again.
+  await until('the store has died', async () => {
+    t.notOk(await tryToAccept(t, bed, 'third@dest.test'))
+    return bed.deaths.length > 0
+  })
   t.same((await storedRecipients(cluster, bed.database)).toSorted(), ['first@dest.test', 'second@dest.test'])
 }
 

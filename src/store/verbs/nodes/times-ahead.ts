@@ -31,14 +31,15 @@ export function createBringingBack(database: Database): (now: number) => number 
     update domains set next_check_at = ? where next_check_at > ?`)
   const certificates = database.prepare<[number, number]>(`
     update certificates set next_try_at = ? where next_try_at > ?`)
-  const pauses = database.prepare<[number, number]>(`
-    update egress_ips set until_at = until_at - (since - ?) where until_at is not null and since > ?`)
+  const pauses = database.prepare<[{ now: number; beyond: number }]>(`
+    update egress_ips set until_at = until_at - (since - @now), since = @now
+    where until_at is not null and since > @beyond`)
 
   return (now) => {
     const beyond = now + BEYOND_EVERY_WAIT
     for (const checks of [deliveries, domains]) checks.run(now, beyond)
     certificates.run(now, now + BEYOND_AN_AUTHORITY)
-    pauses.run(now, beyond)
+    pauses.run({ now, beyond })
     return messages.run({ now, beyond, wait: BEYOND_EVERY_WAIT, held: HELD_UNTIL }).changes
   }
 }
