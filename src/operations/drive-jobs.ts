@@ -37,10 +37,13 @@ function driveJob({ when, run }: Job, clock: Clock): JobDriver {
   let isStopped = false
   const waitFrom = (time: number): void => {
     if (isStopped) return
-    cancel = clock.after(nextRun(when, time) - clock.now(), begin)
+    const at = nextRun(when, time)
+    cancel = clock.after(at - clock.now(), () => begin(at))
   }
-  function begin(): void {
-    const begunAt = clock.now()
+  function begin(at: number): void {
+    const now = clock.now()
+    // A timer may come a moment early: its time is not another one then.
+    const begunAt = Math.max(now, Math.min(at, now + SECOND))
     running = run().then(() => {
       const timer = setTimeout(() => waitFrom(Math.min(begunAt, clock.now())), PAUSE)
       cancel = () => clearTimeout(timer)

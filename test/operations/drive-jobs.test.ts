@@ -1,6 +1,6 @@
 /** Jobs at the times of their time tables, whatever the clock does. */
 import t from 'tap'
-import { DAY, HOUR, SECOND } from '../../src/base/clock.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { driveJobs, nextRun } from '../../src/operations/drive-jobs.ts'
 import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
 import { leapingClock } from '../support/leaping-clock.ts'
@@ -87,3 +87,24 @@ for (const leap of [366 * DAY, -366 * DAY]) {
     t.ok(last - second >= SECOND, 'what passed by comes once')
   })
 }
+
+t.test('a timer that comes a moment early runs its job once', async (t) => {
+  const start = Date.UTC(2026, 10, 21, 3, 16)
+  let now = start
+  const due: { at: number; callback: () => void }[] = []
+  const clock = {
+    now: () => now,
+    after(delay: number, callback: () => void) {
+      due.push({ at: now + delay, callback })
+      return () => {}
+    },
+  }
+  let runs = 0
+  const driver = driveJobs([{ name: 'daily', when: '17 3 * * *', run: async () => void (runs += 1) }], clock)
+  now = start + MINUTE - 1
+  due[0]?.callback()
+  now += SECOND
+  await until('it waits again', () => due.length === 2)
+  t.same([runs, due[1]?.at], [1, start + MINUTE + DAY])
+  await driver.stop()
+})
