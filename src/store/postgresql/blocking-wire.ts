@@ -45,11 +45,7 @@ export class ConnectionLost extends DatabaseAway {}
 export class ServerRefused extends DatabaseAway {}
 
 /** Somebody else worked in its place, or it is an older copy: what this process remembers of it is wrong. */
-export class DatabaseChanged extends DatabaseAway {
-  constructor(message = 'the database is not as it was left: somebody else changed it, or it is an older copy') {
-    super('', message)
-  }
-}
+export class DatabaseChanged extends DatabaseAway {}
 
 export const reasonOf = (thrown: unknown): string => (thrown instanceof DatabaseAway ? thrown.reason : '')
 
@@ -116,21 +112,14 @@ export function openBlockingWire(
       const given = line === 'write' ? granted : anything
       const request: WireRequest = { ...given, kind: 'ask', id: ++lastId, line, statements, isPatient }
       const answer = exchange(request, isPatient ? Infinity : MOST_WAIT_MILLISECONDS)
-      if ('session' in answer && line === 'write') granted.session = answer.session
-      switch (answer.kind) {
-        case 'done':
-          return answer.answers
-        case 'failed':
-          if (answer.code === DECLARED_DEAD) throw new DatabaseChanged(answer.message)
-          if (OF_SERVER.test(answer.code)) throw new ServerRefused(answer.code, answer.message)
-          throw new StatementFailed(answer.code, answer.message)
-        case 'lost':
-          throw new ConnectionLost('', answer.message)
-        case 'unreachable':
-          throw new DatabaseAway(answer.code, answer.message)
-        case 'changed':
-          throw new DatabaseChanged()
-      }
+      if (answer.session !== undefined && line === 'write') granted.session = answer.session
+      if (answer.kind === 'done') return answer.answers
+      const { kind, code, message } = answer
+      if (kind === 'lost') throw new ConnectionLost('', message)
+      if (kind === 'unreachable') throw new DatabaseAway(code, message)
+      if (kind === 'changed' || code === DECLARED_DEAD) throw new DatabaseChanged(code, message)
+      if (OF_SERVER.test(code)) throw new ServerRefused(code, message)
+      throw new StatementFailed(code, message)
     },
     close() {
       exchange({ kind: 'close', id: ++lastId })

@@ -5,23 +5,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { findPrimary } from './primary.ts'
-import type { StatementAnswer, WireAsk, WireLine } from './wire-messages.ts'
+import type { Answer, Question, StatementAnswer, WireLine } from './wire-messages.ts'
 
 export interface Connection {
   /** What the last commit left in this database; null: there was none. Of the connection that writes. */
   lastCommit: number | null
-  ask(request: Pick<WireAsk, 'statements' | 'isPatient'>): Promise<ConnectionAnswer>
+  ask(question: Pick<Question, 'statements' | 'isPatient'>): Promise<Answer>
   /** Milliseconds that the server has owed something and said nothing. */
   silence(): number
   /** Ends it at once: what is under way is lost. */
   drop(reason: string): void
   close(): Promise<void>
 }
-
-type ConnectionAnswer =
-  | { kind: 'done'; answers: StatementAnswer[] }
-  | { kind: 'failed'; code: string; message: string }
-  | { kind: 'lost'; message: string }
 
 const CONNECT_TIMEOUT_MILLISECONDS = 5_000
 const OPEN_TIMEOUT_MILLISECONDS = 15_000
@@ -101,7 +96,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   const hear = (): void => void (heardAt = performance.now())
   streamOf(client).on('data', hear)
 
-  async function send(statements: WireAsk['statements']): Promise<ConnectionAnswer> {
+  async function send(statements: Question['statements']): Promise<Answer> {
     const stream = streamOf(client)
     stream.cork()
     const asked = statements.map((statement) => client.query<unknown[]>({ ...statement, rowMode: 'array' }))
@@ -116,7 +111,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     // What has no severity was not said by the server; FATAL and PANIC end the connection.
     if (severity === 'ERROR') return { kind: 'failed', code, message }
     end(message)
-    return { kind: 'lost', message }
+    return { kind: 'lost', code, message }
   }
 
   return {
@@ -140,7 +135,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
 function answerOf(result: pg.QueryResult<unknown[]> | pg.QueryResult<unknown[]>[]): StatementAnswer {
   const last = Array.isArray(result) ? result.at(-1) : result
   const fields = last?.fields.map(({ name }) => name) ?? []
-  return { fields, rows: last?.rows ?? [], count: last?.rowCount ?? 0, command: last?.command ?? '' }
+  return { fields, rows: last?.rows ?? [], count: last?.rowCount ?? 0 }
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openConnection, TAKEN, type Connection } from './connection.ts'
-import type { WireAnswer, WireAsk, WireLine } from './wire-messages.ts'
+import type { Answer, Question, WireLine } from './wire-messages.ts'
 
 const FIRST_PAUSE_MILLISECONDS = 100
 const MOST_PAUSE_MILLISECONDS = 2_000
@@ -83,17 +83,17 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
   }
 
   return {
-    async ask(request: WireAsk): Promise<WireAnswer> {
-      const { id, session: granted, lastCommit } = request
-      if (isReplaced) return { id, kind: 'changed' }
-      const open = connection ?? (granted === null ? await soon(request.isPatient) : undefined)
+    async ask(question: Question): Promise<Answer & { session?: number }> {
+      const { session: granted, lastCommit } = question
+      if (isReplaced) return CHANGED
+      const open = connection ?? (granted === null ? await soon(question.isPatient) : undefined)
       const isGone = granted !== null && granted !== session
-      if (open === undefined || isGone) return { id, kind: 'unreachable', ...absence.reason() }
-      if (lastCommit !== null && !isAsLeft && open.lastCommit !== lastCommit) return { id, kind: 'changed' }
+      if (open === undefined || isGone) return { kind: 'unreachable', ...absence.reason() }
+      if (lastCommit !== null && !isAsLeft && open.lastCommit !== lastCommit) return CHANGED
       isAsLeft = true
       const asked = session
-      const answer = await open.ask(request)
-      return answer.kind === 'lost' ? { id, ...answer } : { id, ...answer, session: asked }
+      const answer = await open.ask(question)
+      return answer.kind === 'lost' ? answer : { ...answer, session: asked }
     },
     async close(): Promise<void> {
       isClosed = true
@@ -102,6 +102,12 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
       await connection?.close()
     },
   }
+}
+
+const CHANGED: Answer = {
+  kind: 'changed',
+  code: '',
+  message: 'the database is not as it was left: somebody else changed it, or it is an older copy',
 }
 
 type Reason = { code: string; message: string }

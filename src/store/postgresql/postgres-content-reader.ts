@@ -20,14 +20,13 @@ import type { StatementAnswer, WireStatement } from './wire-messages.ts'
 
 export async function openPostgresContentReader({ url }: PostgresLocation): Promise<ContentReader> {
   const line = keepConnected({ url, line: 'read', name: 'sternpost' })
-  let lastId = 0
 
   /** In one flight; answers in order. */
   async function ask(statements: WireStatement[]): Promise<StatementAnswer[]> {
     if (statements.length === 0) return []
-    const answer = await line.ask({ ...ANY, id: ++lastId, statements })
+    const answer = await line.ask({ ...ANY, statements })
     if (answer.kind === 'done') return answer.answers
-    const cause = new Error('message' in answer ? answer.message : answer.kind)
+    const cause = new Error(answer.message)
     throw new ServiceError('unavailable', 'the database does not answer', { cause })
   }
   async function find<Row>(statement: WireStatement): Promise<Row[]> {
@@ -40,7 +39,7 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
     const [answer] = await ask([question.many(each)])
     if (answer === undefined) return []
     const fields = answer.fields.slice(1)
-    return rowsByPlace(answer, each.length).map((rows) => ({ fields, rows, count: rows.length, command: '' }))
+    return rowsByPlace(answer, each.length).map((rows) => ({ fields, rows, count: rows.length }))
   }
   async function readFacts(keys: readonly number[]): Promise<Map<number, RenderFacts>> {
     const answers = await askOfEach(
@@ -98,7 +97,7 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
   }
 }
 
-const ANY = { kind: 'ask', line: 'read', session: null, lastCommit: null, isPatient: false } as const
+const ANY = { session: null, lastCommit: null, isPatient: false }
 
 type Question = ReturnType<typeof question>
 

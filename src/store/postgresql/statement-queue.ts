@@ -199,7 +199,7 @@ function createTypeQuestions() {
   }
 }
 
-const NO_ANSWER: StatementAnswer = { fields: [], rows: [], count: 0, command: '' }
+const NO_ANSWER: StatementAnswer = { fields: [], rows: [], count: 0 }
 
 const ignore: Settle = () => {}
 
@@ -216,7 +216,7 @@ function settleMerged(settle: readonly Settle[], answer: StatementAnswer, isInse
   const fields = answer.fields.slice(1)
   for (const [index, each] of settle.entries()) {
     const own = rows[index] ?? []
-    each({ fields, rows: own, count: isInsert ? Number(answer.count === settle.length) : own.length, command: '' })
+    each({ fields, rows: own, count: isInsert ? Number(answer.count === settle.length) : own.length })
   }
 }
 

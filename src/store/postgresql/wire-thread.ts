@@ -5,8 +5,9 @@
  */
 import { randomBytes } from 'node:crypto'
 import { workerData } from 'node:worker_threads'
+import { errorText } from '../../base/errors.ts'
 import { keepConnected } from './kept-connection.ts'
-import type { TellNote, WireAnswer, WireData, WireLine, WireRequest } from './wire-messages.ts'
+import type { Answer, TellNote, WireAnswer, WireData, WireLine, WireRequest } from './wire-messages.ts'
 
 function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
   const bell = new Int32Array(signal)
@@ -22,16 +23,16 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
     const { id } = request
     if (request.kind === 'close') {
       void Promise.allSettled([lines.write.close(), lines.read.close()]).then(() => {
-        tell({ id, kind: 'done', answers: [], session: 0 })
+        tell({ id, kind: 'done', answers: [] })
         port.close()
         notes?.close()
       })
       return
     }
-    const line = lines[request.line]
-    line.ask(request).then(tell, (thrown: unknown) => {
-      tell({ id, kind: 'lost', message: thrown instanceof Error ? thrown.message : String(thrown) })
-    })
+    lines[request.line]
+      .ask(request)
+      .catch((thrown: unknown): Answer => ({ kind: 'lost', code: '', message: errorText(thrown) }))
+      .then((answer) => tell({ id, ...answer }))
   })
 
   function keep(line: WireLine) {

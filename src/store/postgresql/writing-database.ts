@@ -162,7 +162,8 @@ function createCommits({ database, granted, rowNumbers, nodeId }: Parts, leave: 
       granted.lastCommit = null
       try {
         const found = Number(database.send(FIND_COMMIT, [nodeId]).answer().rows[0]?.[0] ?? 0)
-        if (found !== number && found !== (lastCommit ?? found)) throw new DatabaseChanged()
+        const isOther = found !== number && found !== (lastCommit ?? found)
+        if (isOther) throw new DatabaseChanged('', 'the last commit of the database is none of this process')
         granted.lastCommit = lastCommit = found
         return found === number
       } catch (thrown) {
