@@ -5,12 +5,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { findPrimary } from './primary.ts'
-import type { Answer, Question, StatementAnswer, WireLine } from './wire-messages.ts'
+import type { WireResult, WireQuestion, StatementAnswer, WireLine } from './wire-messages.ts'
 
 export interface Connection {
   /** What the last commit left in this database; null: there was none. Of the connection that writes. */
   lastCommit: number | null
-  ask(question: Pick<Question, 'statements' | 'isPatient'>): Promise<Answer>
+  ask(question: Pick<WireQuestion, 'statements' | 'isPatient'>): Promise<WireResult>
   /** Milliseconds that the server has owed something and said nothing. */
   silence(): number
   /** Ends it at once: what is under way is lost. */
@@ -96,7 +96,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   const hear = (): void => void (heardAt = performance.now())
   streamOf(client).on('data', hear)
 
-  async function send(statements: Question['statements']): Promise<Answer> {
+  async function send(statements: WireQuestion['statements']): Promise<WireResult> {
     const stream = streamOf(client)
     stream.cork()
     const asked = statements.map((statement) => client.query<unknown[]>({ ...statement, rowMode: 'array' }))

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openConnection, TAKEN, type Connection } from './connection.ts'
-import type { Answer, Question, WireLine } from './wire-messages.ts'
+import type { WireResult, WireQuestion, WireLine } from './wire-messages.ts'
 
 const FIRST_PAUSE_MILLISECONDS = 100
 const MOST_PAUSE_MILLISECONDS = 2_000
@@ -83,7 +83,7 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
   }
 
   return {
-    async ask(question: Question): Promise<Answer & { session?: number }> {
+    async ask(question: WireQuestion): Promise<WireResult & { session?: number }> {
       const { session: granted, lastCommit } = question
       if (isReplaced) return CHANGED
       const open = connection ?? (granted === null ? await soon(question.isPatient) : undefined)
@@ -104,7 +104,7 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
   }
 }
 
-const CHANGED: Answer = {
+const CHANGED: WireResult = {
   kind: 'changed',
   code: '',
   message: 'the database is not as it was left: somebody else changed it, or it is an older copy',

@@ -18,7 +18,8 @@ import { ALONE, NOT_TRUSTED } from './connection.ts'
 import { migrate } from './migrate.ts'
 import { createPostgresDatabase } from './postgres-database.ts'
 import { createRowNumbers } from './row-numbers.ts'
-import { CommitUnknown, createWritingDatabase } from './writing-database.ts'
+import { createStatementQueue } from './statement-queue.ts'
+import { createWritingDatabase } from './writing-database.ts'
 
 /** Most of it is waiting for the server. */
 const MOST_WORK_MILLISECONDS = 20
@@ -60,9 +61,8 @@ function createEngine(
 ): OpenEngine {
   wire.ask('write', [{ name: '', text: ENTER_NODE, values: [nodeId] }], true)
   const rowNumbers = createRowNumbers(wire)
-  const database = createPostgresDatabase({ wire, line: 'write', rowNumbers, erasureKey })
-  const writer = createWritingDatabase({ database, granted: wire.granted, rowNumbers, nodeId })
-  const reader = createPostgresDatabase({ wire, line: 'read', rowNumbers, erasureKey })
+  const writer = createWritingDatabase({ wire, rowNumbers, nodeId, erasureKey })
+  const reader = createPostgresDatabase({ queue: createStatementQueue(wire, 'read'), rowNumbers, erasureKey })
   const findSize = reader.prepare<[], Record<string, number>>(FIND_SIZE).pluck()
   return {
     writer,
@@ -78,7 +78,7 @@ function createEngine(
     isDamage: (thrown) =>
       thrown instanceof DatabaseChanged || (thrown instanceof StatementFailed && DAMAGE.has(thrown.code)),
     isLate: isOfStatement,
-    wasCommitted: (thrown) => (thrown instanceof CommitUnknown ? writer.wasCommitted(thrown.commit) : undefined),
+    wasCommitted: writer.wasCommitted,
     mostWorkMilliseconds: MOST_WORK_MILLISECONDS,
     facts,
     close: wire.close,

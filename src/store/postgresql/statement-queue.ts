@@ -3,6 +3,7 @@
  * before it (merged-statements.ts), as long as nothing between them touches its table or reads; a question with those
  * before it, as long as nothing between them writes.
  */
+import { ServiceError } from '../../base/errors.ts'
 import type { BlockingWire } from './blocking-wire.ts'
 import { mergedForm, type MergedForm } from './merged-statements.ts'
 import type { StatementAnswer, WireLine, WireStatement } from './wire-messages.ts'
@@ -37,9 +38,11 @@ interface Waiting {
 
 type Settle = (answer: StatementAnswer) => void
 
-interface StatementQueue {
+export interface StatementQueue {
   prepared(text: string): Prepared
+  /** Waits for company: `answer` of it, or of one behind it. */
   send(statement: Prepared, values: unknown[]): SentStatement
+  sendText(text: string, values?: unknown[]): SentStatement
   /** Asks for the answers of all that waits. */
   flush(): void
   /** What waits is never sent. */
@@ -68,7 +71,7 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
     types.read(answers)
     for (const [index, { bring }] of sent.entries()) bring(answers[index] ?? NO_ANSWER)
   }
-  return {
+  const queue: StatementQueue = {
     prepared(text) {
       const made = known.get(text) ?? { name: `s${known.size}`, text, merged: mergedForm(text), types: undefined }
       known.set(text, made)
@@ -90,14 +93,16 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
       return {
         answer() {
           if (answered === undefined) flush()
-          if (answered === undefined) throw new Error(`this was undone before it was sent: ${statement.text}`)
+          if (answered === undefined) throw new ServiceError('unavailable', 'the database did not answer')
           return answered
         },
       }
     },
+    sendText: (text, values = []) => queue.send(queue.prepared(text), values),
     flush,
     forget: () => void (waiting = []),
   }
+  return queue
 }
 
 /** The entry that these values may join, from the end back to what must stay between. */

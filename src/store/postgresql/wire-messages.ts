@@ -33,13 +33,13 @@ export interface Granted {
   lastCommit: number | null
 }
 
-export interface Question extends Granted {
+export interface WireQuestion extends Granted {
   statements: WireStatement[]
   /** A connection is waited for, and an answer for as long as it takes. */
   isPatient: boolean
 }
 
-export type WireRequest = { id: number } & (({ kind: 'ask'; line: WireLine } & Question) | { kind: 'close' })
+export type WireRequest = { id: number } & (({ kind: 'ask'; line: WireLine } & WireQuestion) | { kind: 'close' })
 
 export interface StatementAnswer {
   fields: string[]
@@ -57,9 +57,9 @@ export interface StatementAnswer {
  * | unreachable | nothing was sent. `code`: of the server or the system, why there is no connection |
  * | changed | nothing was sent: this is not the database as it was left |
  */
-export type Answer =
+export type WireResult =
   | { kind: 'done'; answers: StatementAnswer[] }
   | { kind: 'failed' | 'lost' | 'unreachable' | 'changed'; code: string; message: string }
 
 /** `session`: number of the connection that it came over. */
-export type WireAnswer = Answer & { id: number; session?: number }
+export type WireAnswer = WireResult & { id: number; session?: number }

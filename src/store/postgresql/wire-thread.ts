@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto'
 import { workerData } from 'node:worker_threads'
 import { errorText } from '../../base/errors.ts'
 import { keepConnected } from './kept-connection.ts'
-import type { Answer, TellNote, WireAnswer, WireData, WireLine, WireRequest } from './wire-messages.ts'
+import type { WireResult, TellNote, WireAnswer, WireData, WireLine, WireRequest } from './wire-messages.ts'
 
 function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
   const bell = new Int32Array(signal)
@@ -31,7 +31,7 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
     }
     lines[request.line]
       .ask(request)
-      .catch((thrown: unknown): Answer => ({ kind: 'lost', code: '', message: errorText(thrown) }))
+      .catch((thrown: unknown): WireResult => ({ kind: 'lost', code: '', message: errorText(thrown) }))
       .then((answer) => tell({ id, ...answer }))
   })
 
