@@ -226,7 +226,7 @@ function settleMerged(settle: readonly Settle[], answer: StatementAnswer, isInse
 }
 
 /** Rows of a merged question for each of those that asked. */
-export function rowsByPlace({ rows }: StatementAnswer, count: number): unknown[][][] {
+function rowsByPlace({ rows }: StatementAnswer, count: number): unknown[][][] {
   const found = Array.from({ length: count }, (): unknown[][] => [])
   for (const [place, ...row] of rows) found[Number(place) - 1]?.push(row)
   return found
