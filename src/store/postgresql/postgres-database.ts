@@ -7,6 +7,7 @@
  */
 import type { Database, Statement } from '../engine/database.ts'
 import { erasedAddress, formsOfAddress } from '../verbs/tools/stored-address.ts'
+import type { BlockingWire } from './blocking-wire.ts'
 import { ROW_NUMBER, toPostgres, type SentParameter } from './dialect.ts'
 import type { RowNumbers } from './row-numbers.ts'
 import type { SentStatement, StatementQueue } from './statement-queue.ts'
@@ -78,6 +79,12 @@ function valueOf({ of, as }: SentParameter, given: unknown[], { erasureKey }: Po
       // Without a word nothing is found, and nothing is kept.
       return String(value).match(WORDS) ?? null
   }
+}
+
+/** For what is asked while the engine opens: waits for the connection, and as long as it takes. The first row. */
+export function askOnce(wire: BlockingWire, text: string, values: unknown[] = []): Record<string, unknown> {
+  const answers = wire.ask('write', [{ name: '', text, values }], true)
+  return answers.flatMap((answer) => namedRows<Record<string, unknown>>(answer))[0] ?? {}
 }
 
 export function namedRows<Row>({ fields, rows }: StatementAnswer): Row[] {

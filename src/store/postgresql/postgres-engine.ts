@@ -16,7 +16,7 @@ import {
 } from './blocking-wire.ts'
 import { ALONE, NOT_TRUSTED } from './connection.ts'
 import { migrate } from './migrate.ts'
-import { createPostgresDatabase } from './postgres-database.ts'
+import { askOnce, createPostgresDatabase } from './postgres-database.ts'
 import { createRowNumbers } from './row-numbers.ts'
 import { createStatementQueue } from './statement-queue.ts'
 import { createWritingDatabase } from './writing-database.ts'
@@ -25,8 +25,9 @@ import { createWritingDatabase } from './writing-database.ts'
 const MOST_WORK_MILLISECONDS = 20
 const OLDEST_VERSION = 150_000
 const FIND_FACTS = `
-  select current_setting('server_version_num')::bigint, current_setting('server_version'),
-    current_setting('server_encoding'), current_setting('fsync'), current_setting('synchronous_commit')`
+  select current_setting('server_version_num')::bigint as number, current_setting('server_encoding') as encoding,
+    current_setting('server_version') as server_version, current_setting('fsync') as fsync,
+    current_setting('synchronous_commit') as synchronous_commit`
 const FIND_SIZE = `
   select pg_database_size(current_database())`
 
@@ -59,7 +60,7 @@ function createEngine(
   { nodeId = ALONE, erasureKey }: PostgresLocation,
   facts: OpenEngine['facts'],
 ): OpenEngine {
-  wire.ask('write', [{ name: '', text: ENTER_NODE, values: [nodeId] }], true)
+  askOnce(wire, ENTER_NODE, [nodeId])
   const rowNumbers = createRowNumbers(wire)
   const writer = createWritingDatabase({ wire, rowNumbers, nodeId, erasureKey })
   const reader = createPostgresDatabase({ queue: createStatementQueue(wire, 'read'), rowNumbers, erasureKey })
@@ -88,20 +89,13 @@ function createEngine(
 /** SQLSTATE of data_corrupted and index_corrupted. */
 const DAMAGE = new Set(['XX001', 'XX002'])
 
-function checkServer(wire: BlockingWire): Record<string, string | number> {
-  const [answer] = wire.ask('write', [{ name: '', text: FIND_FACTS, values: [] }], true)
+function checkServer(wire: BlockingWire): OpenEngine['facts'] {
+  const { number, encoding, ...facts } = askOnce(wire, FIND_FACTS) as OpenEngine['facts']
   wire.ask('read', [{ name: '', text: 'select 1', values: [] }], true)
-  const [number, version, encoding, fsync, synchronous_commit] = (answer?.rows[0] ?? []) as [
-    number,
-    string,
-    string,
-    string,
-    string,
-  ]
   const refuse = (sentence: string): never => {
     throw new ProcessExit(EXIT.configuration, `storage.url: ${sentence}`)
   }
-  if (number < OLDEST_VERSION) refuse(`PostgreSQL ${version} is too old. Fix: 15 or newer`)
+  if (Number(number) < OLDEST_VERSION) refuse(`PostgreSQL ${facts['server_version']} is too old. Fix: 15 or newer`)
   if (encoding !== 'UTF8') refuse(`the database is kept in ${encoding}. Fix: create it with encoding UTF8`)
-  return { engine: 'postgres', server_version: version, fsync, synchronous_commit }
+  return { engine: 'postgres', ...facts }
 }
