@@ -19,7 +19,7 @@ import type { OpenEngine } from '../engine/open-engine.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { MOVE_MARK, openEngine } from '../thread/open-engine.ts'
 import { movedTables, type MovedTable } from './moved-tables.ts'
-import { createBatchLimit, readRows, valueAt, type Row, type Value } from './table-rows.ts'
+import { batchesOf, valuesOf, type Row, type Value } from './table-rows.ts'
 
 export interface MoveProgress {
   step: 'moving' | 'comparing'
@@ -117,22 +117,17 @@ function moveRows(table: MovedTable, { source, target, from, to, onProgress }: E
   const newest = key.map((column) => `${column} desc`).join(', ')
   const last = target.reader.prepare<[], Row>(`select ${key.join(', ')} from ${name} order by ${newest} limit 1`).get()
   let rows = last === undefined ? 0 : countOf(target.reader, table, to)
-  const reader = readRows(source.reader, table, last)
   const insert = writer.prepare<Value[]>(
     `insert into ${name} (${columns.join(', ')}) values (${columns.map(() => '?').join(', ')})`,
   )
-  const limit = createBatchLimit()
-  for (;;) {
-    const batch = reader.next(limit.current())
-    onProgress({ step: 'moving', table: name, rows, total })
-    if (batch.length === 0) return
+  for (const batch of batchesOf(source.reader, table, last)) {
     inTransaction(writer, () => {
-      for (const row of batch) insert.run(...columns.map((column) => valueAt(row, column)))
+      for (const row of batch) insert.run(...valuesOf(row, columns))
     })
     // The log of SQLite is emptied here alone.
     target.afterGroup()
     rows += batch.length
-    limit.note(batch)
+    onProgress({ step: 'moving', table: name, rows, total })
   }
 }
 
@@ -156,28 +151,28 @@ interface Sum {
 
 /** Returns how many there are. */
 function compareRows(table: MovedTable, { source, target: { reader, writer }, onProgress }: Ends, sum: Sum): number {
-  const [left, right] = [readRows(source.reader, table, undefined), readRows(reader, table, undefined)]
-  const limit = createBatchLimit()
+  const found = rowsOf(reader, table)
   let rows = 0
-  for (;;) {
-    const batch = left.next(limit.current())
-    const texts = batch.map((row) => textOf(row, table))
-    // One more than there are in the source would be seen with the last of them.
-    const found = right.next(limit.current()).map((row) => textOf(row, table))
-    const wrong = Math.max(texts.length, found.length) === 0 ? -1 : texts.findIndex((text, at) => text !== found[at])
-    if (wrong !== -1 || found.length !== texts.length) return differ(table, batch[wrong], writer)
-    if (batch.length === 0) return rows
-    for (const text of texts) sum.hash.update(text)
-    if (table.name === 'messages') sum.held += batch.filter((row) => row['waiting_for'] === 'held').length
+  for (const batch of batchesOf(source.reader, table)) {
+    for (const row of batch) {
+      const text = textOf(row, table)
+      const { value } = found.next()
+      if (value === undefined || textOf(value, table) !== text) return differ(table, row, writer)
+      sum.hash.update(text)
+      if (row['waiting_for'] === 'held') sum.held += 1
+    }
     rows += batch.length
-    limit.note(batch)
     onProgress({ step: 'comparing', table: table.name, rows, total: rows })
   }
+  return found.next().done === true ? rows : differ(table, undefined, writer)
+}
+
+function* rowsOf(database: Database, table: MovedTable): Generator<Row, undefined> {
+  for (const batch of batchesOf(database, table)) yield* batch
 }
 
 function textOf(row: Row, { name, columns }: MovedTable): string {
-  const values = columns.map((column) => {
-    const value = valueAt(row, column)
+  const values = valuesOf(row, columns).map((value) => {
     if (typeof value === 'string') return value.replaceAll('\0', '\uFFFD')
     return value instanceof Uint8Array ? { bytes: Buffer.from(value).toString('base64') } : value
   })
