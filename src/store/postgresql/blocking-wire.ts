@@ -90,20 +90,17 @@ export function openBlockingWire(
   const granted = { ...anything }
   let lastId = 0
 
-  const receive = (id: number, mostMilliseconds: number): WireAnswer => {
+  const exchange = (request: WireRequest, mostMilliseconds = MOST_WAIT_MILLISECONDS): WireAnswer => {
+    port.postMessage(request)
     for (;;) {
       const before = Atomics.load(bell, 0)
       const received = receiveMessageOnPort(port) as { message: WireAnswer } | undefined
-      if (received?.message.id === id) return received.message
+      if (received?.message.id === request.id) return received.message
       if (received !== undefined) continue
       if (Atomics.wait(bell, 0, before, mostMilliseconds) === 'timed-out') {
         throw new ConnectionLost('', 'the thread that speaks to it does not answer')
       }
     }
-  }
-  const exchange = (request: WireRequest, mostMilliseconds = MOST_WAIT_MILLISECONDS): WireAnswer => {
-    port.postMessage(request)
-    return receive(request.id, mostMilliseconds)
   }
 
   return {

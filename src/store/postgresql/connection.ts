@@ -35,7 +35,7 @@ const READERS: Readonly<Record<number, (text: string) => unknown>> = {
 const asText = (text: string): unknown => text
 const types = { getTypeParser: (type: number) => READERS[type] ?? asText } as unknown as pg.CustomTypesConfig
 
-interface ConnectionOptions {
+export interface ConnectionOptions {
   url: string
   /** See PostgresLocation. */
   nodeId?: string | undefined
@@ -45,7 +45,7 @@ interface ConnectionOptions {
   /** It is only looked at. */
   mayBeStandby?: boolean
   /** Told once, when it ended without `close`. */
-  onLost: (reason: string) => void
+  onLost?: (reason: string) => void
 }
 
 /** What the types of the driver leave out. */
@@ -54,7 +54,7 @@ const streamOf = (client: pg.Client): Stream =>
   (client as unknown as { connection: { stream: Stream } }).connection.stream
 
 export async function openConnection(options: ConnectionOptions): Promise<Connection> {
-  const { url, nodeId, line, name, mayBeStandby = false, onLost } = options
+  const { url, nodeId, line, name, mayBeStandby = false, onLost = () => {} } = options
   const client = new pg.Client({
     connectionString: await findPrimary(url, CONNECT_TIMEOUT_MILLISECONDS, mayBeStandby),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MILLISECONDS,
@@ -101,17 +101,18 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     stream.cork()
     const asked = statements.map((statement) => client.query<unknown[]>({ ...statement, rowMode: 'array' }))
     stream.uncork()
-    const settled = await Promise.allSettled(asked)
-    const failed = settled.find((each) => each.status === 'rejected')
-    if (failed === undefined) {
-      const answers = settled.flatMap((each) => (each.status === 'rejected' ? [] : [answerOf(each.value)]))
-      return { kind: 'done', answers }
+    try {
+      const results = await Promise.all(asked)
+      return { kind: 'done', answers: results.map(answerOf) }
+    } catch (thrown) {
+      // Those behind it are awaited too: what is asked next comes behind all of them.
+      await Promise.allSettled(asked)
+      const { code = '', message, severity } = thrown as { code?: string; message: string; severity?: string }
+      // What has no severity was not said by the server; FATAL and PANIC end the connection.
+      if (severity === 'ERROR') return { kind: 'failed', code, message }
+      end(message)
+      return { kind: 'lost', code, message }
     }
-    const { code = '', message, severity } = failed.reason as { code?: string; message: string; severity?: string }
-    // What has no severity was not said by the server; FATAL and PANIC end the connection.
-    if (severity === 'ERROR') return { kind: 'failed', code, message }
-    end(message)
-    return { kind: 'lost', code, message }
   }
 
   return {

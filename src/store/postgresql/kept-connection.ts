@@ -3,8 +3,8 @@
  * as lost, and what is asked while there is none as unreachable. A server that is silent for too long is lost too.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { openConnection, TAKEN, type Connection } from './connection.ts'
-import type { WireResult, WireQuestion, WireLine } from './wire-messages.ts'
+import { openConnection, TAKEN, type Connection, type ConnectionOptions } from './connection.ts'
+import type { WireQuestion, WireResult } from './wire-messages.ts'
 
 const FIRST_PAUSE_MILLISECONDS = 100
 const MOST_PAUSE_MILLISECONDS = 2_000
@@ -16,16 +16,12 @@ const SLOW_MILLISECONDS = 3_000
 /** And for so long is lost: the network may have swallowed it. */
 const SILENT_MILLISECONDS = 10_000
 
-interface KeptOptions {
-  url: string
-  nodeId?: string | undefined
-  line: WireLine
-  name: string
+interface KeptOptions extends Omit<ConnectionOptions, 'mayBeStandby' | 'onLost'> {
   /** Why it does not answer; null: it does. Told when it changes. */
   onProblem?: (problem: string | null) => void
 }
 
-export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }: KeptOptions) {
+export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions) {
   let connection: Connection | undefined
   let connecting: Promise<Connection | undefined> | undefined
   let session = 0
@@ -40,7 +36,7 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
 
   const connect = (): Promise<Connection | undefined> => {
     clearTimeout(timer)
-    connecting ??= openConnection({ url, nodeId, line, name, onLost })
+    connecting ??= openConnection({ ...options, onLost })
       .then(opened, (thrown: unknown) => {
         absence.fail(thrown)
         isReplaced ||= session > 0 && absence.reason().code === TAKEN
@@ -68,12 +64,7 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
     absence.begin(reason)
     if (!isClosed) void connect()
   }
-  const look = (): void => {
-    // Who asks then hears of it.
-    if (isReplaced) absence.end()
-    else absence.look(connection)
-  }
-  const looking = setInterval(look, LOOK_EVERY_MILLISECONDS)
+  const looking = setInterval(() => absence.look(connection, isReplaced), LOOK_EVERY_MILLISECONDS)
 
   /** The first connection is waited for as long as it takes, and any by who is patient. */
   const soon = (isPatient: boolean): Promise<Connection | undefined> | undefined => {
@@ -136,8 +127,9 @@ function createAbsence(onProblem: (problem: string | null) => void) {
       reason = { code, message: message || code }
     },
     graceLeft,
-    end: () => tell(null),
-    look(connection: Connection | undefined): void {
+    look(connection: Connection | undefined, isReplaced: boolean): void {
+      // Who asks then hears of it.
+      if (isReplaced) return tell(null)
       if (connection === undefined) {
         if (since !== null && graceLeft() <= 0) tell(reason.message)
         return

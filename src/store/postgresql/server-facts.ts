@@ -66,13 +66,7 @@ const FIND_FACTS = `
 const FIND_TIME = 'select extract(epoch from clock_timestamp()) * 1000'
 
 export async function findPostgresFacts(url: string): Promise<PostgresFacts> {
-  const connection = await openConnection({
-    url,
-    line: 'read',
-    name: 'sternpost',
-    mayBeStandby: true,
-    onLost: () => {},
-  })
+  const connection = await openConnection({ url, line: 'read', name: 'sternpost', mayBeStandby: true })
   try {
     const ask = async (text: string): Promise<unknown> => {
       const answer = await connection.ask({ statements: [{ name: '', text, values: [] }], isPatient: false })

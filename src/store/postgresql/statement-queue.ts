@@ -58,7 +58,6 @@ const MOST_CONTENTS = 16
 
 export function createStatementQueue(wire: BlockingWire, line: WireLine): StatementQueue {
   const known = new Map<string, Prepared>()
-  const types = createTypeQuestions()
   let waiting: Waiting[] = []
 
   const flush = (): void => {
@@ -66,9 +65,10 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
     waiting = []
     if (asked.length === 0) return
     const sent = asked.flatMap(sentFor)
-    types.noteRun(asked.map(({ statement }) => statement))
-    const answers = wire.ask(line, [...sent.map((each) => each.wire), ...types.question()])
-    types.read(answers)
+    const untyped = asked.map(({ statement }) => statement).filter(isUntyped)
+    const types = untyped.length === 0 ? [] : [questionOfTypes(untyped)]
+    const answers = wire.ask(line, [...sent.map((each) => each.wire), ...types])
+    if (untyped.length > 0) readTypes(untyped, answers.at(-1))
     for (const [index, { bring }] of sent.entries()) bring(answers[index] ?? NO_ANSWER)
   }
   const queue: StatementQueue = {
@@ -146,7 +146,7 @@ function sentFor(entry: Waiting): Sent[] {
 }
 
 function alone({ statement: { name, text }, rows, settle }: Waiting): Sent[] {
-  return rows.map((values, index) => ({ wire: { name, text, values }, bring: settle[index] ?? ignore }))
+  return settle.map((bring, index) => ({ wire: { name, text, values: rows[index] ?? [] }, bring }))
 }
 
 function inLists({ statement, rows, settle }: Waiting, types: readonly string[]): Sent {
@@ -181,32 +181,20 @@ function repeated({ statement: { name, text, merged }, rows, settle }: Waiting):
 
 const FIND_TYPES = 'select name, parameter_types::text[] from pg_prepared_statements where name = any($1::text[])'
 
-/** Statements that ran alone for the first time: the types of their parameters let the next ones be merged. */
-function createTypeQuestions() {
-  const untyped = new Map<string, Prepared>()
-  return {
-    noteRun(statements: readonly Prepared[]): void {
-      for (const statement of statements) {
-        if (statement.merged !== null && statement.types === undefined) untyped.set(statement.name, statement)
-      }
-    },
-    /** Goes behind what ran. */
-    question: (): WireStatement[] =>
-      untyped.size === 0 ? [] : [{ name: 'types', text: FIND_TYPES, values: [[...untyped.keys()]] }],
-    read(answers: readonly StatementAnswer[]): void {
-      if (untyped.size === 0) return
-      for (const [name, types] of answers.at(-1)?.rows ?? []) {
-        const statement = untyped.get(String(name))
-        if (statement !== undefined) statement.types = listIn(String(types))
-      }
-      untyped.clear()
-    },
-  }
+/** It runs alone for the first time: the types of its parameters let the next ones be merged. */
+const isUntyped = ({ merged, types }: Prepared): boolean => merged !== null && types === undefined
+
+/** Goes behind what ran. */
+function questionOfTypes(statements: readonly Prepared[]): WireStatement {
+  return { name: 'types', text: FIND_TYPES, values: [statements.map(({ name }) => name)] }
+}
+
+function readTypes(statements: readonly Prepared[], answer = NO_ANSWER): void {
+  const types = new Map(answer.rows.map(([name, list]) => [name, listIn(String(list))]))
+  for (const statement of statements) statement.types = types.get(statement.name)
 }
 
 const NO_ANSWER: StatementAnswer = { fields: [], rows: [], count: 0 }
-
-const ignore: Settle = () => {}
 
 /** Of the bytes among them. */
 function largestOf(values: readonly unknown[]): number {

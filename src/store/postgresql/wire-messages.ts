@@ -1,6 +1,5 @@
 /** What passes between the thread of the store and the one that speaks to PostgreSQL. */
 import type { MessagePort } from 'node:worker_threads'
-import type { EngineNote } from '../engine/open-engine.ts'
 
 export interface WireData {
   /** Int32: raised with each answer. */
@@ -12,9 +11,6 @@ export interface WireData {
   /** Where EngineNotes go; null: nowhere. */
   notes: MessagePort | null
 }
-
-/** What this thread tells whoever asks for mail to be kept. */
-export type TellNote = (note: EngineNote) => void
 
 export interface WireStatement {
   /** The same for the same text. */

@@ -6,8 +6,9 @@
 import { randomBytes } from 'node:crypto'
 import { workerData } from 'node:worker_threads'
 import { errorText } from '../../base/errors.ts'
+import type { EngineNote } from '../engine/open-engine.ts'
 import { keepConnected } from './kept-connection.ts'
-import type { WireResult, TellNote, WireAnswer, WireData, WireLine, WireRequest } from './wire-messages.ts'
+import type { WireAnswer, WireData, WireLine, WireRequest, WireResult } from './wire-messages.ts'
 
 function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
   const bell = new Int32Array(signal)
@@ -41,7 +42,7 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
 }
 
 /** Told once for both lines: when one of them does not answer any more, and when both do. */
-function createProblems(tell: TellNote) {
+function createProblems(tell: (note: EngineNote) => void) {
   const problems = new Map<WireLine, string>()
   return (line: WireLine, problem: string | null): void => {
     const before = problems.size
