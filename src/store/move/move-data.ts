@@ -12,7 +12,7 @@
  * Undelivered mail is held where it arrives, from its first moment on. PostgreSQL keeps no U+0000: it becomes U+FFFD.
  * The source stays as it is. Throws ProcessExit, with a sentence.
  */
-import { createHash, type Hash } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import type { Database } from '../engine/database.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
@@ -85,8 +85,8 @@ function move(ends: Ends): MoveSummary {
 
 /** Returns whether some of it was there already. */
 function begin({ source, target: { reader, writer }, tables, to: { engine }, isOwn = false }: Ends): boolean {
-  const epoch = epochOf(source.reader)
-  const mark = markOf(reader)
+  const epoch = metaOf(source.reader, 'epoch') ?? 0
+  const mark = metaOf(reader, MOVE_MARK)
   if (mark === epoch) return true
   // Of a new schema these have rows.
   const filled = tables.find(({ name }) => name !== 'routes' && reader.prepare(`select 1 from ${name} limit 1`).get())
@@ -105,10 +105,8 @@ function begin({ source, target: { reader, writer }, tables, to: { engine }, isO
 }
 
 const CLEAR_META = `delete from meta where name <> 'changes'`
-const FIND_META = 'select value from meta where name = ?'
-const epochOf = (database: Database): number => database.prepare<[string], number>(FIND_META).pluck().get('epoch') ?? 0
-const markOf = (database: Database): number | undefined =>
-  database.prepare<[string], number>(FIND_META).pluck().get(MOVE_MARK)
+const metaOf = (database: Database, name: string): number | undefined =>
+  database.prepare<[string], number>('select value from meta where name = ?').pluck().get(name)
 
 function moveRows(table: MovedTable, { source, target, from, to, onProgress }: Ends): void {
   const { writer } = target
@@ -138,33 +136,29 @@ function countOf(database: Database, { name }: MovedTable, { engine }: StoreLoca
   return database.prepare<[], number>(text).pluck().get() ?? 0
 }
 
-function compareAll(ends: Ends): Omit<MoveSummary, 'isResumed'> {
-  const sum: Sum = { hash: createHash('sha256'), held: 0 }
-  const counts = Object.fromEntries(ends.tables.map((table) => [table.name, compareRows(table, ends, sum)]))
-  return { counts, checksum: sum.hash.digest('hex'), held: sum.held }
-}
-
-interface Sum {
-  hash: Hash
-  held: number
-}
-
-/** Returns how many there are. */
-function compareRows(table: MovedTable, { source, target: { reader, writer }, onProgress }: Ends, sum: Sum): number {
-  const found = rowsOf(reader, table)
-  let rows = 0
-  for (const batch of batchesOf(source.reader, table)) {
-    for (const row of batch) {
-      const text = textOf(row, table)
-      const { value } = found.next()
-      if (value === undefined || textOf(value, table) !== text) return differ(table, row, writer)
-      sum.hash.update(text)
-      if (row['waiting_for'] === 'held') sum.held += 1
+function compareAll({ source, target, tables, onProgress }: Ends): Omit<MoveSummary, 'isResumed'> {
+  const hash = createHash('sha256')
+  const counts: Record<string, number> = {}
+  let held = 0
+  for (const table of tables) {
+    const { name } = table
+    const found = rowsOf(target.reader, table)
+    let rows = 0
+    for (const batch of batchesOf(source.reader, table)) {
+      for (const row of batch) {
+        const text = textOf(row, table)
+        const { value } = found.next()
+        if (value === undefined || textOf(value, table) !== text) return differ(table, row, target.writer)
+        hash.update(text)
+        if (row['waiting_for'] === 'held') held += 1
+      }
+      rows += batch.length
+      onProgress({ step: 'comparing', table: name, rows, total: rows })
     }
-    rows += batch.length
-    onProgress({ step: 'comparing', table: table.name, rows, total: rows })
+    if (found.next().done !== true) return differ(table, undefined, target.writer)
+    counts[name] = rows
   }
-  return found.next().done === true ? rows : differ(table, undefined, writer)
+  return { counts, checksum: hash.digest('hex'), held }
 }
 
 function* rowsOf(database: Database, table: MovedTable): Generator<Row, undefined> {

@@ -28,7 +28,8 @@ export class StatementFailed extends Error {
   }
 }
 
-class DatabaseAway extends ServiceError {
+/** Nothing was sent, or what those below say. */
+export class DatabaseAway extends ServiceError {
   /** SQLSTATE or the system's code, of why. */
   readonly reason: string
 
@@ -46,8 +47,6 @@ export class ServerRefused extends DatabaseAway {}
 
 /** Somebody else worked in its place, or it is an older copy: what this process remembers of it is wrong. */
 export class DatabaseChanged extends DatabaseAway {}
-
-export const reasonOf = (thrown: unknown): string => (thrown instanceof DatabaseAway ? thrown.reason : '')
 
 /** One statement failed, and would not when it came alone: the transaction itself is no worse than before it. */
 export function isOfStatement(thrown: unknown): boolean {

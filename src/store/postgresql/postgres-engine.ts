@@ -3,14 +3,14 @@
  * process works with this database, 78 when it is not one that mail may be trusted to, or its schema is newer.
  */
 import type { MessagePort } from 'node:worker_threads'
-import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
 import type { PostgresLocation } from '../store-location.ts'
 import {
+  DatabaseAway,
   DatabaseChanged,
   isOfStatement,
   openBlockingWire,
-  reasonOf,
   StatementFailed,
   type BlockingWire,
 } from './blocking-wire.ts'
@@ -48,9 +48,9 @@ export function openPostgresEngine(location: PostgresLocation, notes: MessagePor
     return createEngine(wire, location, { ...facts, schema_version })
   } catch (thrown) {
     wire.close()
-    if (!(thrown instanceof ServiceError)) throw thrown
-    const sentence = `the database cannot be opened: ${errorText(thrown.cause ?? thrown)}`
-    const exitCode = MISTAKE.test(reasonOf(thrown)) ? EXIT.configuration : EXIT.tryAgain
+    if (!(thrown instanceof DatabaseAway)) throw thrown
+    const sentence = `the database cannot be opened: ${errorText(thrown.cause)}`
+    const exitCode = MISTAKE.test(thrown.reason) ? EXIT.configuration : EXIT.tryAgain
     throw new ProcessExit(exitCode, sentence, { cause: thrown })
   }
 }

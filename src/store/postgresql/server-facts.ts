@@ -1,9 +1,7 @@
 /**
  * What is to be known of the server that holds the data, over a connection of its own that ends with the answer. Rejects
- * with what the driver says, or that a pooler stands in between.
+ * with what the driver says, or that a pooler stands in between. The driver is loaded where it is needed.
  */
-import { openConnection } from './connection.ts'
-
 export interface PostgresFacts {
   /** As `server_version_num`: 150018. */
   version: number
@@ -66,6 +64,7 @@ const FIND_FACTS = `
 const FIND_TIME = 'select extract(epoch from clock_timestamp()) * 1000'
 
 export async function findPostgresFacts(url: string): Promise<PostgresFacts> {
+  const { openConnection } = await import('./connection.ts')
   const connection = await openConnection({ url, line: 'read', name: 'sternpost', mayBeStandby: true })
   try {
     const ask = async (text: string): Promise<unknown> => {

@@ -48,8 +48,7 @@ function createProblems(tell: (note: EngineNote) => void) {
     const before = problems.size
     if (problem === null) problems.delete(line)
     else problems.set(line, problem)
-    if (before === 0 && problem !== null) tell({ kind: 'away', reason: problem })
-    if (before > 0 && problems.size === 0) tell({ kind: 'back' })
+    if ((before === 0) !== (problems.size === 0)) tell(problem)
   }
 }
 
