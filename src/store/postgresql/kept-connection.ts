@@ -106,9 +106,10 @@ type Reason = { code: string; message: string }
 /** Since when there is no connection, and why; tells when that, or a silence, has lasted too long. */
 function createAbsence(onProblem: (problem: string | null) => void) {
   let reason: Reason = { code: '', message: 'there was no connection yet' }
-  let since: number | null = null
+  /** The first one is waited for as long as it takes. */
+  let since = Infinity
   let problem: string | null = null
-  const graceLeft = (): number => (since ?? -Infinity) + GRACE_MILLISECONDS - performance.now()
+  const graceLeft = (): number => since + GRACE_MILLISECONDS - performance.now()
   const tell = (found: string | null): void => {
     const isNews = (found === null) !== (problem === null)
     problem = found
@@ -130,10 +131,7 @@ function createAbsence(onProblem: (problem: string | null) => void) {
     look(connection: Connection | undefined, isReplaced: boolean): void {
       // Who asks then hears of it.
       if (isReplaced) return tell(null)
-      if (connection === undefined) {
-        if (since !== null && graceLeft() <= 0) tell(reason.message)
-        return
-      }
+      if (connection === undefined) return graceLeft() > 0 ? undefined : tell(reason.message)
       const silence = connection.silence()
       tell(silence > SLOW_MILLISECONDS ? 'the server is silent' : null)
       if (silence > SILENT_MILLISECONDS) connection.drop('the server was silent for too long')

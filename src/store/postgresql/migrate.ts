@@ -18,12 +18,6 @@ const LOCK = 7_394_166_203
 /** Returns the version. */
 export function migrate(wire: BlockingWire): number {
   askOnce(wire, `select pg_advisory_lock(${LOCK})`)
-  const version = bringUp(wire)
-  askOnce(wire, `select pg_advisory_unlock(${LOCK})`)
-  return version
-}
-
-function bringUp(wire: BlockingWire): number {
   const { exists } = askOnce(wire, FIND_TABLE)
   const found = exists === 1 ? Number(askOnce(wire, 'select version from schema_version')['version']) : 0
   if (found > MIGRATIONS.length) {
@@ -34,6 +28,7 @@ function bringUp(wire: BlockingWire): number {
     )
   }
   for (const [index, name] of MIGRATIONS.entries()) if (index >= found) apply(wire, index + 1, name)
+  askOnce(wire, `select pg_advisory_unlock(${LOCK})`)
   return MIGRATIONS.length
 }
 

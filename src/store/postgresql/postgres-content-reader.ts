@@ -21,7 +21,7 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
   const line = keepConnected({ url, line: 'read', name: 'sternpost' })
 
   async function find<Row>(statement: WireStatement): Promise<Row[]> {
-    const found = await line.ask({ ...ANY, statements: [statement] })
+    const found = await line.ask({ session: null, lastCommit: null, isPatient: false, statements: [statement] })
     if (found.kind === 'done') return found.answers.flatMap((answer) => namedRows<Row>(answer))
     throw new ServiceError('unavailable', 'the database does not answer', { cause: new Error(found.message) })
   }
@@ -76,8 +76,6 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
     close: line.close,
   }
 }
-
-const ANY = { session: null, lastCommit: null, isPatient: false }
 
 type Question = ReturnType<typeof question>
 

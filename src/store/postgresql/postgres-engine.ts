@@ -28,8 +28,7 @@ const FIND_FACTS = `
   select current_setting('server_version_num')::bigint as number, current_setting('server_encoding') as encoding,
     current_setting('server_version') as server_version, current_setting('fsync') as fsync,
     current_setting('synchronous_commit') as synchronous_commit`
-const FIND_SIZE = `
-  select pg_database_size(current_database())`
+const FIND_SIZE = 'select pg_database_size(current_database())'
 
 /** The row that its commits are noted in. One that was dead has begun anew: nobody else works as this node. */
 const ENTER_NODE = `

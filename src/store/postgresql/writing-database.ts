@@ -35,18 +35,13 @@ interface WritingOptions {
   erasureKey: Uint8Array | undefined
 }
 
-interface Parts extends WritingOptions {
-  queue: StatementQueue
-}
-
 const NOTHING: RunResult = { changes: 0, lastInsertRowid: 0 }
 
 export function createWritingDatabase(options: WritingOptions): WritingDatabase & Pick<OpenEngine, 'wasCommitted'> {
   const queue = createStatementQueue(options.wire, 'write')
-  const parts = { ...options, queue }
-  const transaction = createTransaction(parts)
-  const { commit, wasCommitted } = createCommits(parts, transaction.leave)
-  const database = createPostgresDatabase({ ...parts, queue: transaction })
+  const transaction = createTransaction(queue, options)
+  const { commit, wasCommitted } = createCommits(queue, options, transaction.leave)
+  const database = createPostgresDatabase({ ...options, queue: transaction })
   const sendNow = (text: string): void => {
     queue.sendText(text)
     transaction.guarded(queue.flush)
@@ -83,7 +78,7 @@ export function createWritingDatabase(options: WritingOptions): WritingDatabase 
 }
 
 /** Begins with the next question, and ends with its connection, or with what the server cannot do now. */
-function createTransaction({ queue, wire: { granted }, rowNumbers, nodeId }: Parts) {
+function createTransaction(queue: StatementQueue, { wire: { granted }, rowNumbers, nodeId }: WritingOptions) {
   let isOpen = false
   const leave = (): void => {
     queue.forget()
@@ -137,7 +132,11 @@ function createTransaction({ queue, wire: { granted }, rowNumbers, nodeId }: Par
 }
 
 /** `leave`: the transaction is over. */
-function createCommits({ queue, wire: { granted }, rowNumbers, nodeId }: Parts, leave: () => void) {
+function createCommits(
+  queue: StatementQueue,
+  { wire: { granted }, rowNumbers, nodeId }: WritingOptions,
+  leave: () => void,
+) {
   // Of this process alone: another one may have counted as far.
   let commits = Date.now() * 1_000
   /** The last one that is known to have happened. */
