@@ -93,8 +93,9 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
       return {
         answer() {
           if (answered === undefined) flush()
-          if (answered === undefined) throw new ServiceError('unavailable', 'the database did not answer')
-          return answered
+          if (answered !== undefined) return answered
+          const cause = new Error(`this was undone before it was sent: ${statement.text}`)
+          throw new ServiceError('unavailable', 'the database did not answer', { cause })
         },
       }
     },

@@ -5,9 +5,9 @@
  * Of all nodes one writes at a time, from its first question to its commit (`begin_writing`): rows are numbered in the
  * order of commits, and a node that was declared dead commits nothing.
  *
- * Of a commit whose answer is lost it is asked later whether it happened. Each commit leaves a number of its own (`last_commits`): once the
- * connection is there again, which it is only after the earlier one has ended at the server, that number tells whether
- * the commit happened.
+ * Whether a commit happened whose answer is lost is asked later. Each commit leaves a number of its own
+ * (`last_commits`): once the connection is there again, which it is only after the earlier one has ended at the server,
+ * that number tells it.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { OpenEngine, WritingDatabase } from '../engine/open-engine.ts'
@@ -42,10 +42,11 @@ export function createWritingDatabase(options: WritingOptions): WritingDatabase 
   const transaction = createTransaction(queue, options)
   const { commit, wasCommitted } = createCommits(queue, options, transaction.leave)
   const database = createPostgresDatabase({ ...options, queue: transaction })
-  const sendNow = (text: string): void => {
-    queue.sendText(text)
-    transaction.guarded(queue.flush)
-  }
+  const sendNow = (text: string): void =>
+    transaction.guarded(() => {
+      queue.sendText(text)
+      queue.flush()
+    })
   const controls: Readonly<Record<string, () => void>> = {
     'begin immediate': transaction.begin,
     commit,
