@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { findPrimary } from './primary.ts'
-import type { WireResult, WireQuestion, StatementAnswer, WireLine } from './wire-messages.ts'
+import type { StatementAnswer, WireLine, WireQuestion, WireResult } from './wire-messages.ts'
 
 export interface Connection {
   /** What the last commit left in this database; null: there was none. Of the connection that writes. */

@@ -19,7 +19,7 @@ const LOCK = 7_394_166_203
 export function migrate(wire: BlockingWire): number {
   askOnce(wire, `select pg_advisory_lock(${LOCK})`)
   const { exists } = askOnce(wire, FIND_TABLE)
-  const found = exists === 1 ? Number(askOnce(wire, 'select version from schema_version')['version']) : 0
+  const found = exists === 1 ? Number(askOnce(wire, 'select version from schema_version')['version'] ?? 0) : 0
   if (found > MIGRATIONS.length) {
     throw new ProcessExit(
       EXIT.configuration,
