@@ -82,7 +82,11 @@ t.test('a real server', { skip: skipWithoutPostgres }, async (t) => {
   const plain = cluster.url(database)
 
   t.test('is looked at', async (t) => {
+    await cluster.query('create table messages ()', database)
     const facts = await postgresFacts(plain)
+    t.same(facts.tables, [{ table: 'messages', liveRows: 0, deadRows: 0 }])
+    t.match(facts, { versionText: /^\d+/, hasAutovacuum: Boolean, synchronousStandbyNames: '' })
+    t.match(facts, { mostConnections: Number, oldestSnapshotSeconds: Number, connections: Number })
     t.match(facts, { unsafe: ['fsync'], isStandby: false, standbys: 0, tls: null, isHere: true, seesOthers: true })
     t.ok(facts.version >= 150_000 && facts.connections >= 1 && Math.abs(facts.aheadMilliseconds) < 1_000)
     await cluster.query('create role little login')

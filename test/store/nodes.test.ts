@@ -213,8 +213,9 @@ async function mixVerbs(t: Test, { nodes, database }: Bed, cluster: PostgresClus
 async function followEvents(t: Test, { nodes, one }: Bed): Promise<void> {
   let isOver = false
   const seen: number[] = []
+  // The present end, before there is anything to follow.
+  let position = (await one.store.eventPosition(null, 0)) ?? 0
   const follow = async (): Promise<void> => {
-    let position = (await one.store.eventPosition(null, 0)) ?? 0
     for (;;) {
       const wasOver = isOver
       const found = await one.store.eventsAfter(position, 500)

@@ -77,8 +77,10 @@ export async function startPostgres(
   const url = (database: string, through = port): string => `postgres://${USER}@127.0.0.1:${through}/${database}`
   const start = async (): Promise<void> => {
     const given = Object.entries(options).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-    server = spawn(join(bin, 'postgres'), ['-D', data, ...given], run)
-    await untilReady(url('postgres'))
+    const spawnServer = (): void => void (server = spawn(join(bin, 'postgres'), ['-D', data, ...given], run))
+    spawnServer()
+    // It ends at once while sessions that were killed still hold the memory of the one before.
+    await untilReady(url('postgres'), () => (server?.exitCode ?? null) === null || spawnServer())
   }
   const end = async (signal: NodeJS.Signals): Promise<void> => {
     const ended = server
@@ -147,7 +149,8 @@ function ownerOf(user: string): { uid: number; gid: number } | null {
   return { uid: numberOf('-u'), gid: numberOf('-g') }
 }
 
-async function untilReady(url: string): Promise<void> {
+/** `keepRunning`: before each further try. */
+async function untilReady(url: string, keepRunning: () => unknown): Promise<void> {
   const deadline = Date.now() + 30_000
   for (;;) {
     const client = new pg.Client({ connectionString: url })
@@ -159,6 +162,7 @@ async function untilReady(url: string): Promise<void> {
     } catch (thrown) {
       if (Date.now() > deadline) throw thrown
       await new Promise((resolve) => setTimeout(resolve, 50))
+      keepRunning()
     }
   }
 }

@@ -2,8 +2,7 @@
  * `sternpost migrate --to`: all data of a stopped server to PostgreSQL, or back to the file of SQLite. The rest of the
  * settings stays: which engine is used is said by `storage.engine`. Throws ProcessExit 64 for a target that is none.
  */
-import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readFileSync } from 'node:fs'
 import { snakeFields } from '../../api/names.ts'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import { readDatabaseUrl } from '../../config/settings/database-url.ts'
@@ -31,7 +30,7 @@ export async function moveTo(target: string, server: ServerSettings, flags: Outp
       moved = await offline.moveToFile({ from, to: file, now: Date.now(), onProgress })
     } else {
       const url = target === 'postgres' ? required(configured) : urlIn(target)
-      requireDatabase(file.folder)
+      offline.requireDatabase(file.folder)
       moved = await offline.moveData({ from: file, to: postgresLocationFor(server, url), onProgress })
     }
   } catch (thrown) {
@@ -65,12 +64,6 @@ function urlIn(target: string): string {
 function required(url: string | null): string {
   if (url === null || url === '') throw new ProcessExit(EXIT.configuration, NO_URL)
   return url
-}
-
-function requireDatabase(folder: string): void {
-  const path = join(folder, 'sternpost.db')
-  if (!existsSync(path))
-    throw new ProcessExit(EXIT.disk, `there is no database ${path}; is data_dir in sternpost.yaml right?`)
 }
 
 function movedText({ counts, checksum, held, isResumed, movedTo }: Moved): string {

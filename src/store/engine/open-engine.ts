@@ -8,10 +8,8 @@ export interface WritingDatabase extends Database {
   readonly inTransaction: boolean
 }
 
-/** What an engine tells by itself, whatever its thread waits for. */
-export type EngineNote =
-  /** It does not answer: all that is asked until `back` fails. */
-  { kind: 'away'; reason: string } | { kind: 'back' }
+/** What an engine tells by itself, whatever its thread waits for: why all that is asked fails; null: it answers again. */
+export type EngineNote = string | null
 
 export interface OpenEngine {
   /** The only connection of this process that writes. */

@@ -12,14 +12,14 @@
  * Undelivered mail is held where it arrives, from its first moment on. PostgreSQL keeps no U+0000: it becomes U+FFFD.
  * The source stays as it is. Throws ProcessExit, with a sentence.
  */
-import { createHash, type Hash } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import type { Database } from '../engine/database.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { MOVE_MARK, openEngine } from '../thread/open-engine.ts'
 import { movedTables, type MovedTable } from './moved-tables.ts'
-import { createBatchLimit, readRows, valueAt, type Row, type Value } from './table-rows.ts'
+import { batchesOf, valuesOf, type Row, type Value } from './table-rows.ts'
 
 export interface MoveProgress {
   step: 'moving' | 'comparing'
@@ -85,8 +85,8 @@ function move(ends: Ends): MoveSummary {
 
 /** Returns whether some of it was there already. */
 function begin({ source, target: { reader, writer }, tables, to: { engine }, isOwn = false }: Ends): boolean {
-  const epoch = epochOf(source.reader)
-  const mark = markOf(reader)
+  const epoch = metaOf(source.reader, 'epoch') ?? 0
+  const mark = metaOf(reader, MOVE_MARK)
   if (mark === epoch) return true
   // Of a new schema these have rows.
   const filled = tables.find(({ name }) => name !== 'routes' && reader.prepare(`select 1 from ${name} limit 1`).get())
@@ -105,10 +105,8 @@ function begin({ source, target: { reader, writer }, tables, to: { engine }, isO
 }
 
 const CLEAR_META = `delete from meta where name <> 'changes'`
-const FIND_META = 'select value from meta where name = ?'
-const epochOf = (database: Database): number => database.prepare<[string], number>(FIND_META).pluck().get('epoch') ?? 0
-const markOf = (database: Database): number | undefined =>
-  database.prepare<[string], number>(FIND_META).pluck().get(MOVE_MARK)
+const metaOf = (database: Database, name: string): number | undefined =>
+  database.prepare<[string], number>('select value from meta where name = ?').pluck().get(name)
 
 function moveRows(table: MovedTable, { source, target, from, to, onProgress }: Ends): void {
   const { writer } = target
@@ -117,22 +115,17 @@ function moveRows(table: MovedTable, { source, target, from, to, onProgress }: E
   const newest = key.map((column) => `${column} desc`).join(', ')
   const last = target.reader.prepare<[], Row>(`select ${key.join(', ')} from ${name} order by ${newest} limit 1`).get()
   let rows = last === undefined ? 0 : countOf(target.reader, table, to)
-  const reader = readRows(source.reader, table, last)
   const insert = writer.prepare<Value[]>(
     `insert into ${name} (${columns.join(', ')}) values (${columns.map(() => '?').join(', ')})`,
   )
-  const limit = createBatchLimit()
-  for (;;) {
-    const batch = reader.next(limit.current())
-    onProgress({ step: 'moving', table: name, rows, total })
-    if (batch.length === 0) return
+  for (const batch of batchesOf(source.reader, table, last)) {
     inTransaction(writer, () => {
-      for (const row of batch) insert.run(...columns.map((column) => valueAt(row, column)))
+      for (const row of batch) insert.run(...valuesOf(row, columns))
     })
     // The log of SQLite is emptied here alone.
     target.afterGroup()
     rows += batch.length
-    limit.note(batch)
+    onProgress({ step: 'moving', table: name, rows, total })
   }
 }
 
@@ -143,41 +136,37 @@ function countOf(database: Database, { name }: MovedTable, { engine }: StoreLoca
   return database.prepare<[], number>(text).pluck().get() ?? 0
 }
 
-function compareAll(ends: Ends): Omit<MoveSummary, 'isResumed'> {
-  const sum: Sum = { hash: createHash('sha256'), held: 0 }
-  const counts = Object.fromEntries(ends.tables.map((table) => [table.name, compareRows(table, ends, sum)]))
-  return { counts, checksum: sum.hash.digest('hex'), held: sum.held }
-}
-
-interface Sum {
-  hash: Hash
-  held: number
-}
-
-/** Returns how many there are. */
-function compareRows(table: MovedTable, { source, target: { reader, writer }, onProgress }: Ends, sum: Sum): number {
-  const [left, right] = [readRows(source.reader, table, undefined), readRows(reader, table, undefined)]
-  const limit = createBatchLimit()
-  let rows = 0
-  for (;;) {
-    const batch = left.next(limit.current())
-    const texts = batch.map((row) => textOf(row, table))
-    // One more than there are in the source would be seen with the last of them.
-    const found = right.next(limit.current()).map((row) => textOf(row, table))
-    const wrong = Math.max(texts.length, found.length) === 0 ? -1 : texts.findIndex((text, at) => text !== found[at])
-    if (wrong !== -1 || found.length !== texts.length) return differ(table, batch[wrong], writer)
-    if (batch.length === 0) return rows
-    for (const text of texts) sum.hash.update(text)
-    if (table.name === 'messages') sum.held += batch.filter((row) => row['waiting_for'] === 'held').length
-    rows += batch.length
-    limit.note(batch)
-    onProgress({ step: 'comparing', table: table.name, rows, total: rows })
+function compareAll({ source, target, tables, onProgress }: Ends): Omit<MoveSummary, 'isResumed'> {
+  const hash = createHash('sha256')
+  const counts: Record<string, number> = {}
+  let held = 0
+  for (const table of tables) {
+    const { name } = table
+    const found = rowsOf(target.reader, table)
+    let rows = 0
+    for (const batch of batchesOf(source.reader, table)) {
+      for (const row of batch) {
+        const text = textOf(row, table)
+        const { value } = found.next()
+        if (value === undefined || textOf(value, table) !== text) return differ(table, row, target.writer)
+        hash.update(text)
+        if (row['waiting_for'] === 'held') held += 1
+      }
+      rows += batch.length
+      onProgress({ step: 'comparing', table: name, rows, total: rows })
+    }
+    if (found.next().done !== true) return differ(table, undefined, target.writer)
+    counts[name] = rows
   }
+  return { counts, checksum: hash.digest('hex'), held }
+}
+
+function* rowsOf(database: Database, table: MovedTable): Generator<Row, undefined> {
+  for (const batch of batchesOf(database, table)) yield* batch
 }
 
 function textOf(row: Row, { name, columns }: MovedTable): string {
-  const values = columns.map((column) => {
-    const value = valueAt(row, column)
+  const values = valuesOf(row, columns).map((value) => {
     if (typeof value === 'string') return value.replaceAll('\0', '\uFFFD')
     return value instanceof Uint8Array ? { bytes: Buffer.from(value).toString('base64') } : value
   })

@@ -3,7 +3,6 @@ import type { Database } from '../engine/database.ts'
 
 export interface MovedTable {
   name: string
-  /** Those of the key first. */
   columns: readonly string[]
   key: readonly string[]
   /** Its rows are numbered: the next one has a number above all. */
@@ -42,12 +41,11 @@ export function movedTables(sqlite: Database): MovedTable[] {
   }
   for (const name of names) place(name)
   return [...placed].map((name) => {
-    const rows = findColumns.all(name)
-    const ofKey = rows.filter(({ pk }) => pk > 0).toSorted((left, right) => left.pk - right.pk)
-    const others = rows.filter(({ pk }) => pk === 0)
+    const columns = findColumns.all(name)
+    const ofKey = columns.filter(({ pk }) => pk > 0).toSorted((left, right) => left.pk - right.pk)
     return {
       name,
-      columns: [...ofKey, ...others].map((column) => column.name),
+      columns: columns.map((column) => column.name),
       key: ofKey.map((column) => column.name),
       isNumbered: ofKey.length === 1 && ofKey[0]?.type.toUpperCase() === 'INTEGER' && name !== COMPOSED,
     }

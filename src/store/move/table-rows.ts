@@ -12,50 +12,30 @@ const MOST_ROWS = 2_000
 const BATCH_BYTES = 4 * 2 ** 20
 const BYTES_OF_A_NUMBER = 8
 
-interface RowReader {
-  /** The next ones; empty: there are no more. */
-  next(limit: number): Row[]
-}
-
-/** `after`: begins behind the row with this key. */
-export function readRows(database: Database, { name, columns, key }: MovedTable, after: Row | undefined): RowReader {
+/** Some at a time, by what the last ones weighed. `after`: begins behind the row with this key. */
+export function* batchesOf(database: Database, { name, columns, key }: MovedTable, after?: Row): Generator<Row[]> {
   const select = `select ${columns.join(', ')} from ${name}`
   const order = `order by ${key.join(', ')} limit ?`
-  const first = database.prepare<[number], Row>(`${select} ${order}`)
   const places = key.map(() => '?').join(', ')
+  const first = database.prepare<[number], Row>(`${select} ${order}`)
   const behind = database.prepare<Value[], Row>(`${select} where (${key.join(', ')}) > (${places}) ${order}`)
-  let last = after
-  return {
-    next(limit) {
-      const given = last
-      const rows =
-        given === undefined ? first.all(limit) : behind.all(...key.map((column) => valueAt(given, column)), limit)
-      last = rows.at(-1) ?? last
-      return name === 'messages' ? rows.map(held) : rows
-    },
-  }
-}
-
-/** How many rows come next, by what the last ones weighed. */
-export function createBatchLimit() {
   let limit = FIRST_LIMIT
-  return {
-    current: () => limit,
-    note(rows: readonly Row[]): void {
-      const bytes = rows.reduce(
-        (sum, row) => sum + Object.values(row).reduce<number>((all, value) => all + sizeOf(value), 0),
-        0,
-      )
-      if (bytes > BATCH_BYTES) limit = Math.max(1, Math.floor(limit / 2))
-      else if (bytes < BATCH_BYTES / 2) limit = Math.min(MOST_ROWS, 2 * limit)
-    },
+  let last = after
+  for (;;) {
+    const rows = last === undefined ? first.all(limit) : behind.all(...valuesOf(last, key), limit)
+    if (rows.length === 0) return
+    last = rows.at(-1)
+    yield name === 'messages' ? rows.map(held) : rows
+    const bytes = rows.flatMap(Object.values<Value>).reduce<number>((sum, value) => sum + sizeOf(value), 0)
+    if (bytes > BATCH_BYTES) limit = Math.max(1, Math.floor(limit / 2))
+    else if (bytes < BATCH_BYTES / 2) limit = Math.min(MOST_ROWS, 2 * limit)
   }
 }
 
 const sizeOf = (value: Value): number =>
   typeof value === 'number' || value === null ? BYTES_OF_A_NUMBER : value.length
 
-export const valueAt = (row: Row, column: string): Value => row[column] ?? null
+export const valuesOf = (row: Row, columns: readonly string[]): Value[] => columns.map((column) => row[column] ?? null)
 
 /**
  * As a restore holds mail (systemd/README.md "Restore"): where it comes from may be started once more, and send it.
@@ -65,6 +45,6 @@ export const valueAt = (row: Row, column: string): Value => row[column] ?? null
 function held(row: Row): Row {
   if (row['state'] !== 'waiting' && row['state'] !== 'sending') return row
   const lease = { dot_sent: 0, lease_epoch: null, lease_until: null, claim: null }
-  const possible_duplicate = row['state'] === 'sending' ? 1 : valueAt(row, 'possible_duplicate')
+  const possible_duplicate = row['state'] === 'sending' ? 1 : (row['possible_duplicate'] ?? null)
   return { ...row, ...lease, state: 'waiting', next_at: HELD_UNTIL, waiting_for: 'held', possible_duplicate }
 }

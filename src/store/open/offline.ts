@@ -2,7 +2,7 @@
 export { moveData } from '../move/move-data.ts'
 export type { MoveProgress } from '../move/move-data.ts'
 export { moveToFile } from '../move/move-to-file.ts'
-export { migrateNow, planMigration, verifyDatabase } from '../sqlite/backup/offline.ts'
+export { migrateNow, planMigration, requireDatabase, verifyDatabase } from '../sqlite/backup/offline.ts'
 export type { MigrationPlan } from '../sqlite/engine/migrate.ts'
 export { restoreBackup } from '../sqlite/backup/restore.ts'
 export type { RestoreSummary } from '../sqlite/backup/restore.ts'

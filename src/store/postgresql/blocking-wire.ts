@@ -28,7 +28,8 @@ export class StatementFailed extends Error {
   }
 }
 
-class DatabaseAway extends ServiceError {
+/** Nothing was sent, or what those below say. */
+export class DatabaseAway extends ServiceError {
   /** SQLSTATE or the system's code, of why. */
   readonly reason: string
 
@@ -45,13 +46,7 @@ export class ConnectionLost extends DatabaseAway {}
 export class ServerRefused extends DatabaseAway {}
 
 /** Somebody else worked in its place, or it is an older copy: what this process remembers of it is wrong. */
-export class DatabaseChanged extends DatabaseAway {
-  constructor(message = 'the database is not as it was left: somebody else changed it, or it is an older copy') {
-    super('', message)
-  }
-}
-
-export const reasonOf = (thrown: unknown): string => (thrown instanceof DatabaseAway ? thrown.reason : '')
+export class DatabaseChanged extends DatabaseAway {}
 
 /** One statement failed, and would not when it came alone: the transaction itself is no worse than before it. */
 export function isOfStatement(thrown: unknown): boolean {
@@ -94,20 +89,17 @@ export function openBlockingWire(
   const granted = { ...anything }
   let lastId = 0
 
-  const receive = (id: number, mostMilliseconds: number): WireAnswer => {
+  const exchange = (request: WireRequest, mostMilliseconds = MOST_WAIT_MILLISECONDS): WireAnswer => {
+    port.postMessage(request)
     for (;;) {
       const before = Atomics.load(bell, 0)
       const received = receiveMessageOnPort(port) as { message: WireAnswer } | undefined
-      if (received?.message.id === id) return received.message
+      if (received?.message.id === request.id) return received.message
       if (received !== undefined) continue
       if (Atomics.wait(bell, 0, before, mostMilliseconds) === 'timed-out') {
         throw new ConnectionLost('', 'the thread that speaks to it does not answer')
       }
     }
-  }
-  const exchange = (request: WireRequest, mostMilliseconds = MOST_WAIT_MILLISECONDS): WireAnswer => {
-    port.postMessage(request)
-    return receive(request.id, mostMilliseconds)
   }
 
   return {
@@ -116,21 +108,14 @@ export function openBlockingWire(
       const given = line === 'write' ? granted : anything
       const request: WireRequest = { ...given, kind: 'ask', id: ++lastId, line, statements, isPatient }
       const answer = exchange(request, isPatient ? Infinity : MOST_WAIT_MILLISECONDS)
-      if ('session' in answer && line === 'write') granted.session = answer.session
-      switch (answer.kind) {
-        case 'done':
-          return answer.answers
-        case 'failed':
-          if (answer.code === DECLARED_DEAD) throw new DatabaseChanged(answer.message)
-          if (OF_SERVER.test(answer.code)) throw new ServerRefused(answer.code, answer.message)
-          throw new StatementFailed(answer.code, answer.message)
-        case 'lost':
-          throw new ConnectionLost('', answer.message)
-        case 'unreachable':
-          throw new DatabaseAway(answer.code, answer.message)
-        case 'changed':
-          throw new DatabaseChanged()
-      }
+      if (answer.session !== undefined && line === 'write') granted.session = answer.session
+      if (answer.kind === 'done') return answer.answers
+      const { kind, code, message } = answer
+      if (kind === 'lost') throw new ConnectionLost('', message)
+      if (kind === 'unreachable') throw new DatabaseAway(code, message)
+      if (kind === 'changed' || code === DECLARED_DEAD) throw new DatabaseChanged(code, message)
+      if (OF_SERVER.test(code)) throw new ServerRefused(code, message)
+      throw new StatementFailed(code, message)
     },
     close() {
       exchange({ kind: 'close', id: ++lastId })

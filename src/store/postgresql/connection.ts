@@ -5,23 +5,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { findPrimary } from './primary.ts'
-import type { StatementAnswer, WireAsk, WireLine } from './wire-messages.ts'
+import type { StatementAnswer, WireLine, WireQuestion, WireResult } from './wire-messages.ts'
 
 export interface Connection {
   /** What the last commit left in this database; null: there was none. Of the connection that writes. */
   lastCommit: number | null
-  ask(request: Pick<WireAsk, 'statements' | 'isPatient'>): Promise<ConnectionAnswer>
+  ask(question: Pick<WireQuestion, 'statements' | 'isPatient'>): Promise<WireResult>
   /** Milliseconds that the server has owed something and said nothing. */
   silence(): number
   /** Ends it at once: what is under way is lost. */
   drop(reason: string): void
   close(): Promise<void>
 }
-
-type ConnectionAnswer =
-  | { kind: 'done'; answers: StatementAnswer[] }
-  | { kind: 'failed'; code: string; message: string }
-  | { kind: 'lost'; message: string }
 
 const CONNECT_TIMEOUT_MILLISECONDS = 5_000
 const OPEN_TIMEOUT_MILLISECONDS = 15_000
@@ -40,7 +35,7 @@ const READERS: Readonly<Record<number, (text: string) => unknown>> = {
 const asText = (text: string): unknown => text
 const types = { getTypeParser: (type: number) => READERS[type] ?? asText } as unknown as pg.CustomTypesConfig
 
-interface ConnectionOptions {
+export interface ConnectionOptions {
   url: string
   /** See PostgresLocation. */
   nodeId?: string | undefined
@@ -50,7 +45,7 @@ interface ConnectionOptions {
   /** It is only looked at. */
   mayBeStandby?: boolean
   /** Told once, when it ended without `close`. */
-  onLost: (reason: string) => void
+  onLost?: (reason: string) => void
 }
 
 /** What the types of the driver leave out. */
@@ -59,7 +54,7 @@ const streamOf = (client: pg.Client): Stream =>
   (client as unknown as { connection: { stream: Stream } }).connection.stream
 
 export async function openConnection(options: ConnectionOptions): Promise<Connection> {
-  const { url, nodeId, line, name, mayBeStandby = false, onLost } = options
+  const { url, nodeId, line, name, mayBeStandby = false, onLost = () => {} } = options
   const client = new pg.Client({
     connectionString: await findPrimary(url, CONNECT_TIMEOUT_MILLISECONDS, mayBeStandby),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MILLISECONDS,
@@ -101,22 +96,23 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   const hear = (): void => void (heardAt = performance.now())
   streamOf(client).on('data', hear)
 
-  async function send(statements: WireAsk['statements']): Promise<ConnectionAnswer> {
+  async function send(statements: WireQuestion['statements']): Promise<WireResult> {
     const stream = streamOf(client)
     stream.cork()
     const asked = statements.map((statement) => client.query<unknown[]>({ ...statement, rowMode: 'array' }))
     stream.uncork()
-    const settled = await Promise.allSettled(asked)
-    const failed = settled.find((each) => each.status === 'rejected')
-    if (failed === undefined) {
-      const answers = settled.flatMap((each) => (each.status === 'rejected' ? [] : [answerOf(each.value)]))
-      return { kind: 'done', answers }
+    try {
+      const results = await Promise.all(asked)
+      return { kind: 'done', answers: results.map(answerOf) }
+    } catch (thrown) {
+      // Those behind it are awaited too: what is asked next comes behind all of them.
+      await Promise.allSettled(asked)
+      const { code = '', message, severity } = thrown as { code?: string; message: string; severity?: string }
+      // What has no severity was not said by the server; FATAL and PANIC end the connection.
+      if (severity === 'ERROR') return { kind: 'failed', code, message }
+      end(message)
+      return { kind: 'lost', code, message }
     }
-    const { code = '', message, severity } = failed.reason as { code?: string; message: string; severity?: string }
-    // What has no severity was not said by the server; FATAL and PANIC end the connection.
-    if (severity === 'ERROR') return { kind: 'failed', code, message }
-    end(message)
-    return { kind: 'lost', message }
   }
 
   return {
@@ -140,7 +136,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
 function answerOf(result: pg.QueryResult<unknown[]> | pg.QueryResult<unknown[]>[]): StatementAnswer {
   const last = Array.isArray(result) ? result.at(-1) : result
   const fields = last?.fields.map(({ name }) => name) ?? []
-  return { fields, rows: last?.rows ?? [], count: last?.rowCount ?? 0, command: last?.command ?? '' }
+  return { fields, rows: last?.rows ?? [], count: last?.rowCount ?? 0 }
 }
 
 /**

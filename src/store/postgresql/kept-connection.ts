@@ -3,8 +3,8 @@
  * as lost, and what is asked while there is none as unreachable. A server that is silent for too long is lost too.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { openConnection, TAKEN, type Connection } from './connection.ts'
-import type { WireAnswer, WireAsk, WireLine } from './wire-messages.ts'
+import { openConnection, TAKEN, type Connection, type ConnectionOptions } from './connection.ts'
+import type { WireQuestion, WireResult } from './wire-messages.ts'
 
 const FIRST_PAUSE_MILLISECONDS = 100
 const MOST_PAUSE_MILLISECONDS = 2_000
@@ -16,16 +16,12 @@ const SLOW_MILLISECONDS = 3_000
 /** And for so long is lost: the network may have swallowed it. */
 const SILENT_MILLISECONDS = 10_000
 
-interface KeptOptions {
-  url: string
-  nodeId?: string | undefined
-  line: WireLine
-  name: string
+interface KeptOptions extends Omit<ConnectionOptions, 'mayBeStandby' | 'onLost'> {
   /** Why it does not answer; null: it does. Told when it changes. */
   onProblem?: (problem: string | null) => void
 }
 
-export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }: KeptOptions) {
+export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions) {
   let connection: Connection | undefined
   let connecting: Promise<Connection | undefined> | undefined
   let session = 0
@@ -40,7 +36,7 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
 
   const connect = (): Promise<Connection | undefined> => {
     clearTimeout(timer)
-    connecting ??= openConnection({ url, nodeId, line, name, onLost })
+    connecting ??= openConnection({ ...options, onLost })
       .then(opened, (thrown: unknown) => {
         absence.fail(thrown)
         isReplaced ||= session > 0 && absence.reason().code === TAKEN
@@ -68,12 +64,7 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
     absence.begin(reason)
     if (!isClosed) void connect()
   }
-  const look = (): void => {
-    // Who asks then hears of it.
-    if (isReplaced) absence.end()
-    else absence.look(connection)
-  }
-  const looking = setInterval(look, LOOK_EVERY_MILLISECONDS)
+  const looking = setInterval(() => absence.look(connection, isReplaced), LOOK_EVERY_MILLISECONDS)
 
   /** The first connection is waited for as long as it takes, and any by who is patient. */
   const soon = (isPatient: boolean): Promise<Connection | undefined> | undefined => {
@@ -83,17 +74,17 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
   }
 
   return {
-    async ask(request: WireAsk): Promise<WireAnswer> {
-      const { id, session: granted, lastCommit } = request
-      if (isReplaced) return { id, kind: 'changed' }
-      const open = connection ?? (granted === null ? await soon(request.isPatient) : undefined)
+    async ask(question: WireQuestion): Promise<WireResult & { session?: number }> {
+      const { session: granted, lastCommit } = question
+      if (isReplaced) return CHANGED
+      const open = connection ?? (granted === null ? await soon(question.isPatient) : undefined)
       const isGone = granted !== null && granted !== session
-      if (open === undefined || isGone) return { id, kind: 'unreachable', ...absence.reason() }
-      if (lastCommit !== null && !isAsLeft && open.lastCommit !== lastCommit) return { id, kind: 'changed' }
+      if (open === undefined || isGone) return { kind: 'unreachable', ...absence.reason() }
+      if (lastCommit !== null && !isAsLeft && open.lastCommit !== lastCommit) return CHANGED
       isAsLeft = true
       const asked = session
-      const answer = await open.ask(request)
-      return answer.kind === 'lost' ? { id, ...answer } : { id, ...answer, session: asked }
+      const answer = await open.ask(question)
+      return answer.kind === 'lost' ? answer : { ...answer, session: asked }
     },
     async close(): Promise<void> {
       isClosed = true
@@ -104,14 +95,21 @@ export function keepConnected({ url, nodeId, line, name, onProblem = () => {} }:
   }
 }
 
+const CHANGED: WireResult = {
+  kind: 'changed',
+  code: '',
+  message: 'the database is not as it was left: somebody else changed it, or it is an older copy',
+}
+
 type Reason = { code: string; message: string }
 
 /** Since when there is no connection, and why; tells when that, or a silence, has lasted too long. */
 function createAbsence(onProblem: (problem: string | null) => void) {
   let reason: Reason = { code: '', message: 'there was no connection yet' }
-  let since: number | null = null
+  /** The first one is waited for as long as it takes. */
+  let since = Infinity
   let problem: string | null = null
-  const graceLeft = (): number => (since ?? -Infinity) + GRACE_MILLISECONDS - performance.now()
+  const graceLeft = (): number => since + GRACE_MILLISECONDS - performance.now()
   const tell = (found: string | null): void => {
     const isNews = (found === null) !== (problem === null)
     problem = found
@@ -130,12 +128,10 @@ function createAbsence(onProblem: (problem: string | null) => void) {
       reason = { code, message: message || code }
     },
     graceLeft,
-    end: () => tell(null),
-    look(connection: Connection | undefined): void {
-      if (connection === undefined) {
-        if (since !== null && graceLeft() <= 0) tell(reason.message)
-        return
-      }
+    look(connection: Connection | undefined, isReplaced: boolean): void {
+      // Who asks then hears of it.
+      if (isReplaced) return tell(null)
+      if (connection === undefined) return graceLeft() > 0 ? undefined : tell(reason.message)
       const silence = connection.silence()
       tell(silence > SLOW_MILLISECONDS ? 'the server is silent' : null)
       if (silence > SILENT_MILLISECONDS) connection.drop('the server was silent for too long')

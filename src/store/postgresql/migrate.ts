@@ -5,27 +5,21 @@
 import { readFileSync } from 'node:fs'
 import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
 import type { BlockingWire } from './blocking-wire.ts'
+import { askOnce } from './postgres-database.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
 const MIGRATIONS = ['0001-initial.sql', '0002-nodes.sql'] as const
 
-const FIND_VERSION = `
-  select case when to_regclass('schema_version') is null then 0 else 1 end`
+const FIND_TABLE = `select to_regclass('schema_version') is not null as exists`
 
 // Of nodes that start together the first one migrates; another number than those of connection.ts.
 const LOCK = 7_394_166_203
 
 /** Returns the version. */
 export function migrate(wire: BlockingWire): number {
-  const ask = (text: string): unknown => wire.ask('write', [{ name: '', text, values: [] }], true)
-  ask(`select pg_advisory_lock(${LOCK})`)
-  const version = bringUp(wire)
-  ask(`select pg_advisory_unlock(${LOCK})`)
-  return version
-}
-
-function bringUp(wire: BlockingWire): number {
-  const found = schemaVersion(wire)
+  askOnce(wire, `select pg_advisory_lock(${LOCK})`)
+  const { exists } = askOnce(wire, FIND_TABLE)
+  const found = exists === 1 ? Number(askOnce(wire, 'select version from schema_version')['version'] ?? 0) : 0
   if (found > MIGRATIONS.length) {
     throw new ProcessExit(
       EXIT.configuration,
@@ -34,21 +28,15 @@ function bringUp(wire: BlockingWire): number {
     )
   }
   for (const [index, name] of MIGRATIONS.entries()) if (index >= found) apply(wire, index + 1, name)
+  askOnce(wire, `select pg_advisory_unlock(${LOCK})`)
   return MIGRATIONS.length
-}
-
-function schemaVersion(wire: BlockingWire): number {
-  const ask = (name: string, text: string): number =>
-    Number(wire.ask('write', [{ name, text, values: [] }])[0]?.rows[0]?.[0] ?? 0)
-  return ask('has_version', FIND_VERSION) === 0 ? 0 : ask('version', 'select version from schema_version')
 }
 
 function apply(wire: BlockingWire, version: number, name: string): void {
   const statements = readFileSync(new URL(`./migrations/${name}`, import.meta.url), 'utf8')
   try {
     // As one text without parameters: the server runs it in a transaction of its own.
-    const text = `${statements};\nupdate schema_version set version = ${version}`
-    wire.ask('write', [{ name: '', text, values: [] }], true)
+    askOnce(wire, `${statements};\nupdate schema_version set version = ${version}`)
   } catch (cause) {
     // A server that did not answer may do so at the next start.
     if (cause instanceof ServiceError) throw cause

@@ -15,66 +15,45 @@ import { toPostgres } from './dialect.ts'
 import { keepConnected } from './kept-connection.ts'
 import { mergedForm } from './merged-statements.ts'
 import { namedRows } from './postgres-database.ts'
-import { rowsByPlace } from './statement-queue.ts'
-import type { StatementAnswer, WireStatement } from './wire-messages.ts'
+import type { WireStatement } from './wire-messages.ts'
 
 export async function openPostgresContentReader({ url }: PostgresLocation): Promise<ContentReader> {
   const line = keepConnected({ url, line: 'read', name: 'sternpost' })
-  let lastId = 0
 
-  /** In one flight; answers in order. */
-  async function ask(statements: WireStatement[]): Promise<StatementAnswer[]> {
-    if (statements.length === 0) return []
-    const answer = await line.ask({ ...ANY, id: ++lastId, statements })
-    if (answer.kind === 'done') return answer.answers
-    const cause = new Error('message' in answer ? answer.message : answer.kind)
-    throw new ServiceError('unavailable', 'the database does not answer', { cause })
-  }
   async function find<Row>(statement: WireStatement): Promise<Row[]> {
-    return (await ask([statement])).flatMap((answer) => namedRows<Row>(answer))
+    const found = await line.ask({ session: null, lastCommit: null, isPatient: false, statements: [statement] })
+    if (found.kind === 'done') return found.answers.flatMap((answer) => namedRows<Row>(answer))
+    throw new ServiceError('unavailable', 'the database does not answer', { cause: new Error(found.message) })
   }
 
-  /** Of each, one row at most or its bytes in parts, in one statement. */
-  async function askOfEach(question: Question, each: readonly unknown[][]): Promise<StatementAnswer[]> {
-    if (each.length <= 1) return ask(each.map((values) => question.one(...values)))
-    const [answer] = await ask([question.many(each)])
-    if (answer === undefined) return []
-    const fields = answer.fields.slice(1)
-    return rowsByPlace(answer, each.length).map((rows) => ({ fields, rows, count: rows.length, command: '' }))
+  /** Rows of each, in one statement. */
+  async function findOfEach<Row>(question: Question, each: readonly unknown[][]): Promise<Row[][]> {
+    if (each.length <= 1) return Promise.all(each.map((values) => find<Row>(question.one(...values))))
+    const found = each.map((): Row[] => [])
+    for (const row of await find<Row & { place: number }>(question.many(each))) found[row.place - 1]?.push(row)
+    return found
   }
   async function readFacts(keys: readonly number[]): Promise<Map<number, RenderFacts>> {
-    const answers = await askOfEach(
-      FACTS,
-      keys.map((key) => [key]),
-    )
-    const facts = new Map<number, RenderFacts>()
-    for (const [index, answer] of answers.entries()) {
-      const [row] = namedRows<FactsRow>(answer)
-      if (row !== undefined) facts.set(keys[index] ?? 0, factsOf(row))
-    }
-    return facts
+    const asked = keys.map((key) => [key])
+    const found = await findOfEach<FactsRow>(FACTS, asked)
+    return new Map(keys.flatMap((key, index) => (found[index] ?? []).map((row) => [key, factsOf(row)] as const)))
   }
   /** Their rows first: they tell how much is to come. */
   async function readContents(ids: readonly number[], mostBytes: number): Promise<Map<number, StoredContent>> {
-    const answers = await askOfEach(
-      CONTENT,
-      ids.map((id) => [id]),
-    )
+    const asked = ids.map((id) => [id])
+    const found = await findOfEach<ContentRow>(CONTENT, asked)
     const chosen: { id: number; row: ContentRow }[] = []
     let bytes = 0
-    for (const [index, answer] of answers.entries()) {
-      const [row] = namedRows<ContentRow>(answer)
+    for (const [index, [row]] of found.entries()) {
       if (row === undefined || bytes >= mostBytes) continue
       bytes += sizeOfContent(row)
       chosen.push({ id: ids[index] ?? 0, row })
     }
-    const parts = await askOfEach(
-      PARTS,
-      chosen.map(({ id }) => partKeys(id)),
-    )
+    const keys = chosen.map(({ id }) => partKeys(id))
+    const parts = await findOfEach<{ bytes: Buffer }>(PARTS, keys)
     const contents = new Map<number, StoredContent>()
     for (const [index, { id, row }] of chosen.entries()) {
-      const content = contentFrom(row, parts[index]?.rows.map(([piece]) => piece as Buffer) ?? [])
+      const content = contentFrom(row, parts[index]?.map((part) => part.bytes) ?? [])
       if (content !== undefined) contents.set(id, content)
     }
     return contents
@@ -91,26 +70,24 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
     signingKeys: async (domain) => (await find<SealedSigningKey>(SIGNING_KEYS.one(domain, domain))).sort(byRank),
     platformKey: async (domain) => (await find<SealedSigningKey>(PLATFORM_KEYS.one(domain))).sort(byRank)[0],
     async trackingHost(domain) {
-      const [answer] = await ask([TRACKING_HOST.one(domain, domain)])
-      return (answer?.rows[0]?.[0] as string | null | undefined) ?? null
+      const [row] = await find<{ tracking_domain: string | null }>(TRACKING_HOST.one(domain, domain))
+      return row?.tracking_domain ?? null
     },
     close: line.close,
   }
 }
 
-const ANY = { kind: 'ask', line: 'read', session: null, lastCommit: null, isPatient: false } as const
-
 type Question = ReturnType<typeof question>
 
 /** `types`: of its parameters, where it is asked for many at once; `order`: of the rows of each. */
-function question(name: string, sql: string, types: readonly string[] = [], order: readonly string[] = []) {
+function question(name: string, sql: string, types: readonly string[] = [], order = '') {
   const { text } = toPostgres(sql, () => undefined)
   const merged = mergedForm(text)?.text(types) ?? text
   return {
     one: (...values: unknown[]): WireStatement => ({ name, text, values }),
     many: (each: readonly unknown[][]): WireStatement => ({
       name: `${name}_of_each`,
-      text: `${merged} order by ${['given.place', ...order].join(', ')}`,
+      text: `${merged} ${order}`,
       values: types.map((_, column) => each.map((values) => values[column])),
     }),
   }
@@ -118,7 +95,7 @@ function question(name: string, sql: string, types: readonly string[] = [], orde
 
 const FACTS = question('facts', FACTS_QUERY, ['bigint'])
 const CONTENT = question('content', CONTENT_QUERY, ['bigint'])
-const PARTS = question('parts', PARTS_QUERY, ['bigint', 'bigint'], ['found.part_key'])
+const PARTS = question('parts', PARTS_QUERY, ['bigint', 'bigint'], 'order by found.part_key')
 const SIGNING_KEYS = question('signing_keys', SIGNING_KEYS_QUERY)
 const PLATFORM_KEYS = question('platform_keys', PLATFORM_KEYS_QUERY)
 const TRACKING_HOST = question('tracking_host', TRACKING_HOST_QUERY)

@@ -10,28 +10,18 @@ import { erasedAddress, formsOfAddress } from '../verbs/tools/stored-address.ts'
 import type { BlockingWire } from './blocking-wire.ts'
 import { ROW_NUMBER, toPostgres, type SentParameter } from './dialect.ts'
 import type { RowNumbers } from './row-numbers.ts'
-import { createStatementQueue, type SentStatement } from './statement-queue.ts'
-import type { StatementAnswer, WireLine } from './wire-messages.ts'
+import type { SentStatement, StatementQueue } from './statement-queue.ts'
+import type { StatementAnswer } from './wire-messages.ts'
 
 interface PostgresOptions {
-  wire: BlockingWire
-  line: WireLine
+  queue: Pick<StatementQueue, 'prepared' | 'send'>
   rowNumbers: RowNumbers
   /** By which erased addresses are known again. */
   erasureKey: Uint8Array | undefined
 }
 
-export interface PostgresDatabase extends Database {
-  /** Waits for company: `answer` of it, or of one behind it. */
-  send(text: string, values?: unknown[]): SentStatement
-  flush(): void
-  /** What waits is never sent. */
-  forget(): void
-}
-
-export function createPostgresDatabase(options: PostgresOptions): PostgresDatabase {
-  const { wire, line, rowNumbers } = options
-  const queue = createStatementQueue(wire, line)
+export function createPostgresDatabase(options: PostgresOptions): Database {
+  const { queue, rowNumbers } = options
   return {
     prepare: <Parameters extends unknown[], Row>(sql: string): Statement<Parameters, Row> => {
       const { text, parameters } = toPostgres(sql, rowNumbers.keyOf)
@@ -64,9 +54,6 @@ export function createPostgresDatabase(options: PostgresOptions): PostgresDataba
       })
       return statement(namedRows)
     },
-    send: (text, values = []) => queue.send(queue.prepared(text), values),
-    flush: queue.flush,
-    forget: queue.forget,
   }
 }
 
@@ -92,6 +79,12 @@ function valueOf({ of, as }: SentParameter, given: unknown[], { erasureKey }: Po
       // Without a word nothing is found, and nothing is kept.
       return String(value).match(WORDS) ?? null
   }
+}
+
+/** For what is asked while the engine opens: waits for the connection, and as long as it takes. The first row. */
+export function askOnce(wire: BlockingWire, text: string, values: unknown[] = []): Record<string, unknown> {
+  const answers = wire.ask('write', [{ name: '', text, values }], true)
+  return answers.flatMap((answer) => namedRows<Record<string, unknown>>(answer))[0] ?? {}
 }
 
 export function namedRows<Row>({ fields, rows }: StatementAnswer): Row[] {

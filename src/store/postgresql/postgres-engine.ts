@@ -3,31 +3,32 @@
  * process works with this database, 78 when it is not one that mail may be trusted to, or its schema is newer.
  */
 import type { MessagePort } from 'node:worker_threads'
-import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
 import type { PostgresLocation } from '../store-location.ts'
 import {
+  DatabaseAway,
   DatabaseChanged,
   isOfStatement,
   openBlockingWire,
-  reasonOf,
   StatementFailed,
   type BlockingWire,
 } from './blocking-wire.ts'
 import { ALONE, NOT_TRUSTED } from './connection.ts'
 import { migrate } from './migrate.ts'
-import { createPostgresDatabase } from './postgres-database.ts'
+import { askOnce, createPostgresDatabase } from './postgres-database.ts'
 import { createRowNumbers } from './row-numbers.ts'
-import { CommitUnknown, createWritingDatabase } from './writing-database.ts'
+import { createStatementQueue } from './statement-queue.ts'
+import { createWritingDatabase } from './writing-database.ts'
 
 /** Most of it is waiting for the server. */
 const MOST_WORK_MILLISECONDS = 20
 const OLDEST_VERSION = 150_000
 const FIND_FACTS = `
-  select current_setting('server_version_num')::bigint, current_setting('server_version'),
-    current_setting('server_encoding'), current_setting('fsync'), current_setting('synchronous_commit')`
-const FIND_SIZE = `
-  select pg_database_size(current_database())`
+  select current_setting('server_version_num')::bigint as number, current_setting('server_encoding') as encoding,
+    current_setting('server_version') as server_version, current_setting('fsync') as fsync,
+    current_setting('synchronous_commit') as synchronous_commit`
+const FIND_SIZE = 'select pg_database_size(current_database())'
 
 /** The row that its commits are noted in. One that was dead has begun anew: nobody else works as this node. */
 const ENTER_NODE = `
@@ -46,9 +47,9 @@ export function openPostgresEngine(location: PostgresLocation, notes: MessagePor
     return createEngine(wire, location, { ...facts, schema_version })
   } catch (thrown) {
     wire.close()
-    if (!(thrown instanceof ServiceError)) throw thrown
-    const sentence = `the database cannot be opened: ${errorText(thrown.cause ?? thrown)}`
-    const exitCode = MISTAKE.test(reasonOf(thrown)) ? EXIT.configuration : EXIT.tryAgain
+    if (!(thrown instanceof DatabaseAway)) throw thrown
+    const sentence = `the database cannot be opened: ${errorText(thrown.cause)}`
+    const exitCode = MISTAKE.test(thrown.reason) ? EXIT.configuration : EXIT.tryAgain
     throw new ProcessExit(exitCode, sentence, { cause: thrown })
   }
 }
@@ -58,11 +59,10 @@ function createEngine(
   { nodeId = ALONE, erasureKey }: PostgresLocation,
   facts: OpenEngine['facts'],
 ): OpenEngine {
-  wire.ask('write', [{ name: '', text: ENTER_NODE, values: [nodeId] }], true)
+  askOnce(wire, ENTER_NODE, [nodeId])
   const rowNumbers = createRowNumbers(wire)
-  const database = createPostgresDatabase({ wire, line: 'write', rowNumbers, erasureKey })
-  const writer = createWritingDatabase({ database, granted: wire.granted, rowNumbers, nodeId })
-  const reader = createPostgresDatabase({ wire, line: 'read', rowNumbers, erasureKey })
+  const writer = createWritingDatabase({ wire, rowNumbers, nodeId, erasureKey })
+  const reader = createPostgresDatabase({ queue: createStatementQueue(wire, 'read'), rowNumbers, erasureKey })
   const findSize = reader.prepare<[], Record<string, number>>(FIND_SIZE).pluck()
   return {
     writer,
@@ -78,7 +78,7 @@ function createEngine(
     isDamage: (thrown) =>
       thrown instanceof DatabaseChanged || (thrown instanceof StatementFailed && DAMAGE.has(thrown.code)),
     isLate: isOfStatement,
-    wasCommitted: (thrown) => (thrown instanceof CommitUnknown ? writer.wasCommitted(thrown.commit) : undefined),
+    wasCommitted: writer.wasCommitted,
     mostWorkMilliseconds: MOST_WORK_MILLISECONDS,
     facts,
     close: wire.close,
@@ -88,20 +88,13 @@ function createEngine(
 /** SQLSTATE of data_corrupted and index_corrupted. */
 const DAMAGE = new Set(['XX001', 'XX002'])
 
-function checkServer(wire: BlockingWire): Record<string, string | number> {
-  const [answer] = wire.ask('write', [{ name: '', text: FIND_FACTS, values: [] }], true)
+function checkServer(wire: BlockingWire): OpenEngine['facts'] {
+  const { number, encoding, ...facts } = askOnce(wire, FIND_FACTS) as OpenEngine['facts']
   wire.ask('read', [{ name: '', text: 'select 1', values: [] }], true)
-  const [number, version, encoding, fsync, synchronous_commit] = (answer?.rows[0] ?? []) as [
-    number,
-    string,
-    string,
-    string,
-    string,
-  ]
   const refuse = (sentence: string): never => {
     throw new ProcessExit(EXIT.configuration, `storage.url: ${sentence}`)
   }
-  if (number < OLDEST_VERSION) refuse(`PostgreSQL ${version} is too old. Fix: 15 or newer`)
+  if (Number(number) < OLDEST_VERSION) refuse(`PostgreSQL ${facts['server_version']} is too old. Fix: 15 or newer`)
   if (encoding !== 'UTF8') refuse(`the database is kept in ${encoding}. Fix: create it with encoding UTF8`)
-  return { engine: 'postgres', server_version: version, fsync, synchronous_commit }
+  return { engine: 'postgres', ...facts }
 }

@@ -3,6 +3,7 @@
  * before it (merged-statements.ts), as long as nothing between them touches its table or reads; a question with those
  * before it, as long as nothing between them writes.
  */
+import { ServiceError } from '../../base/errors.ts'
 import type { BlockingWire } from './blocking-wire.ts'
 import { mergedForm, type MergedForm } from './merged-statements.ts'
 import type { StatementAnswer, WireLine, WireStatement } from './wire-messages.ts'
@@ -37,9 +38,11 @@ interface Waiting {
 
 type Settle = (answer: StatementAnswer) => void
 
-interface StatementQueue {
+export interface StatementQueue {
   prepared(text: string): Prepared
+  /** Waits for company: `answer` of it, or of one behind it. */
   send(statement: Prepared, values: unknown[]): SentStatement
+  sendText(text: string, values?: unknown[]): SentStatement
   /** Asks for the answers of all that waits. */
   flush(): void
   /** What waits is never sent. */
@@ -55,7 +58,6 @@ const MOST_CONTENTS = 16
 
 export function createStatementQueue(wire: BlockingWire, line: WireLine): StatementQueue {
   const known = new Map<string, Prepared>()
-  const types = createTypeQuestions()
   let waiting: Waiting[] = []
 
   const flush = (): void => {
@@ -63,12 +65,13 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
     waiting = []
     if (asked.length === 0) return
     const sent = asked.flatMap(sentFor)
-    types.noteRun(asked.map(({ statement }) => statement))
-    const answers = wire.ask(line, [...sent.map((each) => each.wire), ...types.question()])
-    types.read(answers)
+    const untyped = asked.map(({ statement }) => statement).filter(isUntyped)
+    const types = untyped.length === 0 ? [] : [questionOfTypes(untyped)]
+    const answers = wire.ask(line, [...sent.map((each) => each.wire), ...types])
+    if (untyped.length > 0) readTypes(untyped, answers.at(-1))
     for (const [index, { bring }] of sent.entries()) bring(answers[index] ?? NO_ANSWER)
   }
-  return {
+  const queue: StatementQueue = {
     prepared(text) {
       const made = known.get(text) ?? { name: `s${known.size}`, text, merged: mergedForm(text), types: undefined }
       known.set(text, made)
@@ -90,14 +93,17 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
       return {
         answer() {
           if (answered === undefined) flush()
-          if (answered === undefined) throw new Error(`this was undone before it was sent: ${statement.text}`)
-          return answered
+          if (answered !== undefined) return answered
+          const cause = new Error(`this was undone before it was sent: ${statement.text}`)
+          throw new ServiceError('unavailable', 'the database did not answer', { cause })
         },
       }
     },
+    sendText: (text, values = []) => queue.send(queue.prepared(text), values),
     flush,
     forget: () => void (waiting = []),
   }
+  return queue
 }
 
 /** The entry that these values may join, from the end back to what must stay between. */
@@ -141,7 +147,7 @@ function sentFor(entry: Waiting): Sent[] {
 }
 
 function alone({ statement: { name, text }, rows, settle }: Waiting): Sent[] {
-  return rows.map((values, index) => ({ wire: { name, text, values }, bring: settle[index] ?? ignore }))
+  return settle.map((bring, index) => ({ wire: { name, text, values: rows[index] ?? [] }, bring }))
 }
 
 function inLists({ statement, rows, settle }: Waiting, types: readonly string[]): Sent {
@@ -176,32 +182,20 @@ function repeated({ statement: { name, text, merged }, rows, settle }: Waiting):
 
 const FIND_TYPES = 'select name, parameter_types::text[] from pg_prepared_statements where name = any($1::text[])'
 
-/** Statements that ran alone for the first time: the types of their parameters let the next ones be merged. */
-function createTypeQuestions() {
-  const untyped = new Map<string, Prepared>()
-  return {
-    noteRun(statements: readonly Prepared[]): void {
-      for (const statement of statements) {
-        if (statement.merged !== null && statement.types === undefined) untyped.set(statement.name, statement)
-      }
-    },
-    /** Goes behind what ran. */
-    question: (): WireStatement[] =>
-      untyped.size === 0 ? [] : [{ name: 'types', text: FIND_TYPES, values: [[...untyped.keys()]] }],
-    read(answers: readonly StatementAnswer[]): void {
-      if (untyped.size === 0) return
-      for (const [name, types] of answers.at(-1)?.rows ?? []) {
-        const statement = untyped.get(String(name))
-        if (statement !== undefined) statement.types = listIn(String(types))
-      }
-      untyped.clear()
-    },
-  }
+/** It runs alone for the first time: the types of its parameters let the next ones be merged. */
+const isUntyped = ({ merged, types }: Prepared): boolean => merged !== null && types === undefined
+
+/** Goes behind what ran. */
+function questionOfTypes(statements: readonly Prepared[]): WireStatement {
+  return { name: 'types', text: FIND_TYPES, values: [statements.map(({ name }) => name)] }
 }
 
-const NO_ANSWER: StatementAnswer = { fields: [], rows: [], count: 0, command: '' }
+function readTypes(statements: readonly Prepared[], answer = NO_ANSWER): void {
+  const types = new Map(answer.rows.map(([name, list]) => [name, listIn(String(list))]))
+  for (const statement of statements) statement.types = types.get(statement.name)
+}
 
-const ignore: Settle = () => {}
+const NO_ANSWER: StatementAnswer = { fields: [], rows: [], count: 0 }
 
 /** Of the bytes among them. */
 function largestOf(values: readonly unknown[]): number {
@@ -216,12 +210,12 @@ function settleMerged(settle: readonly Settle[], answer: StatementAnswer, isInse
   const fields = answer.fields.slice(1)
   for (const [index, each] of settle.entries()) {
     const own = rows[index] ?? []
-    each({ fields, rows: own, count: isInsert ? Number(answer.count === settle.length) : own.length, command: '' })
+    each({ fields, rows: own, count: isInsert ? Number(answer.count === settle.length) : own.length })
   }
 }
 
 /** Rows of a merged question for each of those that asked. */
-export function rowsByPlace({ rows }: StatementAnswer, count: number): unknown[][][] {
+function rowsByPlace({ rows }: StatementAnswer, count: number): unknown[][][] {
   const found = Array.from({ length: count }, (): unknown[][] => [])
   for (const [place, ...row] of rows) found[Number(place) - 1]?.push(row)
   return found

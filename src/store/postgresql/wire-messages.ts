@@ -1,6 +1,5 @@
 /** What passes between the thread of the store and the one that speaks to PostgreSQL. */
 import type { MessagePort } from 'node:worker_threads'
-import type { EngineNote } from '../engine/open-engine.ts'
 
 export interface WireData {
   /** Int32: raised with each answer. */
@@ -12,9 +11,6 @@ export interface WireData {
   /** Where EngineNotes go; null: nowhere. */
   notes: MessagePort | null
 }
-
-/** What this thread tells whoever asks for mail to be kept. */
-export type TellNote = (note: EngineNote) => void
 
 export interface WireStatement {
   /** The same for the same text. */
@@ -33,34 +29,33 @@ export interface Granted {
   lastCommit: number | null
 }
 
-export interface WireAsk extends Granted {
-  kind: 'ask'
-  id: number
-  line: WireLine
+export interface WireQuestion extends Granted {
   statements: WireStatement[]
   /** A connection is waited for, and an answer for as long as it takes. */
   isPatient: boolean
 }
 
-export type WireRequest = WireAsk | { kind: 'close'; id: number }
+export type WireRequest = { id: number } & (({ kind: 'ask'; line: WireLine } & WireQuestion) | { kind: 'close' })
 
 export interface StatementAnswer {
   fields: string[]
   rows: unknown[][]
   /** Rows that were changed. */
   count: number
-  /** What was done: a commit of a transaction that failed is ROLLBACK. */
-  command: string
 }
 
-export type WireAnswer =
-  /** All of them; `session`: number of the connection. */
-  | { id: number; kind: 'done'; answers: StatementAnswer[]; session: number }
-  /** The first that failed; those behind it did nothing. */
-  | { id: number; kind: 'failed'; code: string; message: string; session: number }
-  /** The connection ended meanwhile: whether anything was done is not known. */
-  | { id: number; kind: 'lost'; message: string }
-  /** Nothing was sent. `code`: of the server or the system, why there is no connection. */
-  | { id: number; kind: 'unreachable'; code: string; message: string }
-  /** Nothing was sent: this is not the database as it was left. */
-  | { id: number; kind: 'changed' }
+/**
+ * | kind | says |
+ * | --- | --- |
+ * | done | all of them |
+ * | failed | the first that failed; those behind it did nothing. `code`: SQLSTATE |
+ * | lost | the connection ended meanwhile: whether anything was done is not known |
+ * | unreachable | nothing was sent. `code`: of the server or the system, why there is no connection |
+ * | changed | nothing was sent: this is not the database as it was left |
+ */
+export type WireResult =
+  | { kind: 'done'; answers: StatementAnswer[] }
+  | { kind: 'failed' | 'lost' | 'unreachable' | 'changed'; code: string; message: string }
+
+/** `session`: number of the connection that it came over. */
+export type WireAnswer = WireResult & { id: number; session?: number }

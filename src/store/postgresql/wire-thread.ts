@@ -5,8 +5,10 @@
  */
 import { randomBytes } from 'node:crypto'
 import { workerData } from 'node:worker_threads'
+import { errorText } from '../../base/errors.ts'
+import type { EngineNote } from '../engine/open-engine.ts'
 import { keepConnected } from './kept-connection.ts'
-import type { TellNote, WireAnswer, WireData, WireLine, WireRequest } from './wire-messages.ts'
+import type { WireAnswer, WireData, WireLine, WireRequest, WireResult } from './wire-messages.ts'
 
 function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
   const bell = new Int32Array(signal)
@@ -22,16 +24,16 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
     const { id } = request
     if (request.kind === 'close') {
       void Promise.allSettled([lines.write.close(), lines.read.close()]).then(() => {
-        tell({ id, kind: 'done', answers: [], session: 0 })
+        tell({ id, kind: 'done', answers: [] })
         port.close()
         notes?.close()
       })
       return
     }
-    const line = lines[request.line]
-    line.ask(request).then(tell, (thrown: unknown) => {
-      tell({ id, kind: 'lost', message: thrown instanceof Error ? thrown.message : String(thrown) })
-    })
+    lines[request.line]
+      .ask(request)
+      .catch((thrown: unknown): WireResult => ({ kind: 'lost', code: '', message: errorText(thrown) }))
+      .then((answer) => tell({ id, ...answer }))
   })
 
   function keep(line: WireLine) {
@@ -40,14 +42,13 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
 }
 
 /** Told once for both lines: when one of them does not answer any more, and when both do. */
-function createProblems(tell: TellNote) {
+function createProblems(tell: (note: EngineNote) => void) {
   const problems = new Map<WireLine, string>()
   return (line: WireLine, problem: string | null): void => {
     const before = problems.size
     if (problem === null) problems.delete(line)
     else problems.set(line, problem)
-    if (before === 0 && problem !== null) tell({ kind: 'away', reason: problem })
-    if (before > 0 && problems.size === 0) tell({ kind: 'back' })
+    if ((before === 0) !== (problems.size === 0)) tell(problem)
   }
 }
 

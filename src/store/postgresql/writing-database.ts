@@ -5,28 +5,18 @@
  * Of all nodes one writes at a time, from its first question to its commit (`begin_writing`): rows are numbered in the
  * order of commits, and a node that was declared dead commits nothing.
  *
- * A commit whose answer is lost throws CommitUnknown. Each commit leaves a number of its own (`last_commits`): once the
- * connection is there again, which it is only after the earlier one has ended at the server, that number tells whether
- * the commit happened.
+ * Whether a commit happened whose answer is lost is asked later. Each commit leaves a number of its own
+ * (`last_commits`): once the connection is there again, which it is only after the earlier one has ended at the server,
+ * that number tells it.
  */
 import { ServiceError } from '../../base/errors.ts'
-import type { WritingDatabase } from '../engine/open-engine.ts'
-import type { RunResult, Statement } from '../engine/database.ts'
-import { ask } from '../verbs/tools/statements.ts'
+import type { OpenEngine, WritingDatabase } from '../engine/open-engine.ts'
+import type { RunResult } from '../engine/database.ts'
 import { ConnectionLost, DatabaseChanged, isOfStatement, ServerRefused, type BlockingWire } from './blocking-wire.ts'
 import { FIND_COMMIT } from './connection.ts'
-import type { PostgresDatabase } from './postgres-database.ts'
+import { createPostgresDatabase } from './postgres-database.ts'
 import type { RowNumbers } from './row-numbers.ts'
-
-/** Whether this commit happened is asked for later. */
-export class CommitUnknown extends ServiceError {
-  readonly commit: number
-
-  constructor(commit: number, cause: unknown) {
-    super('unavailable', 'the database does not answer', { headers: { 'Retry-After': '2' }, cause })
-    this.commit = commit
-  }
-}
+import { createStatementQueue, type StatementQueue } from './statement-queue.ts'
 
 const BEGIN_WRITING = 'select begin_writing($1)'
 const NOTE_COMMIT = `
@@ -38,70 +28,69 @@ const NOTE_COMMIT = `
   from (select 1) as one
   left join (select * from earlier order by turn desc limit 1) as newest on true`
 
-interface PostgresWriter extends WritingDatabase {
-  /** true: it happened, false: it did not, null: the server does not answer yet. */
-  wasCommitted(commit: number): boolean | null
-}
-
-interface Parts {
-  database: PostgresDatabase
-  granted: BlockingWire['granted']
+interface WritingOptions {
+  wire: BlockingWire
   rowNumbers: RowNumbers
   nodeId: string
+  erasureKey: Uint8Array | undefined
 }
 
-export function createWritingDatabase(parts: Parts) {
-  const { database } = parts
-  const transaction = createTransaction(parts)
-  const { guarded } = transaction
-  const { commit, wasCommitted } = createCommits(parts, transaction.leave)
+const NOTHING: RunResult = { changes: 0, lastInsertRowid: 0 }
+
+export function createWritingDatabase(options: WritingOptions): WritingDatabase & Pick<OpenEngine, 'wasCommitted'> {
+  const queue = createStatementQueue(options.wire, 'write')
+  const transaction = createTransaction(queue, options)
+  const { commit, wasCommitted } = createCommits(queue, options, transaction.leave)
+  const database = createPostgresDatabase({ ...options, queue: transaction })
+  const sendNow = (text: string): void =>
+    transaction.guarded(() => {
+      queue.sendText(text)
+      queue.flush()
+    })
   const controls: Readonly<Record<string, () => void>> = {
     'begin immediate': transaction.begin,
     commit,
     rollback: transaction.rollback,
     // What is sent before it outlives the verb: `rollback to verb` forgets what was not.
-    'savepoint verb'() {
-      database.send('savepoint verb')
-      guarded(database.flush)
-    },
+    'savepoint verb': () => sendNow('savepoint verb'),
     // What the verb did is answered before the next one begins: a failure belongs to it.
-    'release verb'() {
-      database.send('release verb')
-      guarded(database.flush)
-    },
+    'release verb': () => sendNow('release verb'),
     'rollback to verb'() {
-      database.forget()
-      database.send('rollback to verb')
-      guarded(database.flush)
+      queue.forget()
+      sendNow('rollback to verb')
     },
   }
-  const writer: PostgresWriter = {
+  return {
     get inTransaction() {
       return transaction.isOpen()
     },
-    prepare: <Parameters extends unknown[], Row>(sql: string) => {
+    prepare<Parameters extends unknown[], Row>(sql: string) {
+      const statement = database.prepare<Parameters, Row>(sql)
       const control = controls[sql]
-      if (control !== undefined) return controlStatement(control) as Statement<Parameters, Row>
-      return guardedStatement(database.prepare<Parameters, Row>(sql), transaction)
+      if (control === undefined) return statement
+      const run = (): RunResult => {
+        control()
+        return NOTHING
+      }
+      return { ...statement, run }
     },
     wasCommitted,
   }
-  return writer
 }
 
 /** Begins with the next question, and ends with its connection, or with what the server cannot do now. */
-function createTransaction({ database, granted, rowNumbers, nodeId }: Parts) {
+function createTransaction(queue: StatementQueue, { wire: { granted }, rowNumbers, nodeId }: WritingOptions) {
   let isOpen = false
   const leave = (): void => {
-    database.forget()
+    queue.forget()
     isOpen = false
     granted.session = null
   }
   const rollback = (): void => {
-    database.forget()
-    database.send('rollback')
+    queue.forget()
+    queue.sendText('rollback')
     try {
-      database.flush()
+      queue.flush()
     } catch (thrown) {
       // A connection that is gone has taken its transaction along.
       if (!(thrown instanceof ServiceError)) throw thrown
@@ -109,113 +98,83 @@ function createTransaction({ database, granted, rowNumbers, nodeId }: Parts) {
       leave()
     }
   }
+  const guarded = <Result>(call: () => Result): Result => {
+    // A verb that goes on after its transaction has ended would change rows outside of any.
+    if (!isOpen) throw new ServiceError('unavailable', 'the database did not answer')
+    try {
+      return call()
+    } catch (thrown) {
+      const isRefused = thrown instanceof ServerRefused || thrown instanceof DatabaseChanged
+      if (isRefused && !isOfStatement(thrown)) rollback()
+      else if (!isOfStatement(thrown)) leave()
+      throw thrown
+    }
+  }
   return {
     isOpen: () => isOpen,
     begin(): void {
-      database.send('begin')
-      const begun = database.send(BEGIN_WRITING, [nodeId])
-      rowNumbers.beginAfter(() => String(begun.answer().rows[0]?.[0]))
+      queue.sendText('begin')
+      const begun = queue.sendText(BEGIN_WRITING, [nodeId])
+      rowNumbers.beginAfter(() => String(guarded(begun.answer).rows[0]?.[0]))
       isOpen = true
       granted.session = null
     },
     /** It is over, whatever became of it. */
     leave,
     rollback,
-    guarded<Result>(call: () => Result): Result {
-      // A verb that goes on after its transaction has ended would change rows outside of any.
-      if (!isOpen) throw new ServiceError('unavailable', 'the database did not answer')
-      try {
-        return call()
-      } catch (thrown) {
-        const isRefused = thrown instanceof ServerRefused || thrown instanceof DatabaseChanged
-        if (isRefused && !isOfStatement(thrown)) rollback()
-        else if (!isOfStatement(thrown)) leave()
-        throw thrown
-      }
+    guarded,
+    prepared: queue.prepared,
+    send: (...given: Parameters<StatementQueue['send']>) => {
+      const sent = guarded(() => queue.send(...given))
+      // Behind the commit all is answered, or lost.
+      return { answer: () => (isOpen ? guarded(sent.answer) : sent.answer()) }
     },
   }
 }
 
 /** `leave`: the transaction is over. */
-function createCommits({ database, granted, rowNumbers, nodeId }: Parts, leave: () => void) {
+function createCommits(
+  queue: StatementQueue,
+  { wire: { granted }, rowNumbers, nodeId }: WritingOptions,
+  leave: () => void,
+) {
   // Of this process alone: another one may have counted as far.
   let commits = Date.now() * 1_000
   /** The last one that is known to have happened. */
   let lastCommit: number | null = null
+  let lost: { commit: number; thrown: unknown } | undefined
   return {
     commit(): void {
       commits += 1
       const { turn, rows } = rowNumbers.taken() ?? { turn: null, rows: null }
       const known = [lastCommit ?? 0, lastCommit ?? Number.MAX_SAFE_INTEGER]
-      database.send(NOTE_COMMIT, [commits, turn, rows, nodeId, ...known])
-      database.send('commit')
+      queue.sendText(NOTE_COMMIT, [commits, turn, rows, nodeId, ...known])
+      queue.sendText('commit')
       try {
-        database.flush()
+        queue.flush()
         granted.lastCommit = lastCommit = commits
       } catch (thrown) {
-        throw thrown instanceof ConnectionLost ? new CommitUnknown(commits, thrown) : thrown
-      } finally {
-        leave()
-      }
-    },
-    wasCommitted(number: number): boolean | null {
-      granted.lastCommit = null
-      try {
-        const found = Number(database.send(FIND_COMMIT, [nodeId]).answer().rows[0]?.[0] ?? 0)
-        if (found !== number && found !== (lastCommit ?? found)) throw new DatabaseChanged()
-        granted.lastCommit = lastCommit = found
-        return found === number
-      } catch (thrown) {
-        if (thrown instanceof ServiceError && !(thrown instanceof DatabaseChanged)) return null
+        if (thrown instanceof ConnectionLost) lost = { commit: commits, thrown }
         throw thrown
       } finally {
         leave()
       }
     },
-  }
-}
-
-type Transaction = ReturnType<typeof createTransaction>
-
-function guardedStatement<Parameters extends unknown[], Row>(
-  statement: Statement<Parameters, Row>,
-  transaction: Transaction,
-): Statement<Parameters, Row> {
-  const { guarded: guard, isOpen } = transaction
-  return {
-    run(...given) {
-      const result = guard(() => statement.run(...given))
-      return {
-        lastInsertRowid: result.lastInsertRowid,
-        get changes() {
-          // Behind the commit all is answered, or lost.
-          return isOpen() ? guard(() => result.changes) : result.changes
-        },
+    wasCommitted(thrown: unknown): boolean | null | undefined {
+      if (lost === undefined || lost.thrown !== thrown) return undefined
+      granted.lastCommit = null
+      try {
+        const found = Number(queue.sendText(FIND_COMMIT, [nodeId]).answer().rows[0]?.[0] ?? 0)
+        const isOther = found !== lost.commit && found !== (lastCommit ?? found)
+        if (isOther) throw new DatabaseChanged('', 'the last commit of the database is none of this process')
+        granted.lastCommit = lastCommit = found
+        return found === lost.commit
+      } catch (problem) {
+        if (problem instanceof ServiceError && !(problem instanceof DatabaseChanged)) return null
+        throw problem
+      } finally {
+        leave()
       }
     },
-    get: (...given) => guard(() => statement.get(...given)),
-    all: (...given) => guard(() => statement.all(...given)),
-    iterate: (...given) => guard(() => statement.iterate(...given)),
-    ask(...given) {
-      const rows = guard(() => ask(statement, ...given))
-      return () => guard(rows)
-    },
-    pluck: () => guardedStatement(statement.pluck(), transaction),
   }
-}
-
-const NOTHING: RunResult = { changes: 0, lastInsertRowid: 0 }
-
-function controlStatement(control: () => void): Statement {
-  const statement: Statement = {
-    run() {
-      control()
-      return NOTHING
-    },
-    get: () => undefined,
-    all: () => [],
-    iterate: () => [].values(),
-    pluck: () => statement,
-  }
-  return statement
 }

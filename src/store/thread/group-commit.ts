@@ -67,8 +67,8 @@ const TIMES_A_GROUP = 4
 export type GroupCommit = ReturnType<typeof createGroupCommit>
 
 export function createGroupCommit(options: GroupCommitOptions) {
-  const runGroup = createGroupRunner(options)
-  const doubts = createDoubts()
+  const doubts = createDoubts(options.wasCommitted)
+  const runGroup = createGroupRunner(options, doubts)
   let waiting: PendingVerb[] = []
   /** Of the last group: whether several verbs shared it; of the last one with acceptances: how many. */
   let hadCompany = false
@@ -91,8 +91,7 @@ export function createGroupCommit(options: GroupCommitOptions) {
     }
     const length = groupLength(waiting, options.mostRows)
     waiting = [...gathered(waiting.slice(0, length)), ...waiting.slice(length)]
-    const { taken, doubt } = runGroup(waiting)
-    if (doubt !== null) doubts.add(doubt)
+    const taken = runGroup(waiting)
     const acceptances = countAcceptances(waiting, taken)
     bytesAnswered += sizeOf(waiting, taken)
     if (acceptances > 0) accepted = acceptances
@@ -146,17 +145,28 @@ export function createGroupCommit(options: GroupCommitOptions) {
   }
 }
 
-/** Groups in doubt: one at most, since nothing runs behind it until it is settled. */
-function createDoubts() {
+/** A group that threw: its commit may have happened all the same. */
+interface Doubt {
+  thrown: unknown
+  /** It happened. */
+  answer(): void
+  reject(): void
+}
+
+/** The answers of a group wait until it is known; of one at most, since nothing runs behind it until then. */
+function createDoubts(wasCommitted: GroupCommitOptions['wasCommitted']) {
   let doubt: Doubt | null = null
   let timer: NodeJS.Timeout | undefined
   const settle = (): boolean => {
     clearTimeout(timer)
     if (doubt === null) return true
-    if (!doubt.settle()) {
+    const isCommitted = wasCommitted(doubt.thrown)
+    if (isCommitted === null) {
       timer = setTimeout(settle, DOUBT_PAUSE_MILLISECONDS)
       return false
     }
+    if (isCommitted === true) doubt.answer()
+    else doubt.reject()
     doubt = null
     return true
   }
@@ -165,31 +175,19 @@ function createDoubts() {
     settle,
     add(added: Doubt): void {
       doubt = added
-      timer = setTimeout(settle, DOUBT_PAUSE_MILLISECONDS)
+      settle()
     },
     giveUp(): void {
       clearTimeout(timer)
-      doubt?.giveUp()
+      doubt?.reject()
     },
   }
 }
 
-/** A group whose commit may have happened: its answers wait until that is known. */
-interface Doubt {
-  /** Answers when it is known; false: it is not. */
-  settle(): boolean
-  /** Nobody waits any longer. */
-  giveUp(): void
-}
+type Doubts = ReturnType<typeof createDoubts>
 
-interface GroupResult {
-  /** Verbs that were answered, or are in doubt. */
-  taken: number
-  doubt: Doubt | null
-}
-
-/** Commits the first of these verbs that fit into one group, and answers them. */
-function createGroupRunner(options: GroupCommitOptions): (waiting: readonly PendingVerb[]) => GroupResult {
+/** Commits the first of these verbs that fit into one group, and answers them; returns how many. */
+function createGroupRunner(options: GroupCommitOptions, doubts: Doubts): (waiting: readonly PendingVerb[]) => number {
   const { database } = options
   const rollback = database.prepare('rollback')
   const runGroup = createGroupTransaction(options)
@@ -211,20 +209,14 @@ function createGroupRunner(options: GroupCommitOptions): (waiting: readonly Pend
       if (database.inTransaction) rollback.run()
       // Nothing ran when the transaction could not even begin: then all of them have waited in vain.
       const taken = progress.taken === 0 ? waiting : waiting.slice(0, progress.taken)
-      const giveUp = (): void => {
+      const reject = (): void => {
         for (const verb of taken) verb.reject(thrown)
       }
-      const settle = (): boolean => {
-        const wasCommitted = options.wasCommitted(thrown)
-        if (wasCommitted === null) return false
-        if (wasCommitted === true) answer()
-        else giveUp()
-        return true
-      }
-      return { taken: taken.length, doubt: settle() ? null : { settle, giveUp } }
+      doubts.add({ thrown, answer, reject })
+      return taken.length
     }
     answer()
-    return { taken: progress.taken, doubt: null }
+    return progress.taken
   }
 }
 

@@ -85,16 +85,16 @@ function createAbsence({ logger, metrics }: OpenStoreOptions, onAway: (reason: E
         const failed = (thrown: unknown): void => (since === null ? reject(thrown) : resolve())
         asked.then(resolve, failed).finally(() => waiting.delete(resolve))
       }),
-    hear(note: EngineNote): void {
-      metrics.storeAnswers.set(note.kind === 'back' ? 1 : 0)
-      if (note.kind === 'back') {
+    hear(problem: EngineNote): void {
+      metrics.storeAnswers.set(problem === null ? 1 : 0)
+      if (problem === null) {
         logger.info({ ms: Math.round(performance.now() - (since ?? 0)) }, 'the database answers again')
         since = null
         return
       }
       since = performance.now()
       metrics.storeAbsences.inc()
-      logger.error({ reason: note.reason }, NO_ANSWER)
+      logger.error({ reason: problem }, NO_ANSWER)
       for (const resolve of waiting) resolve()
       const reason = error()
       if (reason !== null) onAway(reason)

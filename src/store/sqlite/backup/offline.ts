@@ -62,7 +62,7 @@ function openReadOnly(folder: string): Sqlite.Database {
   return new Sqlite(databasePath({ folder }), { readonly: true, fileMustExist: true })
 }
 
-function requireDatabase(folder: string): void {
+export function requireDatabase(folder: string): void {
   const path = databasePath({ folder })
   if (existsSync(path)) return
   throw new ProcessExit(EXIT.disk, `there is no database ${path}; is data_dir in sternpost.yaml right?`)
