@@ -199,15 +199,17 @@ const LOCK_PAUSE_MILLISECONDS = 100
  * when another one gets it: what it had under way is committed by then, or never will be.
  */
 async function lockDatabase(client: pg.Client, name: string, nodeId: string | undefined): Promise<void> {
+  let isOurs = false
   for (let tries = 0; tries < LOCK_TRIES; tries += 1) {
     const { rows } = await (nodeId === undefined
       ? client.query<{ taken: number }>(TRY_LOCK)
       : client.query<{ taken: number }>(TRY_NODE_LOCK, [nodeId]))
     if (rows[0]?.taken === 1) return
     // A cut that the server has not noticed: nobody else ends it.
-    await client.query(END_EARLIER, [name])
+    isOurs = (await client.query(END_EARLIER, [name])).rows.length > 0
     await sleep(LOCK_PAUSE_MILLISECONDS)
   }
+  if (isOurs) throw new Error('an earlier session of this process does not end at the server')
   const as = nodeId === undefined ? '' : ` as the node ${nodeId}`
   const problem = new Error(`another Sternpost works with this database${as}; stop it first`)
   throw Object.assign(problem, { code: TAKEN })
