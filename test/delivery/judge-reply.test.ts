@@ -88,6 +88,8 @@ t.test('the last try is one minute before the end when that is a quarter of an h
   t.equal(nextTryAt(NOW, 2 * HOUR, NOW + 16 * MINUTE), NOW + 15 * MINUTE)
   t.equal(nextTryAt(NOW, 2 * HOUR, NOW + 16 * MINUTE - 1), null)
   t.equal(nextTryAt(NOW, 5 * MINUTE, NOW + 5 * MINUTE), null)
+  t.equal(nextTryAt(NOW, 5 * MINUTE, NOW - HOUR), null)
+  t.equal(nextTryAt(NOW, 5 * MINUTE, NOW - HOUR - 1), NOW + 5 * MINUTE, 'the clock was set meanwhile')
 })
 
 t.test('a host may wish for a time between one minute and four hours', async (t) => {
