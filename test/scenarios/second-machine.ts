@@ -26,6 +26,8 @@ const LOSSES = IS_FULL ? 10 : 1
 /** Between the start and the loss, and after it. */
 const UNDER_LOAD = IS_FULL ? 5_000 : 1_500
 const LONGEST_ANSWER = 300
+/** What the loads have left. */
+const LONGEST_REST = 300_000
 const MOST_WAITING = 2_000
 const IP = floatingAddress(1)
 const POOLS = {
@@ -50,8 +52,9 @@ t.test('a machine is lost, and the other one goes on with its volume', async (t)
   const zone = await startZone(zoneOf(domains, world), 0, world)
   zone.set('spf.mail.sternpost.test', { TXT: [`v=spf1 ip4:${IP} -all`] })
   const volume = makeVolume()
+  let server: ServeProcess
   t.teardown(async () => {
-    await Promise.all([sink.close(), zone.close()])
+    await Promise.all([sink.close(), zone.close(), server.remove()])
     volume.remove()
   })
   const startOn = ({ command, address }: Machine): Promise<ServeProcess> =>
@@ -66,7 +69,7 @@ t.test('a machine is lost, and the other one goes on with its volume', async (t)
       settings: { api: { requests: 0, recipients: 0 }, delivery: { uncertain_retry: '1s', retry: ['1s'], threads: 1 } },
     })
   volume.takeTo(one)
-  let server = await startOn(one)
+  server = await startOn(one)
   await prepareSender(server, zone)
   const key = await server.createKey('admin')
   const accepted = new Set<string>()
@@ -95,10 +98,14 @@ t.test('a machine is lost, and the other one goes on with its volume', async (t)
     await more.stop()
     for (const to of more.accepted.keys()) accepted.add(to)
   }
-  await until('everything has ended', () => {
-    const { waiting = 0, sending = 0 } = stateCounts(volume.folder)
-    return waiting + sending === 0
-  })
+  await until(
+    'everything has ended',
+    () => {
+      const { waiting = 0, sending = 0 } = stateCounts(volume.folder)
+      return waiting + sending === 0
+    },
+    LONGEST_REST,
+  )
   const flagged = new Set(queueRows(volume.folder).flatMap((row) => (row.isPossibleDuplicate ? [row.recipient] : [])))
   const twice = [...sink.arrivals].filter(([, copies]) => copies > 1).map(([to]) => to)
   t.same(
@@ -113,7 +120,6 @@ t.test('a machine is lost, and the other one goes on with its volume', async (t)
   )
   t.same([...sink.sources], [IP])
   t.equal(await server.stop(), 0)
-  await server.remove()
 })
 
 function loadAt(t: Test, { baseUrl }: ServeProcess, key: string, number: number, arrived: () => number): SteadyLoad {
