@@ -14,19 +14,16 @@ const BEYOND_AN_AUTHORITY = 8 * DAY
 
 /** Returns how many messages are due at once. */
 export function createBringingBack(database: Database): (now: number) => number {
+  // The bounds on pool_id and endpoint_id are what lets the indexes of waiting rows answer.
   const messages = database.prepare<[{ now: number; beyond: number; wait: number; held: number }]>(`
-    update messages
+    update messages indexed by messages_queue
     set next_at = @now, waiting_for = null,
       expires_at = expires_at - iif(
         (select send_at from contents where content_id = messages.content_id) is null, max(created_at - @now, 0), 0)
-    where seq in (
-      select seq
-      from messages
-      where state = 'waiting' and next_at > @beyond and next_at < @held
-        and coalesce((select send_at from contents where content_id = messages.content_id), 0) + @wait < next_at
-      order by seq)`)
+    where state = 'waiting' and pool_id > 0 and next_at > @beyond and next_at < @held
+      and coalesce((select send_at from contents where content_id = messages.content_id), 0) + @wait < next_at`)
   const deliveries = database.prepare<[number, number]>(`
-    update webhook_deliveries set next_at = ? where state = 'pending' and next_at > ?`)
+    update webhook_deliveries set next_at = ? where state = 'pending' and endpoint_id > 0 and next_at > ?`)
   const domains = database.prepare<[number, number]>(`
     update domains set next_check_at = ? where next_check_at > ?`)
   const certificates = database.prepare<[number, number]>(`
