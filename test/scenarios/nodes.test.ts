@@ -86,12 +86,12 @@ const pass =
   }
 
 async function isBusy({ postgres, database }: NodeCluster, { nodeId }: ClusterNode): Promise<boolean> {
-  const [row] = await postgres.query(
-    `select count(*) as held from messages join nodes on nodes.epoch = messages.lease_epoch
-    where messages.state = 'sending' and node_id = '${nodeId}'`,
+  const held = await postgres.query(
+    `select 1 from messages join nodes on nodes.epoch = messages.lease_epoch
+    where messages.state = 'sending' and lease_until > 0 and node_id = '${nodeId}' limit 1`,
     database,
   )
-  return Number(row?.['held']) > 0
+  return held.length > 0
 }
 
 /** A node that sends from some IP. */
