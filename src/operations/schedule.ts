@@ -1,7 +1,7 @@
 /**
- * The table "when -> what" of the upkeep jobs, in UTC. Upkeep is a net under the parts that work by
- * events: nothing a caller waits for hangs on it. A job never overlaps itself; one that throws is logged and runs again
- * at its next time. Every job can also be run by hand.
+ * The table "when -> what" of the upkeep jobs, in UTC. Upkeep is a net under the parts that work by events: nothing a
+ * caller waits for hangs on it. A job never overlaps itself; one that throws is logged and runs again at its next time.
+ * Every job can also be run by hand.
  */
 import type { IsClockSteady } from '../base/clock-watch.ts'
 import { DAY, MINUTE, SECOND, type Clock } from '../base/clock.ts'

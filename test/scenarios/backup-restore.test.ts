@@ -12,7 +12,7 @@ import t, { type Test } from 'tap'
 import { apiClient } from '../support/api-client.ts'
 import { startCountingSink } from '../support/counting-sink.ts'
 import { startManyDestinations } from '../support/many-destinations.ts'
-import { integrityOf, queueRows, stateCounts } from '../support/queue-rows.ts'
+import { hasEnded, integrityOf, queueRows, stateCounts } from '../support/queue-rows.ts'
 import { randomSource } from '../support/random-source.ts'
 import { freePort, MASTER_KEY, startServe, writeConfiguration } from '../support/serve-process.ts'
 import { startSteadyLoad } from '../support/steady-load.ts'
@@ -146,14 +146,7 @@ t.test('every message that was answered before the mark is in the backup, and is
   const released = await sternpost('queue', 'release', '--all', '--yes', ...filter)
   t.equal(dropped['messages'], older.length, 'those are dropped')
   t.equal(released['messages'], held.length - older.length, 'and the others released')
-  await until(
-    'what was released is delivered',
-    () => {
-      const { waiting = 0, sending = 0 } = stateCounts(other.dataFolder)
-      return waiting + sending === 0
-    },
-    DEADLINE,
-  )
+  await until('what was released is delivered', () => hasEnded(other.dataFolder), DEADLINE)
   t.equal(other.sink.arrivals.size, 1 + Number(released['messages']))
   t.equal(stateCounts(other.dataFolder)['canceled'], older.length)
   t.equal(await second.stop(), 0)

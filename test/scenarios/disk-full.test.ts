@@ -8,7 +8,7 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { startManyDestinations } from '../support/many-destinations.ts'
-import { integrityOf, stateCounts } from '../support/queue-rows.ts'
+import { hasEnded, integrityOf, stateCounts } from '../support/queue-rows.ts'
 import { randomSource } from '../support/random-source.ts'
 import { freePort } from '../support/serve-process.ts'
 import { MIB, mountSmallDisk, type SmallDisk } from '../support/small-disk.ts'
@@ -116,14 +116,7 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
 
   const { accepted, refusals } = load
   await until('everything has arrived', () => [...accepted.keys()].every((to) => sink.arrivals.has(to)), DEADLINE)
-  await until(
-    'everything is recorded',
-    () => {
-      const { waiting = 0, sending = 0 } = stateCounts(server.databaseFolder)
-      return waiting + sending === 0
-    },
-    DEADLINE,
-  )
+  await until('everything is recorded', () => hasEnded(server.databaseFolder), DEADLINE)
   t.comment(`${accepted.size} answered with 200 and delivered, ${refusals.length} requests refused`)
   t.same(
     [...sink.arrivals].filter(([, count]) => count > 1),

@@ -12,7 +12,7 @@ import t, { type Test } from 'tap'
 import { startCountingSink } from '../support/counting-sink.ts'
 import { FAST, zoneOf } from '../support/many-destinations.ts'
 import { floatingAddress, ourAddress, startMachine, startNetworks, type Machine } from '../support/machines.ts'
-import { queueRows, stateCounts } from '../support/queue-rows.ts'
+import { hasEnded, queueRows } from '../support/queue-rows.ts'
 import { randomSource } from '../support/random-source.ts'
 import { startServe, type ServeProcess } from '../support/serve-process.ts'
 import { shownText } from '../support/shown-texts.ts'
@@ -98,14 +98,7 @@ t.test('a machine is lost, and the other one goes on with its volume', async (t)
     await more.stop()
     for (const to of more.accepted.keys()) accepted.add(to)
   }
-  await until(
-    'everything has ended',
-    () => {
-      const { waiting = 0, sending = 0 } = stateCounts(volume.folder)
-      return waiting + sending === 0
-    },
-    LONGEST_REST,
-  )
+  await until('everything has ended', () => hasEnded(volume.folder), LONGEST_REST)
   const flagged = new Set(queueRows(volume.folder).flatMap((row) => (row.isPossibleDuplicate ? [row.recipient] : [])))
   const twice = [...sink.arrivals].filter(([, copies]) => copies > 1).map(([to]) => to)
   t.same(

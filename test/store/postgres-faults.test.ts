@@ -229,7 +229,7 @@ async function hang(t: Test, cluster: PostgresCluster, like: string): Promise<vo
       t.ok(milliseconds < 6_000, `away after ${Math.round(milliseconds)} ms`)
       await refusesAtOnce(t, bed)
       // Longer than a connection is waited for, so that it is lost.
-      if (IS_FULL) await sleep(15_000)
+      await sleep(15_000)
     } finally {
       signal(pids, 'SIGCONT')
     }

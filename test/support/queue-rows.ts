@@ -32,6 +32,12 @@ export function queueRows(databaseFolder: string): QueueRow[] {
   })
 }
 
+/** No message waits or is being sent. */
+export function hasEnded(databaseFolder: string): boolean {
+  const { waiting = 0, sending = 0 } = stateCounts(databaseFolder)
+  return waiting + sending === 0
+}
+
 /** Messages in each stored state. */
 export function stateCounts(databaseFolder: string): Record<string, number> {
   return withDatabase(databaseFolder, (database) => {

@@ -23,7 +23,7 @@ const LAST_TRY_BEFORE_END = MINUTE
 const LAST_TRY_AT_LEAST_AWAY = 15 * MINUTE
 
 /** It was claimed within its lifetime, and no try takes as long: the clock was set. */
-const NO_TRY_TAKES = HOUR
+const BEYOND_EVERY_TRY = HOUR
 
 /** The wait after failure number `failure` (from 1) of `waits`, moved by at most the share `jitter` to both sides. */
 export function scheduledWait(waits: readonly number[], failure: number, messageId: string, jitter: number): number {
@@ -39,7 +39,7 @@ export function simulatedWait(failure: number, messageId: string): number {
 
 /** When the next try is, or null when none fits into the lifetime any more. */
 export function nextTryAt(now: number, wait: number, expiresAt: number): number | null {
-  if (now + wait < expiresAt || now > expiresAt + NO_TRY_TAKES) return now + wait
+  if (now + wait < expiresAt || now > expiresAt + BEYOND_EVERY_TRY) return now + wait
   const lastTry = expiresAt - LAST_TRY_BEFORE_END
   return lastTry - now >= LAST_TRY_AT_LEAST_AWAY ? lastTry : null
 }

@@ -8,10 +8,10 @@
  */
 import type { Database } from '../../engine/database.ts'
 import type { IpOwner, NodeRecord, NodesSeen } from '../../records/node-records.ts'
-import { createBringingBack } from './times-ahead.ts'
 import { createFreeing } from '../queue/freed-leases.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs } from '../tools/verb-types.ts'
+import { createBringingBack } from './times-ahead.ts'
 
 /** The node of a database that has one alone. */
 const ALONE = ''

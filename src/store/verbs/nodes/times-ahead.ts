@@ -14,7 +14,7 @@ const BEYOND_AN_AUTHORITY = 8 * DAY
 
 /** Returns how many messages are due at once. */
 export function createBringingBack(database: Database): (now: number) => number {
-  // The bounds on pool_id and endpoint_id are what lets the indexes of waiting rows answer.
+  // The bounds on pool_id and endpoint_id let the indexes of waiting rows answer.
   const messages = database.prepare<[{ now: number; beyond: number; wait: number; held: number }]>(`
     update messages indexed by messages_queue
     set next_at = @now, waiting_for = null,
