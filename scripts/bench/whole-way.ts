@@ -43,7 +43,7 @@ const SAMPLE = 5
  * every system in JavaScript takes as many. A compiled one is as quick from the start, and its files are in the page
  * cache.
  */
-export const WARM_UP = 10_000
+export const WARM_UP = 15_000
 export const WARM_UP_OF_COMPILED = 1_000
 
 export async function compareWholeWay(options: BenchOptions): Promise<Comparison> {

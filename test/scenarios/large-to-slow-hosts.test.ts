@@ -14,8 +14,11 @@ import { startZone, type Zone } from '../support/zone.ts'
 const MEBIBYTE = 2 ** 20
 const HOSTS = Array.from({ length: 15 }, (_, index) => `slow${index}.test`)
 const MAILS = 2 * HOSTS.length
-/** Of 96 MiB of messages, with what accepting, reading and rendering all of them leaves behind. */
-const MOST_GROWTH = 320 * MEBIBYTE
+/**
+ * Of 96 MiB of messages, with what accepting, reading and rendering all of them leaves behind: 295 to 326 MiB. Without
+ * the bound on messages under way it is 507, and small mail waits.
+ */
+const MOST_GROWTH = 400 * MEBIBYTE
 const ATTACHMENTS = [{ name: 'a.bin', content: 'QUFB'.repeat(Math.floor((10 * MEBIBYTE) / 3)) }]
 const PLACE = '127.0.2.1'
 

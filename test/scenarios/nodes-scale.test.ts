@@ -1,20 +1,27 @@
 /**
- * What several nodes cost: messages a second, and CPU of nodes and PostgreSQL for each of them, with 1, 2 and 3 nodes on
- * this machine. Only the full size judges them: figures of a busy machine, or of a start, say nothing.
+ * What several nodes cost: CPU of nodes and PostgreSQL for each message, with 1, 2 and 3 nodes on this machine, each
+ * pinned to a core. Every node has the same load, as it would on a machine of its own: nodes that share what a processor
+ * can do have smaller groups each, and would be judged for the processor. Only the full size judges them: figures of a
+ * busy machine, or of a start, say nothing.
  */
 import { readdirSync, readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import type { CountingSink } from '../support/counting-sink.ts'
 import { startNodeCluster } from '../support/node-cluster.ts'
 import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.ts'
-import { startSteadyLoad } from '../support/steady-load.ts'
+import { startSteadyLoad, type SteadyLoad } from '../support/steady-load.ts'
 import { until } from '../support/until.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const COUNTS = IS_FULL ? [1, 2, 3] : [1, 2]
-const WARM_UP_MILLISECONDS = IS_FULL ? 10_000 : 500
+/** Messages of each node before it is measured, as fast as they go: its code has been compiled by then. */
+const WARM_UP_MESSAGES = IS_FULL ? 15_000 : 500
 const MEASURED_MILLISECONDS = IS_FULL ? 20_000 : 1_500
-const MOST_WAITING = 3_000
+const MOST_WAITING = 1_000
+/** Messages of each node. */
+const PER_SECOND = 300
 /** Of a node's CPU for each message, against that of one alone. */
 const MOST_MORE = 1.1
 const MILLISECONDS_PER_TICK = 10
@@ -34,11 +41,19 @@ t.test('the cost of a message', { skip: skipWithoutPostgres }, async (t) => {
 async function measure(t: Test, count: number): Promise<number> {
   const postgres = await startPostgres(t)
   const urlFor = (name: string): string => postgres.url(name)
-  const { nodes, sink, key, domains, database } = await startNodeCluster(t, { count, postgres, urlFor })
-  const loads = nodes.map(({ server, nodeId: prefix }) => {
-    const mayPost = (accepted: number): boolean => accepted - sink.arrivals.size / count < MOST_WAITING / count
-    return startSteadyLoad(t, { baseUrl: server.baseUrl, key, domains, batch: 50, clients: 4, mayPost, prefix })
-  })
+  const machineOf = (number: number) => ({ command: ['taskset', '-c', String(number % availableParallelism())] })
+  const cluster = await startNodeCluster(t, { count, postgres, urlFor, machineOf })
+  const { nodes, sink, database } = cluster
+  const startLoads = (name: string, mayPost: (accepted: number) => boolean) =>
+    nodes.map(({ server: { baseUrl }, nodeId }) =>
+      startSteadyLoad(t, { ...cluster, baseUrl, batch: 50, clients: 4, mayPost, prefix: `${name}-${nodeId}` }),
+    )
+  const warming = startLoads(
+    'warming',
+    (accepted) => accepted < WARM_UP_MESSAGES && accepted - sink.arrivals.size / count < MOST_WAITING,
+  )
+  await until('every node is warm', () => warming.every(({ accepted }) => accepted.size >= WARM_UP_MESSAGES), 300_000)
+  await end(warming, sink)
   const look = async () => {
     const [row] = await postgres.query(
       `select xact_commit as commits, pg_current_wal_lsn() - '0/0' as bytes from pg_stat_database
@@ -54,11 +69,11 @@ async function measure(t: Test, count: number): Promise<number> {
       bytes: Number(row?.['bytes']),
     }
   }
-  await sleep(WARM_UP_MILLISECONDS)
+  const start = performance.now()
+  const loads = startLoads('measured', (accepted) => accepted < (PER_SECOND * (performance.now() - start)) / 1_000)
   const before = await look()
   await sleep(MEASURED_MILLISECONDS)
   const after = await look()
-  await Promise.all(loads.map((load) => load.stop()))
   const messages = after.arrived - before.arrived
   const each = (field: 'nodes' | 'postgres' | 'commits' | 'bytes'): number => (after[field] - before[field]) / messages
   t.comment(
@@ -66,11 +81,16 @@ async function measure(t: Test, count: number): Promise<number> {
       `${each('nodes').toFixed(2)} ms of nodes, ${each('postgres').toFixed(2)} ms of PostgreSQL, ` +
       `${each('commits').toFixed(3)} commits, ${Math.round(each('bytes'))} bytes of WAL`,
   )
-  await until('all has arrived', () =>
-    loads.every(({ accepted }) => [...accepted.keys()].every((to) => sink.arrivals.has(to))),
-  )
+  await end(loads, sink)
   t.ok(loads.every(({ accepted }) => accepted.size > 0))
   return each('nodes')
+}
+
+async function end(loads: readonly SteadyLoad[], { arrivals }: CountingSink): Promise<void> {
+  await Promise.all(loads.map((load) => load.stop()))
+  await until('all has arrived', () =>
+    loads.every(({ accepted }) => [...accepted.keys()].every((to) => arrivals.has(to))),
+  )
 }
 
 /** Of a process: milliseconds of user and system time, and its parent. Nothing where it has ended. */
