@@ -111,11 +111,12 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const { server } = configuration
   const uncertainAt = now + server.delivery.uncertain_retry
   const begun = await store.beginEpoch(now, uncertainAt, nodeIdOf(location))
-  const { epoch, recovered, uncertain, broughtBack, newestAt } = begun
+  const { epoch, recovered, uncertain, newestAt } = begun
   metrics.leasesRecovered.inc(recovered + uncertain)
   metrics.uncertainDeliveries.inc(uncertain)
-  const found = { recovered_messages: recovered, uncertain_messages: uncertain, brought_back_messages: broughtBack }
+  const found = { recovered_messages: recovered, uncertain_messages: uncertain }
   logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
+  await endWaits(store, now, logger)
   const keyRing = createKeyRing(server.secrets.master_key)
   const parts = { ...options, live, clock, realClock, metrics, store, location, epoch, keyRing, stops }
   const nodes = await startNodes(parts)
@@ -128,6 +129,17 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
     classify: (...reply) => classify(...reply),
     isClockSteady: startClockWatch(clock, newestAt, { logger, stops, onFatal }),
   }
+}
+
+/** So many in a transaction: a moment for who waits for it. */
+const ENDED_AT_ONCE = 10_000
+
+async function endWaits(store: Store, now: number, logger: Logger): Promise<void> {
+  let messages: number
+  do {
+    messages = await store.endWaitsAhead(now, ENDED_AT_ONCE)
+    if (messages > 0) logger.warn({ part: 'store', messages }, 'messages that waited for a time far ahead are due')
+  } while (messages === ENDED_AT_ONCE)
 }
 
 export function dnsNotes({ dnsLookupSeconds, dnsFailures }: Metrics): DnsNotes {

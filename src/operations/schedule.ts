@@ -110,8 +110,10 @@ export function createSchedule(options: ScheduleOptions) {
   function planBackups(): void {
     const when = backups.when()
     if (backup?.when === when) return
+    // A table that never comes round throws: then the former one goes on.
+    const next = { when, driver: drive(timed('write-backup', when)) }
     void backup?.driver.stop()
-    backup = { when, driver: drive(timed('write-backup', when)) }
+    backup = next
   }
 
   return {

@@ -20,7 +20,7 @@ import { IP, ipRecord } from './warmup-samples.ts'
 const AHEAD = NOW + 365 * DAY
 
 export const clock: Cases = {
-  'what waits for next year is due at the next start, and nothing else': async (t, { store }) => {
+  'what waits for next year is due, and nothing else': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const defer = async (id: string, retryAt: number): Promise<string> => {
       const claimed = (await claim(store, epoch, AHEAD)).find((message) => message.id === id)
@@ -32,17 +32,29 @@ export const clock: Cases = {
     const held = await acceptOne(store, {}, lifetime)
     await store.actOnQueue({ filter: {}, action: { kind: 'hold' }, now: NOW, limit: 9, isDryRun: false })
     const before = await defer(await acceptOne(store, {}, lifetime), AHEAD + MINUTE)
+    const sendAt = NOW + 20 * DAY
+    const tried = await defer(await acceptOne(store, { sendAt }, lifetime), AHEAD + MINUTE)
     const soon = await defer(await acceptOne(store, {}, lifetime), NOW + DAY)
     const meanwhile = await acceptOne(store, { now: AHEAD }, lifetime)
-    const sendAt = NOW + 20 * DAY
     const scheduled = await acceptOne(store, { sendAt }, { expiresAt: sendAt + LIFETIME })
-    t.match(await store.beginEpoch(NOW, NOW), { broughtBack: 2 })
+    t.equal(await store.endWaitsAhead(NOW, 1), 1, 'so many at once')
+    t.equal(await store.endWaitsAhead(NOW, 9), 2)
     t.match(await lookUp(store, held), { waitingFor: 'held', expiresAt: AHEAD + LIFETIME })
     t.match(await lookUp(store, before), { nextAttemptAt: NOW, expiresAt: AHEAD + LIFETIME })
     t.match(await lookUp(store, soon), { nextAttemptAt: NOW + DAY })
-    t.match(await lookUp(store, meanwhile), { nextAttemptAt: NOW, expiresAt: NOW + LIFETIME })
+    t.match(await lookUp(store, meanwhile), { nextAttemptAt: NOW, expiresAt: AHEAD + LIFETIME })
     t.match(await lookUp(store, scheduled), { nextAttemptAt: sendAt, expiresAt: sendAt + LIFETIME })
-    t.match(await store.beginEpoch(NOW, NOW), { broughtBack: 0 }, 'once')
+    t.match(await lookUp(store, tried), { nextAttemptAt: sendAt }, 'not before its time')
+    t.equal(await store.endWaitsAhead(NOW, 9), 0, 'once')
+  },
+  'a clock that is behind ends no lifetime': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW, NOW)
+    const id = await acceptOne(store)
+    const [claimed] = await claim(store, epoch)
+    if (claimed === undefined) throw new Error('nothing was claimed')
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(claimed, deferredUntil(NOW + HOUR))] })
+    t.equal(await store.endWaitsAhead(NOW - 30 * DAY, 9), 1)
+    t.match(await lookUp(store, id), { nextAttemptAt: NOW - 30 * DAY, expiresAt: NOW + LIFETIME })
   },
   'webhooks, checks of domains and pauses of IPs end too': async (t, { store }) => {
     await store.addWebhookEndpoint(webhookEndpoint())
@@ -57,8 +69,8 @@ export const clock: Cases = {
     const [message] = await claim(store, epoch)
     if (message === undefined) throw new Error('nothing was claimed')
     await store.recordOutcomes({ epoch, now: AHEAD, outcomes: [outcomeRecord(message, delivered)] })
-    const { epoch: next } = await store.beginEpoch(NOW, NOW)
-    t.equal((await store.claimWebhooks(webhookClaim(next))).length, 1)
+    t.equal(await store.endWaitsAhead(NOW, 9), 0)
+    t.equal((await store.claimWebhooks(webhookClaim(epoch))).length, 1)
     t.same(await store.domainsDueForCheck(NOW, 9), ['acme.com'])
     const until = Object.fromEntries((await store.ipRecords()).map(({ ip, until }) => [ip, until]))
     t.same(until, { [IP]: NOW + HOUR, '127.0.0.12': NOW + 90 * DAY }, 'one that somebody asked for stays')

@@ -41,7 +41,7 @@ export const leases: Cases = {
     const now = NOW + 5_000
     const next = await store.beginEpoch(now, now + UNCERTAIN)
     t.ok(next.epoch > epoch)
-    t.same(next, { epoch: next.epoch, recovered: 1, uncertain: 1, broughtBack: 0, newestAt: NOW })
+    t.same(next, { epoch: next.epoch, recovered: 1, uncertain: 1, newestAt: NOW })
     t.match(await lookUp(store, plain.id), { state: 'queued', nextAttemptAt: now, isPossibleDuplicate: false })
     t.match(await lookUp(store, marked.id), {
       state: 'queued',

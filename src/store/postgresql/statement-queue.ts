@@ -49,6 +49,8 @@ export interface StatementQueue {
   forget(): void
 }
 
+export const COMMIT = 'commit'
+
 /** Ids and addresses; in a list, contents would have to be text. */
 const MOST_BYTES_OF_A_VALUE = 1_024
 const MOST_ROWS = 500
@@ -67,8 +69,12 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
     const sent = asked.flatMap(sentFor)
     const untyped = asked.map(({ statement }) => statement).filter(isUntyped)
     const types = untyped.length === 0 ? [] : [questionOfTypes(untyped)]
-    const answers = wire.ask(line, [...sent.map((each) => each.wire), ...types])
-    if (untyped.length > 0) readTypes(untyped, answers.at(-1))
+    // Nothing may fail behind a commit.
+    const place = asked.at(-1)?.statement.text === COMMIT ? sent.length - 1 : sent.length
+    const statements = sent.map((each) => each.wire).toSpliced(place, 0, ...types)
+    const answers = [...wire.ask(line, statements)]
+    const [found = NO_ANSWER] = answers.splice(place, types.length)
+    readTypes(untyped, found)
     for (const [index, { bring }] of sent.entries()) bring(answers[index] ?? NO_ANSWER)
   }
   const queue: StatementQueue = {
@@ -185,12 +191,12 @@ const FIND_TYPES = 'select name, parameter_types::text[] from pg_prepared_statem
 /** It runs alone for the first time: the types of its parameters let the next ones be merged. */
 const isUntyped = ({ merged, types }: Prepared): boolean => merged !== null && types === undefined
 
-/** Goes behind what ran. */
+/** Goes behind the first runs of these. */
 function questionOfTypes(statements: readonly Prepared[]): WireStatement {
   return { name: 'types', text: FIND_TYPES, values: [statements.map(({ name }) => name)] }
 }
 
-function readTypes(statements: readonly Prepared[], answer = NO_ANSWER): void {
+function readTypes(statements: readonly Prepared[], answer: StatementAnswer): void {
   const types = new Map(answer.rows.map(([name, list]) => [name, listIn(String(list))]))
   for (const statement of statements) statement.types = types.get(statement.name)
 }

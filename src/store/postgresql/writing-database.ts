@@ -16,7 +16,7 @@ import { ConnectionLost, DatabaseChanged, isOfStatement, ServerRefused, type Blo
 import { FIND_COMMIT } from './connection.ts'
 import { createPostgresDatabase } from './postgres-database.ts'
 import type { RowNumbers } from './row-numbers.ts'
-import { createStatementQueue, type StatementQueue } from './statement-queue.ts'
+import { COMMIT, createStatementQueue, type StatementQueue } from './statement-queue.ts'
 
 const BEGIN_WRITING = 'select begin_writing($1)'
 const NOTE_COMMIT = `
@@ -149,7 +149,7 @@ function createCommits(
       const { turn, rows } = rowNumbers.taken() ?? { turn: null, rows: null }
       const known = [lastCommit ?? 0, lastCommit ?? Number.MAX_SAFE_INTEGER]
       queue.sendText(NOTE_COMMIT, [commits, turn, rows, nodeId, ...known])
-      queue.sendText('commit')
+      queue.sendText(COMMIT)
       try {
         queue.flush()
         granted.lastCommit = lastCommit = commits

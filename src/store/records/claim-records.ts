@@ -135,8 +135,6 @@ export interface EpochStart {
   recovered: number
   /** Those whose final dot may have gone out: due after the uncertain wait, marked as possible duplicates. */
   uncertain: number
-  /** Messages that waited for a time far ahead, which a clock put off wrote: due at once. */
-  broughtBack: number
   /** When the newest message was accepted; null: there is none. */
   newestAt: number | null
 }

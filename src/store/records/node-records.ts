@@ -77,6 +77,11 @@ export interface NodeVerbs {
    * epoch of this node held. Left out: there is one node, without a name.
    */
   beginEpoch(now: number, uncertainAt: number, nodeId?: string): Promise<EpochStart>
+  /**
+   * What waits for a time that no wait reaches, which a clock wrote that was put off, waits no longer; of messages at
+   * most `limit`. Returns how many messages.
+   */
+  endWaitsAhead(now: number, limit: number): Promise<number>
   /** Says that the node lives, and asks who else does. */
   beat(request: BeatRequest): Promise<NodesSeen>
   /** It holds nothing from now on, and its IPs are free. False: it has begun anew, or had ended before. */

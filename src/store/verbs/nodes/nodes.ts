@@ -11,7 +11,7 @@ import type { IpOwner, NodeRecord, NodesSeen } from '../../records/node-records.
 import { createFreeing } from '../queue/freed-leases.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs } from '../tools/verb-types.ts'
-import { createBringingBack } from './times-ahead.ts'
+import { createEndWaitsAhead } from './times-ahead.ts'
 
 /** The node of a database that has one alone. */
 const ALONE = ''
@@ -46,7 +46,6 @@ export function createNodeWrites(database: Database) {
   const keepNumbers = database.prepare<[string]>(`update last_commits set node_id = '' where node_id = ?`)
   const forget = database.prepare<[string]>(`delete from nodes where node_id = ? and state <> 'living'`)
   const freeing = createFreeing(database)
-  const bringBack = createBringingBack(database)
   const look = createNodesSeen(database)
 
   return {
@@ -57,8 +56,9 @@ export function createNodeWrites(database: Database) {
       const { recovered, uncertain } = freeing.abandoned(now, uncertainAt, Number.MAX_SAFE_INTEGER)
       const epoch = raise.get() ?? 0
       begin.run(nodeId, epoch, now, now)
-      return { epoch, recovered, uncertain, broughtBack: bringBack(now), newestAt: findNewest.get() ?? null }
+      return { epoch, recovered, uncertain, newestAt: findNewest.get() ?? null }
     },
+    endWaitsAhead: createEndWaitsAhead(database),
     beat({ nodeId, epoch, now, version, configHash, takes, releases }) {
       beat.run(now, version, configHash, nodeId, epoch)
       for (const ip of releases) release.run(ip, epoch)
