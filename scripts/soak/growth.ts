@@ -1,21 +1,25 @@
 /**
  * Memory and size of the database, looked at each minute, and whether they are flat.
  *
- * All threads collect their garbage before each look: what is left is in use, or leaked. Judged is the stretch without restarts: from a third of the run, at most ten minutes, to its last sixth; the restarts
- * before it end at half of that third. Memory is flat when the line through its values rises by no more than
+ * All threads collect their garbage before each look: what is left then is in use, or leaked. The process has least when
+ * the last of them has done so: that counts. Judged is the stretch without restarts: from a third of the run, at most ten
+ * minutes, to its last sixth; the restarts before it end at half of that third. Memory is flat when the line through its values rises by no more than
  * MEMORY_MARGIN over the stretch. The file holds every message for the days of `retention`, so it cannot stop to grow:
  * it is flat when a message of the stretch costs no more bytes than DATABASE_MARGIN times one of before.
  */
-import { statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { residentBytes } from '../bench/process-figures.ts'
+import { until } from '../../test/support/until.ts'
+import type { Left } from './collect-garbage.ts'
 import type { SoakScene } from './scene.ts'
 
 export interface Look {
   /** Minutes since the start. */
   minute: number
   memory: number
+  /** Objects of each thread, and what they hold outside. */
+  inUse: number[]
   /** The file and its log. */
   database: number
   messages: number
@@ -34,13 +38,18 @@ export function judgedStretch(minutes: number): { from: number; to: number } {
 }
 
 export async function look({ server, ledger, collectFile }: SoakScene, minute: number): Promise<Look> {
+  rmSync(`${collectFile}.left`, { force: true })
   writeFileSync(collectFile, String(minute))
   await sleep(COLLECTED_WITHIN)
+  await until('a thread has collected its garbage', () => existsSync(`${collectFile}.left`))
+  const lines = readFileSync(`${collectFile}.left`, 'utf8').trimEnd().split('\n')
+  const left = lines.map((line) => JSON.parse(line) as Left).toSorted((one, other) => one.thread - other.thread)
   const sizes = ['sternpost.db', 'sternpost.db-wal'].map((name) =>
     Number(statSync(join(server.databaseFolder, name), { throwIfNoEntry: false })?.size ?? 0),
   )
   const database = sizes.reduce((sum, size) => sum + size, 0)
-  return { minute, memory: residentBytes(server.processId), database, messages: ledger.accepted.size }
+  const memory = Math.min(...left.map((each) => each.memory))
+  return { minute, memory, inUse: left.map((each) => each.inUse), database, messages: ledger.accepted.size }
 }
 
 export interface Growth {

@@ -113,7 +113,8 @@ function tell({ ledger, endpoint }: SoakScene, load: Load, looks: readonly Look[
   console.log(
     `minute ${now.minute}: ${ledger.accepted.size} accepted, ${ledger.arrived.size} arrived, ` +
       `${endpoint.events.size} events told, ${load.rate().toFixed(0)} messages/s; ` +
-      `memory ${perHour('memory')}, database ${perHour('database')}`,
+      `memory ${perHour('memory')}, in use ${now.inUse.map((bytes) => Math.round(bytes / MEBIBYTE)).join(' + ')} MiB, ` +
+      `database ${perHour('database')}`,
   )
 }
 

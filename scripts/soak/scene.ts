@@ -97,7 +97,7 @@ export async function startScene(random: RandomSource): Promise<SoakScene> {
     endpoint,
     collectFile,
     async close() {
-      rmSync(collectFile, { force: true })
+      for (const file of [collectFile, `${collectFile}.left`]) rmSync(file, { force: true })
       await server.remove()
       await Promise.all([receivers.close(), zone.close(), closeEndpoint()])
     },

@@ -14,7 +14,7 @@ function looks(memory: (minute: number) => number, bytesPerMessage: (minute: num
   return Array.from({ length: MINUTES }, (_, index) => {
     const minute = index + 1
     database += 1_000 * bytesPerMessage(minute)
-    return { minute, database, memory: memory(minute), messages: minute * 1_000 }
+    return { minute, database, memory: memory(minute), inUse: [], messages: minute * 1_000 }
   })
 }
 
