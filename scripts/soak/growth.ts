@@ -3,9 +3,10 @@
  *
  * All threads collect their garbage before each look: what is left then is in use, or leaked. The process has least when
  * the last of them has done so: that counts. Judged is the stretch without restarts: from a third of the run, at most ten
- * minutes, to its last sixth; the restarts before it end at half of that third. Memory is flat when the line through its values rises by no more than
- * MEMORY_MARGIN over the stretch. The file holds every message for the days of `retention`, so it cannot stop to grow:
- * it is flat when a message of the stretch costs no more bytes than DATABASE_MARGIN times one of before.
+ * minutes, to before its last sixth; the restarts before it end at half of that third. Memory is flat when the line
+ * through its values rises by no more than MEMORY_MARGIN over the stretch. The file holds every message for the days of
+ * `retention`, so it cannot stop to grow: it is flat when a message of the stretch costs no more bytes than
+ * DATABASE_MARGIN times one of before.
  */
 import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -62,7 +63,7 @@ export interface Growth {
 /** null: the run is too short to say. */
 export function judgeGrowth(looks: readonly Look[], minutes: number): Growth | null {
   const { from, to } = judgedStretch(minutes)
-  const stretch = looks.filter(({ minute }) => minute >= from && minute <= to)
+  const stretch = looks.filter(({ minute }) => minute >= from && minute < to)
   const [first] = stretch
   const last = stretch.at(-1)
   const [start] = looks

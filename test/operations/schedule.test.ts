@@ -95,6 +95,25 @@ t.test('retention removes nothing until a day after a jump', async (t) => {
   t.equal(runs.length, 1)
 })
 
+t.test('a time of backups that never comes leaves the former one at work', async (t) => {
+  let when = '17 3 * * *'
+  const ended: string[] = []
+  const drive: ScheduleOptions['drive'] = (jobs) => {
+    const tables = jobs.map((job) => job.when)
+    if (tables.includes('0 0 30 2 *')) throw new Error('it never comes round')
+    return { stop: async () => void ended.push(...tables) }
+  }
+  const schedule = createSchedule({ ...(await parts(t)), drive, backups: { when: () => when, write: nothing } })
+  schedule.start()
+  when = '0 0 30 2 *'
+  t.throws(() => schedule.replan(), /never comes round/)
+  t.same(ended, [])
+  when = '17 4 * * *'
+  schedule.replan()
+  t.same(ended, ['17 3 * * *'])
+  await schedule.stop()
+})
+
 async function parts(t: Test): Promise<ScheduleOptions> {
   return {
     domains: { checkDue: nothing, stop: nothing },

@@ -25,7 +25,8 @@ export const clock: Cases = {
     const defer = async (id: string, retryAt: number): Promise<string> => {
       const claimed = (await claim(store, epoch, AHEAD)).find((message) => message.id === id)
       if (claimed === undefined) throw new Error('nothing was claimed')
-      await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(claimed, deferredUntil(retryAt))] })
+      const record = { ...outcomeRecord(claimed, deferredUntil(retryAt)), keepIpUntil: retryAt }
+      await store.recordOutcomes({ epoch, now: NOW, outcomes: [record] })
       return id
     }
     const lifetime = { expiresAt: AHEAD + LIFETIME }
@@ -46,6 +47,12 @@ export const clock: Cases = {
     t.match(await lookUp(store, scheduled), { nextAttemptAt: sendAt, expiresAt: sendAt + LIFETIME })
     t.match(await lookUp(store, tried), { nextAttemptAt: sendAt }, 'not before its time')
     t.equal(await store.endWaitsAhead(NOW, 9), 0, 'once')
+    const due = await claim(store, epoch, NOW)
+    t.same(
+      due.map(({ id, keepIpUntil }) => ({ id, keepIpUntil })).toSorted((one, other) => one.id.localeCompare(other.id)),
+      [before, meanwhile].toSorted().map((id) => ({ id, keepIpUntil: null })),
+      'from any IP',
+    )
   },
   'a clock that is behind ends no lifetime': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)

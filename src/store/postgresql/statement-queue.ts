@@ -71,11 +71,13 @@ export function createStatementQueue(wire: BlockingWire, line: WireLine): Statem
     const types = untyped.length === 0 ? [] : [questionOfTypes(untyped)]
     // Nothing may fail behind a commit.
     const place = asked.at(-1)?.statement.text === COMMIT ? sent.length - 1 : sent.length
-    const statements = sent.map((each) => each.wire).toSpliced(place, 0, ...types)
-    const answers = [...wire.ask(line, statements)]
-    const [found = NO_ANSWER] = answers.splice(place, types.length)
-    readTypes(untyped, found)
-    for (const [index, { bring }] of sent.entries()) bring(answers[index] ?? NO_ANSWER)
+    const statements = sent.map((each) => each.wire)
+    statements.splice(place, 0, ...types)
+    const answers = wire.ask(line, statements)
+    if (untyped.length > 0) readTypes(untyped, answers[place])
+    for (const [index, { bring }] of sent.entries()) {
+      bring(answers[index < place ? index : index + types.length] ?? NO_ANSWER)
+    }
   }
   const queue: StatementQueue = {
     prepared(text) {
@@ -196,7 +198,7 @@ function questionOfTypes(statements: readonly Prepared[]): WireStatement {
   return { name: 'types', text: FIND_TYPES, values: [statements.map(({ name }) => name)] }
 }
 
-function readTypes(statements: readonly Prepared[], answer: StatementAnswer): void {
+function readTypes(statements: readonly Prepared[], answer = NO_ANSWER): void {
   const types = new Map(answer.rows.map(([name, list]) => [name, listIn(String(list))]))
   for (const statement of statements) statement.types = types.get(statement.name)
 }
