@@ -15,8 +15,13 @@ export interface ReceivedRequest {
   at: number
 }
 
-/** A status; never an answer; the connection closed in place of one; or a status after a while. */
-export type ReceiverAnswer = number | 'hang' | 'close' | { status: number; afterMilliseconds: number }
+/** A status; never an answer; the connection closed in place of one; or a status after a while, or behind an event. */
+export type ReceiverAnswer =
+  | number
+  | 'hang'
+  | 'close'
+  | { status: number; afterMilliseconds: number }
+  | { status: number; behind: Promise<unknown> }
 
 export interface WebhookReceiver {
   readonly url: string
@@ -65,5 +70,6 @@ function give(answer: ReceiverAnswer, response: ServerResponse, timers: Set<Node
   if (answer === 'hang') return
   if (answer === 'close') return void response.destroy()
   if (typeof answer === 'number') return void response.writeHead(answer).end(answer === 204 ? undefined : 'thank you')
+  if ('behind' in answer) return void answer.behind.then(() => give(answer.status, response, timers))
   timers.add(setTimeout(() => give(answer.status, response, timers), answer.afterMilliseconds))
 }

@@ -226,11 +226,13 @@ t.test('a replay is a new delivery of the same bytes, behind what is due', async
   t.equal(again?.headers['x-service-attempt'], '1')
 
   await harness.clock.advance(SECOND)
-  receiver.answerWith({ status: 200, afterMilliseconds: 100 }, 200)
+  const { promise: behind, resolve: free } = Promise.withResolvers<void>()
+  receiver.answerWith({ status: 200, behind }, 200)
   await harness.deliver()
   await harness.pump('the only slot is taken', () => harness.posts.length === 6)
   t.equal(await harness.deliveries.replayRange(id, { ...DEAD_AND_ALL, status: 'all' }), 4)
   await harness.deliver(2)
+  free()
   await harness.finish()
   const events = idsOf(receiver, 'x-service-event-id')
   t.notOk(
