@@ -15,11 +15,18 @@ import { attachment, MESSAGE_ID, storedContent } from '../content/render-input.t
 interface RendererParts {
   keys?: Record<string, SealedSigningKey[]>
   platformDomain?: string
+  reader?: Partial<ContentReader>
 }
 
 const MASTER_KEY = Buffer.alloc(32, 7)
 
-function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platformDomain }: RendererParts = {}) {
+function rendererOf(contents: Record<number, StoredContent>, parts: RendererParts = {}) {
+  const { renderer, row } = createRenderer(contents, parts)
+  return (contentId: number, key = 1) => renderer.render(row(contentId, key), '8bit')
+}
+
+function createRenderer(contents: Record<number, StoredContent>, parts: RendererParts) {
+  const { keys = {}, platformDomain } = parts
   const reader: ContentReader = {
     readAhead: async () => ({ facts: new Map(), contents: new Map() }),
     content: async (contentId) => contents[contentId],
@@ -40,6 +47,7 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
     platformKey: async (domain) => keys[domain]?.[0],
     trackingHost: async () => null,
     close: async () => {},
+    ...parts.reader,
   }
   const renderer = createMessageRenderer({
     reader,
@@ -65,7 +73,7 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
     isUrgent: false,
     wasInDoubt: false,
   })
-  return (contentId: number, key = 1) => renderer.render(row(contentId, key), '8bit')
+  return { reader, renderer, row }
 }
 
 function wireOf(bytes: Buffer, provenFrom?: number): string {
@@ -126,6 +134,41 @@ t.test('a large content that several share outlives each of them', async (t) => 
   const together = await Promise.all([1, 2, 3].map((key) => render(1, key)))
   for (const { onGone } of together) onGone?.()
   for (const { bytes } of [...together, await render(1, 4)]) t.ok(bytes.length > size)
+})
+
+t.test('nothing is kept for a row that is reported, also when it was never rendered', async (t) => {
+  const stored = storedContent({ subject: 'x', text: 'Hi' })
+  const { reader } = createRenderer({}, {})
+  let reads = 0
+  const { renderer, row } = createRenderer(
+    {},
+    {
+      reader: {
+        async readAhead([key = 0], [contentId = 0]) {
+          const facts = await reader.renderFacts(key)
+          return { facts: new Map(facts && [[key, facts]]), contents: new Map([[contentId, stored]]) }
+        },
+        async content() {
+          reads += 1
+          return stored
+        },
+      },
+    },
+  )
+  const readsOf = async (sent: DispatchedRow): Promise<number> => {
+    reads = 0
+    await renderer.render(sent, '8bit')
+    return reads
+  }
+  await renderer.readAhead([row(1, 1)])
+  t.equal(await readsOf(row(1, 1)), 0, 'it was read ahead')
+  await renderer.readAhead([row(2, 2)])
+  renderer.forget(row(2, 2))
+  t.equal(await readsOf(row(2, 2)), 1, 'it was reported')
+  const reading = renderer.readAhead([row(3, 3)])
+  renderer.forget(row(3, 3))
+  await reading
+  t.equal(await readsOf(row(3, 3)), 1, 'it was reported while it was read')
 })
 
 t.test('the platform signs below the sending domain, its own mail once, and nothing alone', async (t) => {

@@ -93,7 +93,7 @@ export function pathTo(
       now: Date.now,
       ...tools,
     },
-    report: (result) => void results.push(result),
+    report: (_row, result) => void results.push(result),
     takeConnection: () => true,
     releaseConnection: () => {},
     onRest: () => {},

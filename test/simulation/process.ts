@@ -199,6 +199,7 @@ export async function startProcess(
           render,
           transcript: () => null,
           readAhead: () => {},
+          forget: () => {},
           open: (target) => openSimulated(target, thread, outside),
         }),
       })

@@ -4,7 +4,14 @@
  */
 import { MINUTE } from '../../base/clock.ts'
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import { NO_CONNECTION, type PathBatch, type PathFailure, type TryEnd, type TryResult } from '../protocol/try-result.ts'
+import {
+  NO_CONNECTION,
+  type DispatchedRow,
+  type PathBatch,
+  type PathFailure,
+  type TryEnd,
+  type TryResult,
+} from '../protocol/try-result.ts'
 import type { RenderedMessage } from './message-renderer.ts'
 import { openConnection } from './open-connection.ts'
 import {
@@ -39,7 +46,7 @@ interface WorkerOptions {
   onRest: () => void
   site: () => PathBatch['site']
   giveBack: (sending: RowToSend) => void
-  report: (result: TryResult) => void
+  report: (row: DispatchedRow, result: TryResult) => void
   onOpen: () => void
   /** The connection did not come about; the row is the path's again, with the try that is to be told of it. */
   onFailed: (sending: RowToSend, failure: PathFailure, tell: (end: TryEnd) => void) => void

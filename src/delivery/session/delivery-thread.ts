@@ -79,6 +79,7 @@ const receive = serveThread({
     return message
   },
   readAhead: (rows) => void renderer.readAhead(rows),
+  forget: renderer.forget,
   end,
 })
 port.on('message', receive)

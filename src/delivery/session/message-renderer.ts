@@ -5,7 +5,7 @@
  * content/README.md "Headers" and "Tracking" and "Rendering and DKIM".
  */
 import { LRUCache } from 'lru-cache'
-import { SECOND } from '../../base/clock.ts'
+import { MINUTE, SECOND } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { memoryOf } from '../../base/threads/thread-channel.ts'
 import { createKeyRing, type KeyRing } from '../../base/key-ring.ts'
@@ -55,8 +55,8 @@ const CONTENTS_BYTES = 64 * 2 ** 20
 const MOST_USED_ONCE = 1_000
 /** Of what is read ahead, for the rows of one dispatch. */
 const AHEAD_BYTES = 4 * 2 ** 20
-/** Rows that were read ahead; rows of a thread are fewer by far, but for those that never come to be rendered. */
-const MOST_AHEAD = 5_000
+/** A content that several messages share, behind the last of them. */
+const SHARED_FOR = MINUTE
 /** More than one piece of a stored content: such a content has memory of its own (store/content-reader.ts). */
 const LEAST_FREED_BYTES = 2 * 2 ** 20
 /** Smaller messages count for nothing. */
@@ -100,6 +100,8 @@ export function createMessageRenderer(options: MessageRendererOptions) {
   return {
     /** These rows come soon: what they need is read at once. Never rejects. */
     readAhead: known.readAhead,
+    /** Nothing is kept for this row any more: it is reported, and was perhaps never rendered. */
+    forget: known.forget,
     async render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> {
       await known.reading()
       const size = await known.sizeOf(row.contentId)
@@ -118,23 +120,34 @@ export function createMessageRenderer(options: MessageRendererOptions) {
 
 /** Contents and facts of messages: those that were read ahead, and contents that several messages share. */
 function createKnownContents(reader: ContentReader) {
-  const contents = new LRUCache<number, PreparedContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOf })
+  const contents = new LRUCache<number, PreparedContent>({
+    maxSize: CONTENTS_BYTES,
+    sizeCalculation: sizeOf,
+    ttl: SHARED_FOR,
+    updateAgeOnGet: true,
+  })
   const usedOnce = new LRUCache<number, true>({ max: MOST_USED_ONCE })
-  const factsAhead = new LRUCache<number, RenderFacts>({ max: MOST_AHEAD })
+  /** Of rows that are not reported yet; null: not read yet, or taken. */
+  const factsAhead = new Map<number, RenderFacts | null>()
   const contentsAhead = new LRUCache<number, StoredContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOfStored })
   let reading = Promise.resolve()
 
   async function read(rows: readonly DispatchedRow[]): Promise<void> {
     const unknown = new Set<number>()
-    for (const { contentId } of rows) {
+    contents.purgeStale()
+    for (const { key, contentId } of rows) {
+      factsAhead.set(key, null)
       if (unknown.has(contentId)) usedOnce.set(contentId, true)
       if (!contents.has(contentId) && !contentsAhead.has(contentId)) unknown.add(contentId)
     }
     try {
       const keys = rows.map(({ key }) => key)
       const found = await reader.readAhead(keys, unknown, AHEAD_BYTES)
-      for (const [key, facts] of found.facts) factsAhead.set(key, facts)
-      for (const [contentId, stored] of found.contents) contentsAhead.set(contentId, stored)
+      for (const { key, contentId } of rows.filter(({ key }) => factsAhead.has(key))) {
+        factsAhead.set(key, found.facts.get(key) ?? null)
+        const stored = found.contents.get(contentId)
+        if (stored !== undefined) contentsAhead.set(contentId, stored)
+      }
     } catch {
       // Each is read by itself when its turn comes, and says then what is wrong.
     }
@@ -168,9 +181,13 @@ function createKnownContents(reader: ContentReader) {
       return { content, isShared }
     },
     async factsOf(key: number): Promise<RenderFacts | undefined> {
-      const known = factsAhead.get(key)
-      factsAhead.delete(key)
+      const known = factsAhead.get(key) ?? undefined
+      if (known !== undefined) factsAhead.set(key, null)
       return known ?? reader.renderFacts(key)
+    },
+    forget({ key, contentId }: DispatchedRow): void {
+      factsAhead.delete(key)
+      contentsAhead.delete(contentId)
     },
   }
 }

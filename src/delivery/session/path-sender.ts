@@ -32,7 +32,7 @@ export type PathSender = ReturnType<typeof createPathSender>
 
 interface PathSenderOptions {
   tools: DeliveryTools
-  report: (result: TryResult) => void
+  report: (row: DispatchedRow, result: TryResult) => void
   /** Takes one of the connections that the thread may have; false: not now, and `grow` is called when there is one. */
   takeConnection: (isUrgent: boolean) => boolean
   releaseConnection: () => void
@@ -145,7 +145,7 @@ function createPathConnections(options: PathConnectionsOptions) {
     for (const { row, wasRcptSent, rendering } of rows) {
       dropRendering(rendering)
       const facts = { startedAt: tools.now(), durationMilliseconds: 0, facts: NO_CONNECTION, transcript: null }
-      report({ ...facts, claim: row.claim, end, wasRcptSent })
+      report(row, { ...facts, claim: row.claim, end, wasRcptSent })
     }
   }
 

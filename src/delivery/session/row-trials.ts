@@ -69,7 +69,7 @@ export type RowTrials = ReturnType<typeof createRowTrials>
 
 interface RowTrialsOptions {
   tools: Pick<DeliveryTools, 'now' | 'transcript'>
-  report: (result: TryResult) => void
+  report: (row: DispatchedRow, result: TryResult) => void
   giveBack: (sending: RowToSend) => void
 }
 
@@ -81,11 +81,11 @@ export function createRowTrials({ tools, report, giveBack }: RowTrialsOptions) {
 
   function conclude(trial: Trial, end: TryEnd, facts: ConnectionFacts): void {
     trials.delete(trial)
-    const { sending, startedAt, ticks, transcript } = trial
+    const { sending, startedAt, ticks } = trial
+    const { row, wasRcptSent } = sending
     const durationMilliseconds = Math.round(performance.now() - ticks)
-    const { claim } = sending.row
-    const { wasRcptSent } = sending
-    report({ claim, startedAt, durationMilliseconds, facts, end, wasRcptSent, transcript: transcript?.text() ?? null })
+    const transcript = trial.transcript?.text() ?? null
+    report(row, { claim: row.claim, startedAt, durationMilliseconds, facts, end, wasRcptSent, transcript })
   }
 
   function returnRow(trial: Trial): void {

@@ -27,6 +27,8 @@ export interface ServedThread extends Pick<DeliveryTools, 'open' | 'render' | 't
   connectionsMax: number
   /** These rows are rendered soon. */
   readAhead: (rows: readonly DispatchedRow[]) => void
+  /** It is reported. */
+  forget: (row: DispatchedRow) => void
   /** Closes everything and ends the thread. */
   end: () => Promise<void>
 }
@@ -93,7 +95,10 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
       if (known !== undefined) return known
       const sender: PathSender = createPathSender(path, {
         tools,
-        report,
+        report(row, result) {
+          served.forget(row)
+          report(result)
+        },
         takeConnection: (isUrgent) => slots.take(sender, isUrgent),
         releaseConnection: slots.release,
         onRest: () => slots.rests(sender),
