@@ -9,6 +9,19 @@ export function canonicalIp(text: string): string | undefined {
   return parseIp(text)?.toString()
 }
 
+/**
+ * By what limits count a client: its address; of IPv6 the /64 it is in, since one machine commonly has all of those
+ * addresses (RFC 4291 §2.5.1). What is no address stays as it is.
+ */
+export function clientKey(text: string): string {
+  const address = parseIp(text)
+  if (!(address instanceof ipaddr.IPv6)) return address?.toString() ?? text
+  return `${address.parts
+    .slice(0, 4)
+    .map((part) => part.toString(16))
+    .join(':')}::/64`
+}
+
 /** 4 or 6, or undefined when the text is no address. */
 export function ipFamily(text: string): 4 | 6 | undefined {
   const address = parseIp(text)

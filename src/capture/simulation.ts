@@ -165,13 +165,21 @@ async function visitAll(urls: readonly string[], visit: Visit): Promise<void> {
   for (const url of urls) await visit(url)
 }
 
+// The end of an address up to /o/ or /c/, and a token of 56 characters of base32.
+const TRACKING_TOKEN = /\/([oc])\/[a-z2-7]{56}(?![a-z2-7])/g
+const ADDRESS_IN_FRONT = /https?:\/\/[^\s"'<>]+$/
+const MOST_IN_FRONT = 300
+
 /** Of pixel and link; a message that is not tracked has none. */
-function trackingUrls(bytes: Buffer, letters: readonly ('o' | 'c')[]): string[] {
+function trackingUrls(bytes: Buffer, letters: readonly string[]): string[] {
   const html = findSubmittedHtml(closed(bytes))?.html ?? ''
-  // An address up to /o/ or /c/, and a token of 56 characters of base32.
-  const find = (letter: string) =>
-    new RegExp(`https?://[^\\s"'<>]{1,300}/${letter}/[a-z2-7]{56}(?![a-z2-7])`).exec(html)
-  return letters.flatMap((letter) => find(letter)?.[0] ?? [])
+  const urls = new Map<string, string>()
+  for (const { 0: end, 1: letter = '', index } of html.matchAll(TRACKING_TOKEN)) {
+    const front = ADDRESS_IN_FRONT.exec(html.slice(Math.max(0, index - MOST_IN_FRONT), index))?.[0]
+    if (front !== undefined && letters.includes(letter) && !urls.has(letter)) urls.set(letter, `${front}${end}`)
+    if (urls.size === letters.length) break
+  }
+  return letters.flatMap((letter) => urls.get(letter) ?? [])
 }
 
 /** Of a long message only its beginning is here: parts of ours that are open end there. */

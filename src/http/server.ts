@@ -8,7 +8,7 @@
 import type { Server, ServerResponse } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { SECOND } from '../base/clock.ts'
-import { canonicalIp } from '../base/ip-address.ts'
+import { clientKey } from '../base/ip-address.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import { BODY_READER_DEFAULTS, createBodyReader } from './exchange/body-reader.ts'
@@ -101,9 +101,9 @@ function createConnectionLimits({ connections, trusted_proxies }: HttpSettings['
     /** Counts the connection, or closes it. */
     admit(socket: Socket) {
       const peer = socket.remoteAddress ?? ''
-      const address = canonicalIp(peer) ?? peer
+      const address = clientKey(peer)
       const ofAddress = byAddress.get(address) ?? 0
-      if (open >= total || (ofAddress >= perAddress && !isTrusted(address, trusted_proxies))) {
+      if (open >= total || (ofAddress >= perAddress && !isTrusted(peer, trusted_proxies))) {
         socket.destroy()
         return
       }

@@ -5,7 +5,7 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import type { SMTPServer, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
-import { canonicalIp } from '../base/ip-address.ts'
+import { clientKey } from '../base/ip-address.ts'
 import { createKeyedLimit } from '../base/keyed-limit.ts'
 import type { Logger } from '../base/logger.ts'
 import { openPort, type Port } from '../base/service/open-port.ts'
@@ -176,8 +176,7 @@ function createConnectionAdmission(limits: SmtpLimits) {
   return {
     /** False: it is one too many and was not counted. */
     admit(socket: Socket): boolean {
-      const peer = socket.remoteAddress ?? ''
-      const address = canonicalIp(peer) ?? peer
+      const address = clientKey(socket.remoteAddress ?? '')
       if (addresses.size >= limits.connections || perAddress.free(address) <= 0) return false
       addresses.set(socket, address)
       perAddress.take(address)

@@ -5,7 +5,7 @@ import t from 'tap'
 import { toUnixSeconds } from '../../src/base/clock.ts'
 import { ServiceError, errorCode } from '../../src/base/errors.ts'
 import { identifierFromBytes, identifierToBytes, newIdentifier } from '../../src/base/identifier.ts'
-import { canonicalIp, ipFamily, isCidr, isInNetwork, isPublicUnicast } from '../../src/base/ip-address.ts'
+import { canonicalIp, clientKey, ipFamily, isCidr, isInNetwork, isPublicUnicast } from '../../src/base/ip-address.ts'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createKeyedLimit } from '../../src/base/keyed-limit.ts'
 import { createLogger } from '../../src/base/logger.ts'
@@ -49,6 +49,12 @@ t.test('addresses are read in their two plain notations only', async (t) => {
   for (const bad of ['', 'localhost', '127.1', '0x7f000001', '2130706433', '0177.0.0.1', '1.2.3.256', 'fe80::1%eth0']) {
     t.equal(canonicalIp(bad), undefined, bad)
   }
+})
+
+t.test('limits count all of a /64 of IPv6 as one client, and each address of IPv4', async (t) => {
+  t.equal(clientKey('2001:db8:1:2::1'), clientKey('2001:DB8:1:2:ffff:1:2:3'))
+  t.not(clientKey('2001:db8:1:2::1'), clientKey('2001:db8:1:3::1'))
+  t.same(['192.0.2.1', '::ffff:192.0.2.1', '192.0.2.2', ''].map(clientKey), ['192.0.2.1', '192.0.2.1', '192.0.2.2', ''])
 })
 
 t.test('only global unicast is public', async (t) => {

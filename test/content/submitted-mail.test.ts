@@ -174,6 +174,9 @@ t.test('what is odd about a mail leaves it as it came', async (t) => {
     ['a file shown inline', `Content-Disposition: inline; filename*=utf-8''x.html\r\n${html}`],
     ['a named file', html.replace('text/html', 'text/html; name=x.html')],
     ['too deep', nested(30)],
+    ['a boundary that nobody writes', multipart('mixed', 'b'.repeat(251), [html])],
+    ['too many lines like delimiters', multipart('mixed', 'b', [`\r\n${'--c\r\n'.repeat(20_000)}`, html])],
+    ['headers that are too long', multipart('mixed', 'b', [`X-A: ${'a'.repeat(2 ** 19)}\r\n\r\n`, html])],
     ['no html', 'Content-Type: text/plain\r\n\r\nhttps://a.b/\r\n'],
   ]
   for (const [name, mime] of cases) {
@@ -242,6 +245,11 @@ t.test('a mail made to be slow is taken apart in linear time', async (t) => {
     [
       'spaces',
       `Content-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n${' '.repeat(2_000_000)}x`,
+    ],
+    [
+      'a long boundary',
+      `Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: multipart/mixed; ` +
+        `boundary="ab${'-'.repeat(60_000)}"\r\n\r\n${'-'.repeat(500_000)}\r\n--b--\r\n`,
     ],
     ['a long parameter', `Content-Type: text/html; charset="${quotes}\r\n\r\nx`],
   ]

@@ -33,6 +33,13 @@ const KINDS: Record<string, string> = {
     'delivery-status',
     `Content-Type: message/delivery-status\r\n\r\n${filled('Final-Recipient: rfc822; a@b.test\r\nAction: failed\r\n\r\n')}`,
   ),
+  'many names': report(
+    'delivery-status',
+    `\r\n${numbered(1_000, (n) => `a${n}@b.test\r\n`)}${'\r\n'.repeat(55_000)}` +
+      `\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\n` +
+      numbered(1_000, (n) => `Final-Recipient: rfc822; a${n}@b.test\r\nAction: failed\r\n\r\n`),
+  ),
+  'empty lines': `\r\n550 5.1.1 <a@b.test>: user unknown\r\n${filled('\r\n')}`,
   'a complaint often': report(
     'feedback-report',
     `Content-Type: message/feedback-report\r\n\r\n${filled('Feedback-Type: abuse\r\n')}`,

@@ -143,6 +143,8 @@ t.test('what acceptance refuses has the code of the contract, and nothing is sto
     [from('From: a@acme.com\r\nResent-Sender: a@acme.com, b@x.org'), /^554 5\.6\.0 invalid_request: resent-sender: /],
     [from('X-A: b'), /^554 5\.6\.0 invalid_request: the message has no From header$/],
     [from('From: a@acme.com\r\nFrom: b@acme.com'), /^554 5\.6\.0 invalid_request: .*more than one From/],
+    [from('From: a@acme.com\r\nSender: a@acme.com\r\nSender: b@acme.com'), /^554 5\.6\.0 .*more than one Sender/],
+    [from(`From: a@acme.com\r\n${'X: y\r\n'.repeat(1_000)}X: z`), /^554 5\.6\.0 .*more than 1000 fields/],
     [from('From: a@acme.com, b@acme.com'), /^554 5\.6\.0 invalid_request: From: .*comma/],
     [from('From: a@acme.com (x) <b@acme.org>'), /^554 5\.6\.0 invalid_request: From: /],
     [from('From : a@acme.com'), /^554 5\.6\.0 invalid_request: line 1 of the header is no header field/],

@@ -196,14 +196,25 @@ async function tryTogether(t: Test, sandbox: SandboxProcess, watched: Watched): 
 /** Whoever may send can click on what was sent. */
 async function tryClick(t: Test, sandbox: SandboxProcess, watched: Watched): Promise<void> {
   const { banner, folder } = sandbox
-  const sent = await post(sandbox, 'send', {
-    html: filled('<a href="https://a.test/x">y</a>'),
-    track: { clicks: true },
-  })
-  const { message_id: id } = (await sent.json()) as { message_id: string }
   const keyRing = createKeyRing(Buffer.from(readFileSync(join(folder, 'master.key'), 'utf8'), 'base64'))
-  const url = new URL(`/c/${clickToken(id, 0, keyRing.key('click'))}`, banner.base_url)
-  const { status, headers } = await fetch(url, { redirect: 'manual' })
-  t.match([status, headers.get('location')], [302, 'https://a.test/x'])
-  await watched.look('a click on a large html', String(status))
+  const links = Array.from({ length: 1_000 }, (_, index) => `<a href="https://a.test/${index}{{{a}}}">`)
+  const kinds: [kind: string, linkNumber: number, target: string, body: object][] = [
+    ['a large html', 0, 'https://a.test/x', { html: filled('<a href="https://a.test/x">y</a>') }],
+    [
+      'links with long values',
+      links.length - 1,
+      `https://a.test/999${'&'.repeat(1_000)}`,
+      { html: links.join(''), variables: { a: '&amp;'.repeat(1_000) } },
+    ],
+  ]
+  for (const [kind, linkNumber, target, body] of kinds) {
+    const sent = await post(sandbox, 'send', { ...body, track: { clicks: true } })
+    const { message_id: id } = (await sent.json()) as { message_id: string }
+    const url = new URL(`/c/${clickToken(id, linkNumber, keyRing.key('click'))}`, banner.base_url)
+    for (let time = 0; time < 5; time += 1) {
+      const { status, headers } = await fetch(url, { redirect: 'manual' })
+      t.match([status, headers.get('location')], [302, target])
+    }
+    await watched.look(`clicks on ${kind}`, '302')
+  }
 }

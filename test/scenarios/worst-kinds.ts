@@ -85,6 +85,16 @@ export const COSTLY_REQUESTS: [path: string, kind: string, make: () => object][]
     'URLs that differ',
     () => ({ html: numbered(660, (n) => `<a href="{{a${n}|}}">`), recipients: receivers({ a: 'x' }) }),
   ],
+  [
+    'preview',
+    'short html that becomes long',
+    () => ({ html: '{{a}}'.repeat(400), text: '{{a}}'.repeat(400), variables: { a: '\u2039\u00e9> '.repeat(500) } }),
+  ],
+  [
+    'send',
+    'a simulated open of html like tracked links',
+    () => ({ to: 'opened@simulator.sternpost.test', html: filled('http://o/o/'), track: { opens: true } }),
+  ],
   ['batch', 'missing values', () => ({ text: numbered(9_000, (n) => `{{a${n}}}`), recipients: receivers({}) })],
   ['batch', 'long values', () => ({ text: '{{a}}', recipients: receivers({ a: 'y'.repeat(30_000) }) })],
   ['batch', 'large html', () => ({ html: filled('x'), recipients: receivers({}) })],
@@ -104,6 +114,11 @@ export const MAIL_KINDS: Record<string, () => string> = {
       { length: 20_000 },
       (_, index) => `Content-Type: multipart/mixed; boundary=b${index}\r\n\r\n--b${index}\r\n`,
     ).join(''),
+  'a long boundary': () =>
+    `X-Track: opens,clicks\r\n${MULTIPART}\r\n\r\n--b\r\nContent-Type: multipart/mixed; ` +
+    `boundary="ab${'-'.repeat(60_000)}"\r\n\r\n${'-'.repeat(2 * MEBIBYTE)}\r\n--b--\r\n`,
+  'a long field with folds': () => `X-A: b\r\n${` ${'a'.repeat(996)}\r\n`.repeat(250)}\r\n.`,
+  'many senders': () => `${'Sender: shop@sandbox.test\r\n'.repeat(9_000)}\r\n.`,
   'escapes of html': () =>
     `Content-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n` +
     `${'=3D'.repeat(24)}=\r\n`.repeat(LONG / 78),

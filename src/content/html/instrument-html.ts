@@ -7,7 +7,7 @@ import type { Variables } from '../../mail/message.ts'
 import { createBodyWriter, withFixedLines, type BodyTemplate } from './body-template.ts'
 import { textOf, type BodyText } from '../mime/body-text.ts'
 import { findLinks, type FoundLink } from './find-links.ts'
-import { hostOf, readLink, targetOf, type Link } from './link-target.ts'
+import { filledCharacters, hostOf, readLink, targetOf, type Link } from './link-target.ts'
 import { maskTemplate, type Template } from '../template/parse-template.ts'
 import { isUsableValue, substitute } from '../template/substitute-variables.ts'
 import { templateOf } from '../template/template-problems.ts'
@@ -44,6 +44,8 @@ export interface FillOptions {
 /** The placeholder that is filled in unless the recipient has a value of that name (http/README.md "Unsubscribe"). */
 export const UNSUBSCRIBE_KEY = 'unsubscribe_url'
 const MOST_LINKS = 1_000
+/** Of values, in links that are compared with one that was clicked. */
+const MOST_COMPARED_CHARACTERS = 100_000
 
 export function instrumentHtml(html: string, hasVariables: boolean): HtmlTemplate {
   const source = maskTemplate(templateOf(html, 'html', hasVariables))
@@ -108,6 +110,27 @@ export function fillHtmlBody(template: HtmlTemplate, options: FillOptions): Body
     else if (pixelUrl !== null) html.add(`<img src="${pixelUrl}" width="1" height="1" alt="" style="border:0">`)
   }
   return html.result()
+}
+
+/**
+ * Where one link of a recipient leads, as in `linkTargets`, and the number of the first link that leads there: two
+ * links whose values make them the same are one, unless their values are very long.
+ */
+export function followedLink(
+  { links }: Pick<HtmlTemplate, 'links'>,
+  linkNumber: number,
+  { variables, unsubscribeUrl }: Pick<FillOptions, 'variables' | 'unsubscribeUrl'>,
+): { target: string; linkNumber: number } | undefined {
+  const values = withUnsubscribeUrl(variables, unsubscribeUrl)
+  const link = links[linkNumber]
+  const target = link && targetOf(link, values)?.url
+  if (target === undefined) return undefined
+  let charactersLeft = MOST_COMPARED_CHARACTERS
+  const first = links.slice(0, linkNumber).findIndex((other) => {
+    charactersLeft -= filledCharacters(other, values)
+    return charactersLeft >= 0 && targetOf(other, values)?.url === target
+  })
+  return { target, linkNumber: first < 0 ? linkNumber : first }
 }
 
 /**

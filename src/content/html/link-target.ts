@@ -3,6 +3,7 @@
  * the form in which a browser would take it from the html: entities decoded, white space around it and line ends within
  * it dropped (WHATWG URL, 4.4). Its other characters are as they were written.
  */
+import { LRUCache } from 'lru-cache'
 import type { Variables } from '../../mail/message.ts'
 import type { FoundLink } from './find-links.ts'
 import { runTokenizer } from './run-tokenizer.ts'
@@ -22,6 +23,8 @@ export type Link =
   | { kind: 'filled'; identity: string; value: Template; quote: FoundLink['quote'] }
 
 const MOST_TARGET_CHARACTERS = 8_192
+/** Of values whose entities were decoded: the links of a mail, and the mails of a batch, often have the same. */
+const MOST_DECODED_CHARACTERS = 2 ** 20
 // A scheme that is tracked, and the host behind it; without the slashes a browser may take the address as a relative
 // one.
 const TRACKED = /^https?:\/\/([^/?#\\]*)/i
@@ -48,8 +51,15 @@ export function targetOf(link: Link, variables: Variables): Target | undefined {
     const value = typeof part === 'string' ? part : filledValue(part, variables, link.quote)
     if (value === undefined) return undefined
     written += value
+    if (written.length > MOST_TARGET_CHARACTERS) return undefined
   }
   return trackedTarget(written)
+}
+
+/** Characters of its values. */
+export function filledCharacters(link: Link, variables: Variables): number {
+  const parts = link.kind === 'fixed' ? [] : link.value
+  return parts.reduce((sum, part) => sum + (typeof part === 'string' ? 0 : (valueOf(part, variables)?.length ?? 0)), 0)
 }
 
 /** As in `Target`, without the name of a user; '' when there is none. */
@@ -82,8 +92,9 @@ function canBeTracked([first]: Template): boolean {
 /** undefined when there is no value, and when with this one the attribute would end early. */
 function filledValue(placeholder: Placeholder, variables: Variables, quote: FoundLink['quote']): string | undefined {
   const value = valueOf(placeholder, variables)
-  if (value === undefined || endsAttribute(value, placeholder.isEscaped, quote)) return undefined
-  return placeholder.isEscaped ? value : decodeAttribute(value)
+  const isTooLong = value !== undefined && value.length > MOST_TARGET_CHARACTERS
+  if (value === undefined || isTooLong || endsAttribute(value, placeholder.isEscaped, quote)) return undefined
+  return placeholder.isEscaped || !value.includes('&') ? value : decoded.memo(value)
 }
 
 function endsAttribute(value: string, isEscaped: boolean, quote: FoundLink['quote']): boolean {
@@ -91,9 +102,14 @@ function endsAttribute(value: string, isEscaped: boolean, quote: FoundLink['quot
   return !isEscaped && value.includes(quote)
 }
 
+const decoded = new LRUCache<string, string>({
+  maxSize: MOST_DECODED_CHARACTERS,
+  sizeCalculation: (_, text) => text.length,
+  memoMethod: decodeAttribute,
+})
+
 /** An attribute's value as a browser reads it: character references decoded (WHATWG HTML, 13.2.5.73). */
 function decodeAttribute(text: string): string {
-  if (!text.includes('&')) return text
   const html = `<a b="${text.replaceAll('"', '&quot;')}">`
   let value = ''
   runTokenizer(html, {

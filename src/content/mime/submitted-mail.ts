@@ -1,7 +1,8 @@
 /**
  * A mail as an application submitted it, taken apart just far enough to put our fields on top and other html in place
  * of its html; every other byte stays (content/README.md "Tracking"). Where anything about its html is odd, there is
- * none. Never throws; linear in the size for each level. RFC 2045, RFC 2046 §5.1.1, RFC 1847.
+ * none. Never throws; linear in the size for each level, whatever boundaries and headers it has. RFC 2045, RFC 2046
+ * §5.1.1, RFC 1847.
  */
 import { fieldName, fieldValue, readMediaType, splitFields, type MediaType } from '../../mail/header-fields.ts'
 import { decodePart, encodePart, readTransferEncoding, type TransferEncoding } from './transfer-encoding.ts'
@@ -22,7 +23,12 @@ interface SubmittedHtml {
 /** test/README.md "Attacks". */
 const MOST_DEPTH = 20
 const MOST_PARTS = 500
-const MOST_HEADER_BYTES = 64 * 1024
+/** Of all parts together, and the outermost header, which has half of it at most (`readStrictFields`). */
+const MOST_HEADER_BYTES = 512 * 1024
+/** Lines that begin with two hyphens, as delimiters do. */
+const MOST_LINES = 20_000
+/** RFC 2046 §5.1.1 has 70; programs that write more are known. */
+const MOST_BOUNDARY_CHARACTERS = 250
 /** Nobody writes more behind a boundary. */
 const MOST_TAIL_BYTES = 100
 /** http/README.md "Limits": as much html as a request may have. */
@@ -37,6 +43,15 @@ const CHARACTER_SETS: ReadonlyMap<string, 'utf8' | 'latin1'> = new Map([
 // Of a file, also of one that is shown within the mail: a body has no name.
 const ATTACHED = /^attachment\b|;\s*filename\b/i
 const LINE_END = '\r\n'
+const LINE_OF_HYPHENS = Buffer.from('\r\n--')
+
+/** What may still be looked at of one mail, in all its levels. */
+export interface LooksLeft {
+  lines: number
+  headerBytes: number
+}
+
+export const createLooks = (): LooksLeft => ({ lines: MOST_LINES, headerBytes: MOST_HEADER_BYTES })
 
 /** A mail without an empty line is all header. */
 export function readSubmittedMail(raw: Uint8Array): SubmittedMail {
@@ -50,7 +65,8 @@ export function readSubmittedMail(raw: Uint8Array): SubmittedMail {
 
 export function findSubmittedHtml(raw: Uint8Array): SubmittedHtml | undefined {
   const bytes = toBuffer(raw)
-  const part = findPart({ bytes, partsLeft: MOST_PARTS }, { start: 0, end: bytes.length }, 0)
+  const search = { bytes, partsLeft: MOST_PARTS, looks: createLooks() }
+  const part = findPart(search, { start: 0, end: bytes.length }, 0)
   if (part === undefined || part === 'odd' || part.end - part.headerEnd > MOST_ENCODED_BYTES) return undefined
   const decoded = decodePart(bytes.subarray(part.headerEnd + LINE_END.length, part.end), part.encoding)
   const html = decoded === undefined || decoded.length > MOST_HTML_BYTES ? undefined : decode(decoded, part.charset)
@@ -73,12 +89,13 @@ interface HtmlPart extends Range {
 interface Search {
   bytes: Buffer
   partsLeft: number
+  looks: LooksLeft
 }
 
 /** odd: something has no clear meaning, so nothing that is found counts. */
 function findPart(search: Search, range: Range, depth: number): HtmlPart | 'odd' | undefined {
-  const { bytes } = search
-  const headerEnd = headerEndOf(bytes, { ...range, end: Math.min(range.end, range.start + MOST_HEADER_BYTES) })
+  const { bytes, looks } = search
+  const headerEnd = findHeaderEnd(bytes, range, looks)
   const fields = splitFields(bytes.toString('latin1', range.start, headerEnd ?? range.start))
   const typeField = fieldValue(fields, 'content-type')
   const media = typeField === undefined ? undefined : readMediaType(typeField)
@@ -87,7 +104,7 @@ function findPart(search: Search, range: Range, depth: number): HtmlPart | 'odd'
   if (type === 'text/html') return readLeaf({ ...range, headerEnd, fields }, media)
   if (!type.startsWith('multipart/') || type === 'multipart/signed' || type === 'multipart/encrypted') return undefined
   const body = { start: headerEnd + LINE_END.length, end: range.end }
-  const parts = splitMultipart(bytes, body, parameters.get('boundary') ?? '')
+  const parts = splitMultipart(bytes, body, parameters.get('boundary') ?? '', looks)
   if (parts === undefined) return 'odd'
   for (const part of parts) {
     const found = findPart(search, part, depth + 1)
@@ -117,16 +134,30 @@ function headerEndOf(bytes: Buffer, { start, end }: Range): number | undefined {
   return found < 0 ? undefined : start + found + LINE_END.length
 }
 
+/** As `headerEndOf`; also undefined when the header is longer than may still be looked at. */
+export function findHeaderEnd(bytes: Buffer, { start, end }: Range, looks: LooksLeft): number | undefined {
+  const headerEnd = headerEndOf(bytes, { start, end: Math.min(end, start + looks.headerBytes) })
+  if (headerEnd !== undefined) looks.headerBytes -= headerEnd - start
+  return headerEnd
+}
+
 /** The parts between the delimiter lines; undefined without a closing one. */
-export function splitMultipart(bytes: Buffer, { start, end }: Range, boundary: string): Range[] | undefined {
-  if (boundary === '') return undefined
-  const delimiter = Buffer.from(`--${boundary}`, 'latin1')
+export function splitMultipart(
+  whole: Buffer,
+  { start, end }: Range,
+  boundary: string,
+  looks: LooksLeft,
+): Range[] | undefined {
+  if (boundary === '' || boundary.length > MOST_BOUNDARY_CHARACTERS) return undefined
+  const bytes = whole.subarray(0, end)
+  const delimiter = `--${boundary}`
   const parts: Range[] = []
   let partStart = -1
-  for (let at = bytes.indexOf(delimiter, start); at >= 0 && at < end; at = bytes.indexOf(delimiter, at + 1)) {
-    if (at > start && bytes.toString('latin1', at - 2, at) !== LINE_END) continue
+  for (let at = start; at >= 0; at = nextLineOfHyphens(bytes, at)) {
+    if (--looks.lines < 0) return undefined
     const tailStart = at + delimiter.length
-    const lineEnd = endOfLine(bytes, tailStart, end)
+    if (bytes.toString('latin1', at, tailStart) !== delimiter) continue
+    const lineEnd = endOfLine(bytes, tailStart)
     const tail = bytes.toString('latin1', tailStart, Math.min(lineEnd, tailStart + MOST_TAIL_BYTES))
     // Only white space may follow, or two hyphens at the last one.
     if (!/^(?:--)?[ \t]*$/.test(tail)) continue
@@ -138,9 +169,15 @@ export function splitMultipart(bytes: Buffer, { start, end }: Range, boundary: s
   return undefined
 }
 
-function endOfLine(bytes: Buffer, from: number, end: number): number {
+/** -1: there is none. A search for a boundary itself would take its length times that of the mail. */
+function nextLineOfHyphens(bytes: Buffer, from: number): number {
+  const found = bytes.indexOf(LINE_OF_HYPHENS, from)
+  return found < 0 ? found : found + LINE_END.length
+}
+
+function endOfLine(bytes: Buffer, from: number): number {
   const found = bytes.indexOf(LINE_END, from)
-  return found < 0 || found > end ? end : found
+  return found < 0 ? bytes.length : found
 }
 
 /** Exactly, or not at all. */

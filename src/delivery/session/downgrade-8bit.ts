@@ -7,7 +7,14 @@
  */
 import { isAscii } from 'node:buffer'
 import { fieldName, fieldValue, readMediaType } from '../../mail/header-fields.ts'
-import { readSubmittedMail, splitMultipart, type SubmittedMail } from '../../content/mime/submitted-mail.ts'
+import {
+  createLooks,
+  findHeaderEnd,
+  readSubmittedMail,
+  splitMultipart,
+  type LooksLeft,
+  type SubmittedMail,
+} from '../../content/mime/submitted-mail.ts'
 import { encodePart, readTransferEncoding } from '../../content/mime/transfer-encoding.ts'
 
 /** test/README.md "Attacks". */
@@ -17,11 +24,18 @@ const FIRST_BEYOND_ASCII = 0x80
 const SUBSTITUTE = 0x3f // ?
 
 export function downgradeMail(mail: SubmittedMail): SubmittedMail {
-  return downgrade(mail, 'text/plain', 0)
+  return downgrade(mail, { defaultType: 'text/plain', depth: 0, looks: createLooks() })
 }
 
-function downgrade(mail: SubmittedMail, defaultType: string, depth: number): SubmittedMail {
+interface Level {
+  defaultType: string
+  depth: number
+  looks: LooksLeft
+}
+
+function downgrade(mail: SubmittedMail, level: Level): SubmittedMail {
   const { fields, rest } = mail
+  const { defaultType, depth } = level
   if (isAscii(rest) || depth > MOST_DEPTH) return mail
   const written = fieldValue(fields, 'content-type')
   const media = written === undefined ? undefined : readMediaType(written)
@@ -33,26 +47,31 @@ function downgrade(mail: SubmittedMail, defaultType: string, depth: number): Sub
   const body = rest.subarray(EMPTY_LINE.length)
   if (type === 'multipart/signed' || type === 'multipart/encrypted') return mail
   if (type === 'message/rfc822') {
-    return withBody(fields, joined(downgrade(readSubmittedMail(body), 'text/plain', depth + 1)))
+    return withBody(fields, downgradeInner(body, 'text/plain', level))
   }
   if (!type.startsWith('multipart/')) return encodeLeaf(fields, body, type)
   const innerType = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
-  const inside = downgradeParts(body, media.parameters.get('boundary') ?? '', innerType, depth)
-  return inside === undefined ? mail : withBody(fields, inside)
-}
-
-function downgradeParts(body: Buffer, boundary: string, defaultType: string, depth: number): Buffer | undefined {
-  const parts = splitMultipart(body, { start: 0, end: body.length }, boundary)
-  if (parts === undefined) return undefined
+  const parts = splitMultipart(
+    body,
+    { start: 0, end: body.length },
+    media.parameters.get('boundary') ?? '',
+    level.looks,
+  )
+  if (parts === undefined) return mail
   const pieces: Buffer[] = []
   let position = 0
   for (const { start, end } of parts) {
     pieces.push(withoutHighBytes(body.subarray(position, start)))
-    pieces.push(joined(downgrade(readSubmittedMail(body.subarray(start, end)), defaultType, depth + 1)))
+    pieces.push(downgradeInner(body.subarray(start, end), innerType, level))
     position = end
   }
   pieces.push(withoutHighBytes(body.subarray(position)))
-  return Buffer.concat(pieces)
+  return withBody(fields, Buffer.concat(pieces))
+}
+
+function downgradeInner(bytes: Buffer, defaultType: string, { depth, looks }: Level): Buffer {
+  if (findHeaderEnd(bytes, { start: 0, end: bytes.length }, looks) === undefined) return bytes
+  return joined(downgrade(readSubmittedMail(bytes), { defaultType, depth: depth + 1, looks }))
 }
 
 /** Text stays readable; of anything else every byte counts, also those of its line ends. */

@@ -6,6 +6,7 @@
 import type { IncomingMessage } from 'node:http'
 import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
+import { clientKey } from '../../base/ip-address.ts'
 import { clientAddress } from './client-address.ts'
 import type { HttpFeatures } from './features.ts'
 import { administrator, principalOfKey, type Principal } from './principal.ts'
@@ -62,8 +63,9 @@ export function createFailedLogins({ clock }: { clock: Clock }) {
 
   return {
     /** Throws ServiceError `rate_limited` when it was one too many. */
-    note(address: string) {
+    note(client: string) {
       const now = clock.now()
+      const address = clientKey(client)
       const known = failures.get(address)
       if (known === undefined || now - known.since >= MINUTE || now < known.since) {
         failures.delete(address)

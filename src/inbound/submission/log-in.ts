@@ -4,6 +4,7 @@
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
+import { clientKey } from '../../base/ip-address.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
@@ -49,7 +50,7 @@ export function createLogIn(parts: LogInParts): (key: string, remoteAddress: str
   }
 
   return async (key, remoteAddress) => {
-    if (failures.state(remoteAddress).remaining === 0) {
+    if (failures.state(clientKey(remoteAddress)).remaining === 0) {
       metrics.submissionSessions.inc({ result: 'limited' })
       throw smtpRefusal(421, '4.7.0 too many failed logins from this address, try again later')
     }
@@ -69,7 +70,7 @@ export function createLogIn(parts: LogInParts): (key: string, remoteAddress: str
       if (!(thrown instanceof ServiceError)) throw thrown
       // Whether the key is good is not known: that is no failure of the client's.
       if (thrown.code === 'unavailable') throw refusalOf(thrown)
-      failures.take(remoteAddress)
+      failures.take(clientKey(remoteAddress))
       metrics.submissionSessions.inc({ result: 'refused' })
       logger.info({ remote_address: remoteAddress, reason: thrown.details }, 'login refused')
       await new Promise<void>((resolve) => clock.after(REFUSED_AFTER_MILLISECONDS, resolve))

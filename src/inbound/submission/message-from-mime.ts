@@ -50,6 +50,8 @@ function readSenders(fields: readonly HeaderField[]): Read<{ senders: NonNullabl
   const senders: NonNullable<SubmissionRequest['senders']> = []
   for (const { name, value } of fields) {
     if (headerRule(name) !== 'sender') continue
+    const isSecond = name === 'sender' && senders.some(({ field }) => field === name)
+    if (isSecond) return { ok: false, problem: 'the message has more than one Sender header' }
     const parsed = parseAddress(value, { allowReservedNames: true })
     if (!parsed.ok) return { ok: false, problem: `${name}: ${parsed.problem}` }
     senders.push({ field: name, domain: parsed.domain })

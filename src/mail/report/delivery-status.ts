@@ -12,6 +12,7 @@ import { EXPIRED_SENTENCE } from './wordings.ts'
 const FIELD = /^([A-Za-z][A-Za-z0-9-]{1,60})[ \t]?:[ \t]?(.*)$/
 const MOST_VALUE_CHARACTERS = 4_096
 const MOST_FIELDS = 5_000
+const MOST_LINES = 50_000
 const RECIPIENT_FIELDS = ['final-recipient', 'original-recipient']
 /** Fields that are about the message and never about a recipient (RFC 3464 §2.2). */
 const MESSAGE_FIELDS = ['reporting-mta', 'arrival-date', 'received-from-mta', 'original-envelope-id', 'dsn-gateway']
@@ -140,7 +141,7 @@ export function readFieldGroups(text: string): FieldGroup[] {
   let group: FieldGroup | undefined
   let values: string[] | undefined
   let fields = 0
-  for (const line of text.split('\n')) {
+  for (const line of text.split('\n', MOST_LINES)) {
     const isFolded = line.startsWith(' ') || line.startsWith('\t')
     const field = isFolded ? null : FIELD.exec(line.slice(0, MOST_VALUE_CHARACTERS))
     if (line.trim() === '') {

@@ -104,7 +104,8 @@ export function stageIn(text: string): ReportStage {
   return STAGES.find(([, wording]) => wording.test(short))?.[0] ?? 'dsn'
 }
 
-const MOST_SEGMENT_CHARACTERS = 8_192
+/** More of what is said of a recipient is not read. */
+export const MOST_SEGMENT_CHARACTERS = 8_192
 
 /** Of what prose says about a recipient the paragraph that tells why: where the remote server is quoted. One line. */
 export function proseDiagnostic(segment: string): string {

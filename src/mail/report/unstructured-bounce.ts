@@ -6,10 +6,14 @@
 import type { HeaderField } from '../header-fields.ts'
 import { findAddresses, type FoundAddress } from './find-addresses.ts'
 import { headerOf, type MailPart } from './mail-tree.ts'
+import { MOST_SEGMENT_CHARACTERS } from './report-diagnostic.ts'
 import type { ReportParts } from './report-parts.ts'
 import { CONTACT_LABEL, CONTACT_LINE, FAILURE_NEARBY, OWN_LABEL, RECIPIENT_LABEL } from './wordings.ts'
 
 const MOST_STATED = 1_000
+const MOST_LINES_TO_HEADING = 10
+/** Of prose; what is behind them is not read. */
+const MOST_LINES = 50_000
 // A name alone on the line below one that ends in a colon, as servers list their own users.
 const LOCAL_NAME = /:[ \t]{0,9}\n(?:[ \t]{0,9}\n)?[ \t]{1,40}([\w.+-]{2,64})[ \t]{0,9}$/m
 
@@ -21,7 +25,7 @@ interface ProseRecipient {
 
 /** In the order of the text, each once. `own`, in lower case: hardly the failed ones, such as sender and reporter. */
 function readProseRecipients(text: string, own: ReadonlySet<string>): ProseRecipient[] {
-  const lines = text.split('\n').map(readLine)
+  const lines = text.split('\n', MOST_LINES).map(readLine)
   const texts = lines.map((line) => line.text)
   const mentions = findMentions(lines)
   const foreign = mentions.filter((mention) => !own.has(mention.address.toLowerCase()))
@@ -45,24 +49,37 @@ function readProseRecipients(text: string, own: ReadonlySet<string>): ProseRecip
  */
 export function readProseAbout(text: string, names: readonly (readonly string[])[]): (string | undefined)[] {
   const owners = new Map(names.flatMap((own, index) => own.map((name) => [name.toLowerCase(), index])))
-  const ownerOf = ({ address }: Mention): number | undefined => owners.get(address.toLowerCase())
-  const lines = text.split('\n').map(readLine)
+  const lines = text.split('\n', MOST_LINES).map(readLine)
   const texts = lines.map((line) => line.text)
-  const mentions = findMentions(lines).filter((mention) => ownerOf(mention) !== undefined)
+  const mentions = findMentions(lines).flatMap((mention) => {
+    const owner = owners.get(mention.address.toLowerCase())
+    return owner === undefined ? [] : [{ ...mention, owner }]
+  })
+  const placesOf = Map.groupBy(mentions.keys(), (place) => mentions[place]?.owner)
+  /** The nearest line of another recipient in this direction. */
+  const lineOfOther = (place: number, step: 1 | -1): number | undefined => {
+    const { owner, line } = mentions[place] ?? {}
+    let other = place + step
+    while (mentions[other] !== undefined && (mentions[other]?.owner === owner || mentions[other]?.line === line)) {
+      other += step
+    }
+    return mentions[other]?.line
+  }
   return names.map((_, index) => {
-    const own = mentions.filter((mention) => ownerOf(mention) === index)
-    const others = mentions.filter((mention) => ownerOf(mention) !== index).map(({ line }) => line)
-    const [first] = own.toSorted((one, other) => other.weight - one.weight)
-    if (first === undefined) return undefined
-    const previous = others.findLast((line) => line < first.line)
-    const next = others.find((line) => line > first.line)
-    return textAbout(texts, first, previous, next === undefined ? next : headingOf(texts, next))
+    const [place] = (placesOf.get(index) ?? []).toSorted(
+      (one, other) => (mentions[other]?.weight ?? 0) - (mentions[one]?.weight ?? 0),
+    )
+    const first = place === undefined ? undefined : mentions[place]
+    if (first === undefined || place === undefined) return undefined
+    const next = lineOfOther(place, 1)
+    return textAbout(texts, first, lineOfOther(place, -1), next === undefined ? next : headingOf(texts, next))
   })
 }
 
 /** The line that leads to this one, such as `The following address failed:`; itself where there is none. */
 function headingOf(texts: readonly string[], line: number): number {
-  const before = texts.findLastIndex((text, index) => index < line && text.trim() !== '')
+  let before = line - 1
+  while (before > line - MOST_LINES_TO_HEADING && texts[before]?.trim() === '') before -= 1
   return texts[before]?.trimEnd().endsWith(':') === true ? before : line
 }
 
@@ -181,12 +198,20 @@ function textAbout(
   previous: number | undefined,
   next: number | undefined,
 ): string {
-  const piece = (start: number, end: number): string => lines.slice(start, end).join('\n')
+  const piece = (start: number, end: number): string => {
+    let last = start
+    for (let characters = 0; last < end && characters < MOST_SEGMENT_CHARACTERS; last += 1) {
+      characters += (lines[last]?.length ?? 0) + 1
+    }
+    return lines.slice(start, last).join('\n')
+  }
   const isCommand = lines[line]?.trimStart().startsWith('>>>') === true
   if (weight !== WEIGHT.line || isCommand) return piece(line, Math.max(next ?? lines.length, line + 1))
   if (previous !== undefined || next !== undefined) return piece((previous ?? -1) + 1, line + 1)
   // The whole paragraph, and all behind it.
-  return piece(lines.findLastIndex((text, index) => index < line && text.trim() === '') + 1, lines.length)
+  let start = line
+  while (start > 0 && lines[start - 1]?.trim() !== '') start -= 1
+  return piece(start, lines.length)
 }
 
 /**

@@ -72,6 +72,8 @@ export type CallLargeWork = (
   moved: readonly ArrayBuffer[],
 ) => Promise<unknown>
 
+/** Characters that escaping makes of one: `&quot;`. */
+const LONGEST_ENTITY = 6
 /** What takes at most some milliseconds, whatever is in it: characters of texts, and those for each recipient. */
 const MOST_CHARACTERS_HERE = 64 * 1024
 const MOST_CHARACTERS_OF_BATCH_HERE = 1024 * 1024
@@ -95,7 +97,7 @@ export function createRequestReader(call: CallLargeWork): RequestReader {
       const blocks = attachments.map(({ bytes }) => bytes)
       if (raw !== null) blocks.push(raw)
       const bytes = blocks.reduce((sum, block) => sum + block.length, 0)
-      const size = bytes + (html?.length ?? 0) + (text?.length ?? 0)
+      const size = bytes + filledLength(html ?? '', input) + filledLength(text ?? '', input)
       if (size <= MOST_CHARACTERS_HERE) return previewMessage(input)
       return (await call('preview', input, memoryOf(blocks))) as MessagePreview
     },
@@ -106,6 +108,15 @@ export function createRequestReader(call: CallLargeWork): RequestReader {
       return (await call('links', work, raw === null ? [] : memoryOf([raw]))) as readonly Link[]
     },
   }
+}
+
+/** With its placeholders filled in a text has at most so many characters. */
+function filledLength(text: string, { facts }: PreviewInput): number {
+  const longest = Object.values(facts.variables).reduce<number>(
+    (most, value) => Math.max(most, String(value).length),
+    0,
+  )
+  return text.length + (text.split('{{').length - 1) * longest * LONGEST_ENTITY
 }
 
 /** What is decoded already costs nothing. */

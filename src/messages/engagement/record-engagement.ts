@@ -5,7 +5,7 @@
 import type { KeyObject } from 'node:crypto'
 import { readKeptLinks } from '../../content/kept-links.ts'
 import { createLinkCache, type FoundLinks } from '../../content/html/link-cache.ts'
-import { linkTargets } from '../../content/html/instrument-html.ts'
+import { followedLink } from '../../content/html/instrument-html.ts'
 import { messageUrls } from '../../content/message-fields.ts'
 import { readClickToken, readOpenToken } from '../../mail/message-token.ts'
 import type { EngagementHit, LinkSource } from '../../store/records/engagement-records.ts'
@@ -101,11 +101,8 @@ export function createFollowLink({ store, reader, keys, trackingUrl, trackingHos
     if (source === null) return { kind: 'gone' }
     const { contentId, hasVariables, variables } = source
     const links = await cache.linksOf(contentId, () => load(contentId, hasVariables))
-    const targets = links === null ? [] : linkTargets(links, variables, unsubscribeUrlOf(messageId, source))
-    const target = targets[named.linkNumber]
-    // Two links whose values make them the same are one.
-    return target === undefined
-      ? { kind: 'gone' }
-      : { kind: 'found', messageId, linkNumber: targets.indexOf(target), target }
+    const unsubscribeUrl = unsubscribeUrlOf(messageId, source)
+    const followed = links === null ? undefined : followedLink(links, named.linkNumber, { variables, unsubscribeUrl })
+    return followed === undefined ? { kind: 'gone' } : { kind: 'found', messageId, ...followed }
   }
 }
