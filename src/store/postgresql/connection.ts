@@ -96,6 +96,13 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   const hear = (): void => void (heardAt = performance.now())
   streamOf(client).on('data', hear)
 
+  /** How bad an error is the server says in its own language: what answers behind it was not ended by it. */
+  const isAlive = (): Promise<boolean> =>
+    client.query('').then(
+      () => true,
+      () => false,
+    )
+
   async function send(statements: WireQuestion['statements']): Promise<WireResult> {
     const stream = streamOf(client)
     stream.cork()
@@ -107,9 +114,8 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     } catch (thrown) {
       // Those behind it are awaited too: what is asked next comes behind all of them.
       await Promise.allSettled(asked)
-      const { code = '', message, severity } = thrown as { code?: string; message: string; severity?: string }
-      // What has no severity was not said by the server; FATAL and PANIC end the connection.
-      if (severity === 'ERROR') return { kind: 'failed', code, message }
+      const { code = '', message } = thrown as { code?: string; message: string }
+      if (thrown instanceof pg.DatabaseError && (await isAlive())) return { kind: 'failed', code, message }
       end(message)
       return { kind: 'lost', code, message }
     }
