@@ -96,13 +96,6 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   const hear = (): void => void (heardAt = performance.now())
   streamOf(client).on('data', hear)
 
-  /** How bad an error is the server says in its own language: what answers behind it was not ended by it. */
-  const isAlive = (): Promise<boolean> =>
-    client.query('').then(
-      () => true,
-      () => false,
-    )
-
   async function send(statements: WireQuestion['statements']): Promise<WireResult> {
     const stream = streamOf(client)
     stream.cork()
@@ -115,7 +108,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
       // Those behind it are awaited too: what is asked next comes behind all of them.
       await Promise.allSettled(asked)
       const { code = '', message } = thrown as { code?: string; message: string }
-      if (thrown instanceof pg.DatabaseError && (await isAlive())) return { kind: 'failed', code, message }
+      if (thrown instanceof pg.DatabaseError && (await isAlive(client))) return { kind: 'failed', code, message }
       end(message)
       return { kind: 'lost', code, message }
     }
@@ -137,6 +130,13 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     },
   }
 }
+
+/** How bad an error is the server says in its own language: what answers behind it was not ended by it. */
+const isAlive = (client: pg.Client): Promise<boolean> =>
+  client.query('').then(
+    () => true,
+    () => false,
+  )
 
 /** Of a text of several statements, as migrations are, the last one. */
 function answerOf(result: pg.QueryResult<unknown[]> | pg.QueryResult<unknown[]>[]): StatementAnswer {
