@@ -146,13 +146,18 @@ function answerOf(result: pg.QueryResult<unknown[]> | pg.QueryResult<unknown[]>[
 }
 
 /**
- * Whatever the server's defaults: a commit returns when it is on the disk, and a client that is gone, the machine with
- * it, is noticed within half a minute, so that the next one need not wait for its lock. Every statement has its index:
- * plans that are made while tables are small must not read whole ones later, and none is worth being compiled.
+ * Whatever the defaults of the server, the database and our role: values are written and read in one way, and no limit of
+ * time is another's than ours (of them, newer versions have more). A commit returns when it is on the disk, and a client
+ * that is gone, the machine with it, is noticed within half a minute, so that the next one need not wait for its lock.
+ * Every statement has its index: plans that are made while tables are small must not read whole ones later, and none is
+ * worth being compiled.
  */
 const SESSION = `
   set synchronous_commit = on; set default_transaction_isolation = 'read committed'; set timezone = 'UTC';
-  set client_min_messages = 'warning'; set statement_timeout = 0; set lock_timeout = 0;
+  set bytea_output = 'hex'; set extra_float_digits = 1; set array_nulls = on; set standard_conforming_strings = on;
+  set client_min_messages = 'warning';
+  select set_config(name, '0', false) from pg_settings where name in ('statement_timeout', 'lock_timeout',
+    'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout');
   set client_connection_check_interval = '2s';
   set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; set jit = off;
   set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3`
