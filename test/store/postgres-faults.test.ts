@@ -367,6 +367,6 @@ async function speakGerman(t: Test): Promise<void> {
     const empty = await cluster.createDatabase()
     await cluster.query('create role weak login')
     const url = cluster.url(empty).replace('postgres@', 'weak@')
-    await t.rejects(openTestStore(postgresLocation(url)), { exitCode: EXIT.configuration, message: /schema public/ })
+    await t.rejects(openTestStore(postgresLocation(url)), { exitCode: EXIT.configuration, message: /Schema public/ })
   })
 }
