@@ -27,6 +27,7 @@ interface NodesParts {
   epoch: number
   keyRing: KeyRing
   stops: Stops
+  onFatal: (reason: Error) => void
   logger: Logger
   /** Another world outside has one node. */
   outside?: object

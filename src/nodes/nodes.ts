@@ -89,6 +89,8 @@ interface NodesOptions {
   clock: Clock
   realClock: Clock
   uncertainRetry: () => number
+  /** The process must end. */
+  onFatal: (reason: Error) => void
   logger: Logger
   metrics: Pick<Metrics, 'leasesRecovered' | 'uncertainDeliveries' | 'nodesLiving' | 'egressIpsHeld'>
 }
@@ -226,21 +228,32 @@ function createEvents() {
 
 type Events = ReturnType<typeof createEvents>
 
-/** Each second: whether others have changed what is remembered here, or brought events. */
-function createLook({ store, nodeId }: NodesOptions, events: Events): () => Promise<number> {
+/**
+ * Each second: whether others have changed what is remembered here, or brought events. Where they have done less than
+ * before, this is an older copy, and what is remembered of the rest is wrong: the process ends.
+ */
+function createLook({ store, nodeId, onFatal }: NodesOptions, events: Events): () => Promise<number> {
   let changes: number | undefined
-  let commits = ''
+  let last: NodeRecord[] = []
   return async () => {
     const [number, { nodes }] = await Promise.all([store.changesSeen(), store.nodesSeen()])
     const others = nodes.filter((node) => node.nodeId !== nodeId && node.state === 'living')
-    const seen = others.map((node) => `${node.nodeId} ${node.lastCommit}`).join()
+    if (number < (changes ?? 0) || others.some((node) => last.some((before) => isOlder(node, before)))) {
+      onFatal(new Error('the database is an older copy: it lacks what other nodes had committed'))
+    }
     if (changes !== undefined && number !== changes) events.othersChanged()
-    if (seen !== commits) events.othersWrote()
+    if (commitsOf(others) !== commitsOf(last)) events.othersWrote()
     changes = number
-    commits = seen
+    last = others
     return performance.now() + LOOK_MILLISECONDS
   }
 }
+
+const commitsOf = (nodes: NodeRecord[]): string => nodes.map((node) => `${node.nodeId} ${node.lastCommit}`).join()
+
+/** Each start of a node counts its commits from its own clock on. */
+const isOlder = (node: NodeRecord, before: NodeRecord): boolean =>
+  node.nodeId === before.nodeId && node.epoch === before.epoch && node.lastCommit < before.lastCommit
 
 /** A node that did not live is declared dead, and what it held is due again, in parts. */
 function createReaping(options: NodesOptions, events: Events) {

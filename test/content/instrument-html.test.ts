@@ -233,6 +233,15 @@ const FILLED: Filled[] = [
   { html: LINK, variables: { u: '//evil.test/' }, is: '<a href="//evil.test/">x</a>', to: [undefined] },
   { html: LINK, variables: { u: LONG }, is: `<a href="${LONG}">x</a>`, to: [undefined] },
   { html: LINK, variables: { u: '{{u}}' }, is: '<a href="{{u}}">x</a>', to: [undefined] },
+  // As a browser reads html (WHATWG HTML, 13.2.5.36 and 13.2.5.80).
+  { html: '<a href="https://x.test/\0">x</a>', variables: {}, is: TRACKED, to: ['https://x.test/\uFFFD'] },
+  {
+    html: '<a href="https://x.test/&#0;&#xD800;">x</a>',
+    variables: {},
+    is: TRACKED,
+    to: ['https://x.test/\uFFFD\uFFFD'],
+  },
+  { html: '<a href="\0https://x.test/">x</a>', variables: {}, is: '<a href="\0https://x.test/">x</a>', to: [] },
   { html: RAW_LINK, variables: { u: 'https://x.test/?a&amp;b' }, is: TRACKED, to: ['https://x.test/?a&b'] },
   { html: RAW_LINK, variables: { u: 'https://x/" id="i' }, is: '<a href="https://x/" id="i">x</a>', to: [undefined] },
   { html: `<a href='{{{u}}}'>`, variables: { u: 'https://x.test/"' }, is: `<a href='@0'>`, to: ['https://x.test/"'] },

@@ -278,3 +278,28 @@ t.test('the family of addresses', (t) => {
   )
   t.end()
 })
+
+t.test('a long policy is told by what has room in a key of the store', async (t) => {
+  const certificate = 'ab'.repeat(1_500)
+  const records = ['00', '01'].map((start) => ({ usage: 3, selector: 0, matching: 0, data: `${start}${certificate}` }))
+  const mx = Array.from({ length: 60 }, (_, number) => `mail-${number}.${'long-name.'.repeat(10)}dest.test`)
+  const sts = stsOf('dest.test', mx)
+  const isSecure = true
+  const tlsa = async () => ({ kind: 'found' as const, records, facts: { isSecure, expiresAt: null } })
+  const policies = createTlsPolicies({
+    validating: { tlsa } as unknown as ValidatingResolver,
+    sts: { policyFor: async () => sts },
+    settings: () => shipped,
+  })
+  const [name = ''] = mx
+  const facts = { domain: 'dest.test', isSecure, sts: await policies.stsFor('dest.test') }
+  const host = { name, canonicalName: name, addresses: ['192.0.2.1'], isSecure, failure: null }
+  const dane = await policies.tlsOf(host, facts)
+  const ofDane = policies.describe('dest.test', name, dane?.policy ?? { type: 'none', id: '' }).lines
+  t.same(
+    ofDane,
+    records.map(({ data }) => `3 0 0 ${data.slice(0, 294)}…`),
+  )
+  const ofSts = policies.describe('dest.test', name, { type: 'sts', id: sts.id }).lines
+  t.same(ofSts, ['version: STSv1', 'mode: enforce', ...mx.slice(0, 7).map((each) => `mx: ${each}`), 'and 54 more'])
+})

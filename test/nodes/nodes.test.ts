@@ -38,6 +38,7 @@ const parts = (clock: Clock) => ({
   clock,
   realClock: clock,
   uncertainRetry: () => 0,
+  onFatal: (reason: Error) => t.error(reason),
   logger: createLogger({ level: 'silent' }),
   metrics: { leasesRecovered: count, uncertainDeliveries: count, nodesLiving: count, egressIpsHeld: count } as never,
 })
@@ -73,6 +74,41 @@ t.test('what a dead node held is freed with the next beat where the store failed
   })
   t.ok(tries > 1, 'it was tried again')
   await nodes.stop()
+})
+
+t.test('a database that lacks what other nodes had committed ends the process', async (t) => {
+  const before: NodeRecord = { ...OWN, nodeId: 'b', epoch: 3, lastCommit: 7 }
+  const cases: [string, Partial<NodeRecord>, number, boolean][] = [
+    ['it is as it was', {}, 5, false],
+    ['others went on', { lastCommit: 8 }, 6, false],
+    ['a start counts from its own clock on', { epoch: 4, lastCommit: 1 }, 5, false],
+    ['a commit is missing', { lastCommit: 6 }, 5, true],
+    ['a change is missing', { lastCommit: 8 }, 4, true],
+  ]
+  for (const [name, change, changes, isFatal] of cases) {
+    const clock = manualClock()
+    let looks = 0
+    const reasons: string[] = []
+    const seen = (nodes: NodeRecord[]) => ({ nodes, owners: [] as IpOwner[] })
+    const nodes = createNodes({
+      ...parts(clock),
+      onFatal: ({ message }) => void reasons.push(message),
+      store: {
+        beat: async () => seen([OWN]),
+        endNode: async () => true,
+        freeAbandoned: async () => NOTHING_FREED,
+        changesSeen: async () => (looks > 0 ? changes : 5),
+        nodesSeen: async () => seen([OWN, looks++ > 0 ? { ...before, ...change } : before]),
+      },
+    })
+    await nodes.start()
+    await until('it has looked twice', async () => {
+      await clock.advance(BEAT_MILLISECONDS)
+      return looks > 1
+    })
+    await nodes.stop()
+    t.equal(reasons.length > 0, isFatal, name)
+  }
 })
 
 t.test('it beats while its IPs come and go, however long that takes, and while its clock is set', async (t) => {

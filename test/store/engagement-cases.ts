@@ -93,6 +93,24 @@ export const engagement: Cases = {
     t.same(Object.keys((told[1] as { data: object }).data), ['message_id', 'recipient', 'url'])
   },
 
+  'a link that is no text of a browser stops no statistics': async (t, { store }) => {
+    const id = await deliveredMessage(store)
+    const urls = [
+      'https://shop.test/\0\0',
+      'https://shop.test/\\\0',
+      'https://shop.test/\\u0000',
+      'https://shop.test/\ud800',
+    ]
+    const links = urls.map((url, number) => ({ number, url }))
+    await store.recordEngagement(hits(...links.map((link) => hit(id, { link }))))
+    t.equal((await timelineOf(store, id)).length, 1 + urls.length, 'the first one opens it')
+    t.equal(await store.sumStatistics(1_000), false)
+    const past = { hour: 0, name: '', domain: '' }
+    const step = 3_600_000
+    const all = { isTest: false, isNamed: true, step, past, before: LATER + step, domains: [] }
+    t.match(await store.statistics({ ...all, dimension: 'domain' }), { rows: [{ clicked: urls.length }] })
+  },
+
   'what machines do is a line of the timeline, counted apart and told to nobody': async (t, { store }) => {
     const id = await deliveredMessage(store)
     const isMachine = true
@@ -158,7 +176,8 @@ export const engagement: Cases = {
     const plain = await acceptOne(store, { content: { ...sampleContent, html: null, text: 'x' } })
     t.same(await store.linkHtml((await store.linkSource(plain))?.contentId ?? 0), { html: '', raw: null })
 
-    const found = { purpose: 'tracking', found: [], error: null, hint: null, checkedAt: NOW }
+    // A resolver may answer anything.
+    const found = { purpose: 'tracking', found: ['\0\0', '\\u0000', '\ud800'], error: null, hint: null, checkedAt: NOW }
     await store.recordDomainCheck(domainCheck({ checks: [{ ...found, status: 'verified' }] }))
     t.equal((await store.linkSource(id))?.trackingHost, 't.acme.com')
     const reader = await contentReader()

@@ -81,7 +81,8 @@ const ROWS: Record<number, string> = {
   9: `
     insert into sts_policies values ('example.com', '1', 'enforce', '["*"]', ${NOW}, ${NOW});
     insert into plain_memories values ('127.0.0.11', 'mx.example.com', ${NOW}, 'why');
-    insert into tls_results values ('${DAY}', 'example.com', 'sts', 'mx', '127.0.0.11', 'success', '[]', 4);
+    insert into tls_results values ('${DAY}', 'example.com', 'sts', 'mx', '127.0.0.11', 'success', '[]', 4),
+      ('${DAY}', 'example.com', 'tlsa', 'mx', '127.0.0.11', 'success', '["3 0 0 ' || hex(randomblob(2000)) || '"]', 5);
     insert into tls_reports values ('${DAY}', 'example.org');`,
   10: `
     insert into kept_links values (1, '[]');

@@ -54,6 +54,7 @@ else {
   await t.test('a killed server', (t) => killServer(t, cluster, like))
   await t.test('a database that somebody else has written to ends the process', (t) => changeDatabase(t, cluster, like))
   await t.test('a start that cannot be', (t) => startInVain(t, cluster, like))
+  await t.test('a server that speaks German', speakGerman)
   // Last: without its disk the server does not start again.
   await t.test('a disk of the server that is full', (t) => fillDisk(t, cluster, like))
 }
@@ -348,4 +349,24 @@ async function startInVain(t: Test, cluster: PostgresCluster, like: string): Pro
   await cluster.query('alter role app connection limit -1')
   await start(as('app', empty))
   await start(as('app', empty))
+}
+
+async function speakGerman(t: Test): Promise<void> {
+  const { cluster, like } = await startWithTables(t, { language: 'de' })
+  const said = await cluster.query('select 1 / 0').catch(({ severity }: { severity: string }) => severity)
+  if (said !== 'FEHLER') return void t.pass('left out', { skip: 'the German texts of PostgreSQL are not installed' })
+  await t.test('what the server refuses', (t) => refuseStatements(t, cluster, like))
+  await t.test('sessions that others end, under load', (t) => endSessions(t, cluster, like))
+  await t.test('a node that was declared dead', async (t) => {
+    const bed = await openBed(t, cluster, like)
+    await cluster.query(`update nodes set state = 'dead' where node_id = '${NODE}'`, bed.database)
+    t.notOk(await tryToAccept(t, bed, 'late@dest.test'))
+    await until('the store has died', () => bed.deaths.length > 0)
+  })
+  await t.test('a start without a right', async (t) => {
+    const empty = await cluster.createDatabase()
+    await cluster.query('create role weak login')
+    const url = cluster.url(empty).replace('postgres@', 'weak@')
+    await t.rejects(openTestStore(postgresLocation(url)), { exitCode: EXIT.configuration, message: /Schema public/ })
+  })
 }

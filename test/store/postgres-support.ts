@@ -9,9 +9,9 @@ export function postgresLocation(url: string): PostgresLocation {
 
 /** A cluster, and the name of a database in it that has its tables and nothing else. */
 export async function startWithTables(
-  t: Parameters<typeof startPostgres>[0],
+  ...given: Parameters<typeof startPostgres>
 ): Promise<{ cluster: PostgresCluster; like: string }> {
-  const cluster = await startPostgres(t)
+  const cluster = await startPostgres(...given)
   const like = await cluster.createDatabase()
   const { store } = await openTestStore(postgresLocation(cluster.url(like)))
   await store.close()

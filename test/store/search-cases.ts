@@ -172,6 +172,20 @@ export const searching: Cases = {
     t.same(await names12({ ip: '127.0.0.11' }), ['bounced@example.com'])
     t.same(await names12({ isp: 'outlook' }), ['delivered@example.com'])
   },
+  'a subject without a break is found, and stops no other': async (t, { store }) => {
+    // More bytes than an entry of an index holds, which nothing makes shorter.
+    const long = Array.from({ length: 998 }, (_, place) =>
+      String.fromCodePoint(0x4e00 + ((place * 7_919) % 20_000)),
+    ).join('')
+    for (const [digit, subject] of [`${long} order`, 'order'].entries()) {
+      const to = { name: null, address: `${digit}@example.com` }
+      await acceptOne(store, { content: { ...sampleContent, subject } }, { to })
+    }
+    t.equal(await store.indexSubjects(100), false)
+    t.equal(await found(store, { subject: 'order' }), '10')
+    t.equal(await found(store, { subject: long }), '0')
+    t.equal(await found(store, { subject: `${long.slice(0, -1)}x` }), '')
+  },
   'pages follow each other while messages are added, whatever leads': async (t, { store }) => {
     const content = { ...sampleContent, tags: { kind: 'bill' } }
     const batch = { id: newIdentifier('bat', NOW), rejected: 0 }

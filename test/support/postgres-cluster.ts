@@ -40,6 +40,8 @@ export interface PostgresCluster {
 
 interface PostgresClusterOptions {
   settings?: Record<string, string | number>
+  /** That it speaks, as `de`, where its texts are installed. */
+  language?: string
   /** Networks that it also listens to. */
   networks?: readonly string[]
   /** It follows this one, until it is promoted. */
@@ -48,7 +50,7 @@ interface PostgresClusterOptions {
 
 export async function startPostgres(
   t: { teardown(end: () => unknown): void },
-  { settings = {}, networks = [], primary }: PostgresClusterOptions = {},
+  { settings = {}, language = '', networks = [], primary }: PostgresClusterOptions = {},
 ): Promise<PostgresCluster> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-postgres-'))
   const owner = ownerOf(USER)
@@ -56,7 +58,9 @@ export async function startPostgres(
   const data = join(folder, 'data')
   const port = await freePort()
   const bin = programs() ?? ''
-  const run = { ...owner, cwd: folder, stdio: 'ignore' as const }
+  // A language is chosen by name only where the locale is another one than C.
+  const env = { ...process.env, LANGUAGE: language }
+  const run = { ...owner, cwd: folder, env, stdio: 'ignore' as const }
   if (primary === undefined) {
     execFileSync(join(bin, 'initdb'), ['-D', data, '-U', USER, '-A', 'trust', '--locale=C', '-E', 'UTF8', '-N'], run)
     const lines = networks.map((network) => `host all all ${network} trust\n`)
@@ -71,6 +75,7 @@ export async function startPostgres(
     unix_socket_directories: folder,
     fsync: 'off',
     max_connections: 60,
+    lc_messages: language === '' ? 'C' : 'C.UTF-8',
     ...settings,
   }
   let server: ReturnType<typeof spawn> | undefined

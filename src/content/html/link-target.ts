@@ -1,7 +1,8 @@
 /**
  * Where a link leads, and whether that is tracked (content/README.md "Tracking"). Pure, never throws. A target is in
- * the form in which a browser would take it from the html: entities decoded, white space around it and line ends within
- * it dropped (WHATWG URL, 4.4). Its other characters are as they were written.
+ * the form in which a browser would take it from the html: entities decoded, U+0000 as U+FFFD (WHATWG HTML,
+ * 13.2.5.36), white space around it and line ends within it dropped (WHATWG URL, 4.4). Its other characters are as they
+ * were written.
  */
 import { LRUCache } from 'lru-cache'
 import type { Variables } from '../../mail/message.ts'
@@ -69,7 +70,7 @@ export function hostOf(url: string): string {
 }
 
 function trackedTarget(written: string): Target | undefined {
-  const url = trimSpaces(written).replace(LINE_ENDS_AND_TABS, '')
+  const url = trimSpaces(written.replaceAll('\0', '\uFFFD')).replace(LINE_ENDS_AND_TABS, '')
   const isTracked = url.length <= MOST_TARGET_CHARACTERS && TRACKED.test(url)
   return isTracked ? { url, host: hostOf(url) } : undefined
 }

@@ -107,9 +107,8 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     } catch (thrown) {
       // Those behind it are awaited too: what is asked next comes behind all of them.
       await Promise.allSettled(asked)
-      const { code = '', message, severity } = thrown as { code?: string; message: string; severity?: string }
-      // What has no severity was not said by the server; FATAL and PANIC end the connection.
-      if (severity === 'ERROR') return { kind: 'failed', code, message }
+      const { code = '', message } = thrown as { code?: string; message: string }
+      if (thrown instanceof pg.DatabaseError && (await isAlive(client))) return { kind: 'failed', code, message }
       end(message)
       return { kind: 'lost', code, message }
     }
@@ -132,6 +131,13 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   }
 }
 
+/** How bad an error is the server says in its own language: what answers behind it was not ended by it. */
+const isAlive = (client: pg.Client): Promise<boolean> =>
+  client.query('').then(
+    () => true,
+    () => false,
+  )
+
 /** Of a text of several statements, as migrations are, the last one. */
 function answerOf(result: pg.QueryResult<unknown[]> | pg.QueryResult<unknown[]>[]): StatementAnswer {
   const last = Array.isArray(result) ? result.at(-1) : result
@@ -140,13 +146,18 @@ function answerOf(result: pg.QueryResult<unknown[]> | pg.QueryResult<unknown[]>[
 }
 
 /**
- * Whatever the server's defaults: a commit returns when it is on the disk, and a client that is gone, the machine with
- * it, is noticed within half a minute, so that the next one need not wait for its lock. Every statement has its index:
- * plans that are made while tables are small must not read whole ones later, and none is worth being compiled.
+ * Whatever the defaults of the server, the database and our role: values are written and read in one way, and no limit of
+ * time is another's than ours (of them, newer versions have more). A commit returns when it is on the disk, and a client
+ * that is gone, the machine with it, is noticed within half a minute, so that the next one need not wait for its lock.
+ * Every statement has its index: plans that are made while tables are small must not read whole ones later, and none is
+ * worth being compiled.
  */
 const SESSION = `
   set synchronous_commit = on; set default_transaction_isolation = 'read committed'; set timezone = 'UTC';
-  set client_min_messages = 'warning'; set statement_timeout = 0; set lock_timeout = 0;
+  set bytea_output = 'hex'; set extra_float_digits = 1; set array_nulls = on; set standard_conforming_strings = on;
+  set client_min_messages = 'warning';
+  select set_config(name, '0', false) from pg_settings where name in ('statement_timeout', 'lock_timeout',
+    'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout');
   set client_connection_check_interval = '2s';
   set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; set jit = off;
   set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3`

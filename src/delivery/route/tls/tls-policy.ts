@@ -33,6 +33,9 @@ export type TlsPolicies = ReturnType<typeof createTlsPolicies>
 /** Policies whose text is kept for reports. */
 const MOST_DESCRIBED = 20_000
 const ID_CHARACTERS = 16
+/** Of a policy in reports: its text is part of a key of the store, which an index of PostgreSQL has to hold. */
+const MOST_TEXT_BYTES = 1_000
+const MOST_LINE_CHARACTERS = 300
 const NO_POLICY: TlsPolicy = { type: 'none', id: '' }
 const DNSSEC_CODE = '4.7.5'
 
@@ -55,7 +58,7 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
       if (answer.kind !== 'found' || answer.facts?.isSecure !== true) continue
       const lines = answer.records.map(tlsaText).toSorted()
       const policy: TlsPolicy = { type: 'dane', id: hash('sha256', lines.join('\n'), 'hex').slice(0, ID_CHARACTERS) }
-      tlsaLines.set(`${host.name} ${policy.id}`, lines)
+      tlsaLines.set(`${host.name} ${policy.id}`, shortened(lines))
       const records = answer.records.filter(isUsable)
       // RFC 7672 §2.2: records that nobody can use still say that this host speaks TLS.
       if (records.length === 0) return { kind: 'required', by: 'DANE', policy }
@@ -84,14 +87,14 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
       return acceptsHost(facts.sts, host.name) ? { kind: 'verified', names: [host.name], by: 'sts', policy } : null
     },
     /**
-     * Of a policy that was handed out lately, for reports (RFC 8460 §4.4): its lines, as its owner published it, and
-     * whether the MTA-STS policy names this host.
+     * Of a policy that was handed out lately, for reports (RFC 8460 §4.4): its lines, as its owner published it, but
+     * for what is too long, and whether the MTA-STS policy names this host.
      */
     describe(domain: string, host: string, { type, id }: TlsPolicy): { lines: string[]; isListed: boolean } {
       const lines = type === 'dane' ? (tlsaLines.get(`${host} ${id}`) ?? []) : []
       const policy = type === 'sts' ? stsPolicies.get(`${domain} ${id}`) : undefined
       if (policy === undefined) return { lines, isListed: true }
-      return { lines: stsLines(policy), isListed: acceptsHost(policy, host) }
+      return { lines: shortened(stsLines(policy)), isListed: acceptsHost(policy, host) }
     },
   }
 }
@@ -125,4 +128,17 @@ function namesFor(records: readonly TlsaRecord[], names: readonly string[]): str
 function stsLines({ mode, mx, fetchedAt, expiresAt }: StsPolicy): string[] {
   const maxAge = Math.round((expiresAt - fetchedAt) / 1_000)
   return ['version: STSv1', `mode: ${mode}`, ...mx.map((host) => `mx: ${host}`), `max_age: ${maxAge}`]
+}
+
+/** The first lines that have room, and how many do not. */
+function shortened(lines: readonly string[]): string[] {
+  const kept: string[] = []
+  let bytes = 0
+  for (const line of lines) {
+    const text = line.length > MOST_LINE_CHARACTERS ? `${line.slice(0, MOST_LINE_CHARACTERS)}…` : line
+    bytes += Buffer.byteLength(JSON.stringify(text))
+    if (bytes > MOST_TEXT_BYTES) return [...kept, `and ${lines.length - kept.length} more`]
+    kept.push(text)
+  }
+  return kept
 }

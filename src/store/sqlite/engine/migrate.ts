@@ -32,6 +32,7 @@ const MIGRATIONS = [
   '0020-passkeys.sql',
   '0021-certificates.sql',
   '0022-nodes.sql',
+  '0023-short-tls-policies.sql',
 ] as const
 
 /** The schema this program writes. */
