@@ -18,7 +18,13 @@ const OLD_SPACE_MEGABYTES = 64
 const MOST_AUTOMATIC_THREADS = 4
 
 /** Milliseconds that no file sets (delivery/README.md "The SMTP session"). `mark`: so long the store may take. */
-const FURTHER_TIMEOUTS = { handshake: 30 * SECOND, body: 3 * MINUTE, mark: MINUTE, rset: 20 * SECOND }
+const FURTHER_TIMEOUTS = {
+  handshake: 30 * SECOND,
+  body: 3 * MINUTE,
+  mark: MINUTE,
+  rset: 20 * SECOND,
+  closing: 20 * SECOND,
+}
 
 /** Two of the largest, or some twenty with attachments as people send them. */
 const LARGE_MESSAGES_BYTES = 96 * 2 ** 20
