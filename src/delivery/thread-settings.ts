@@ -38,7 +38,9 @@ export function threadCount(threads: 'auto' | number): number {
 
 /** The longest that a session waits without anything happening. */
 export function longestStage({ server }: Configuration): number {
-  return Math.max(...Object.values(sessionTimeouts(server.delivery)))
+  const timeouts = sessionTimeouts(server.delivery)
+  const { rset, mail, rcpt, data, final_dot } = timeouts
+  return Math.max(...Object.values(timeouts), rset + mail + rcpt + Math.max(data, final_dot))
 }
 
 function sessionTimeouts({ timeouts }: Configuration['server']['delivery']): DeliveryThreadSettings['timeouts'] {

@@ -150,7 +150,7 @@ const FLIGHTS: [string, EvilScript, string[], RegExp | null][] = [
     endsWith('refused rcpt 550', 'unanswered'),
     /, with 3 in flight/,
   ],
-  ['falls silent at RCPT', { 'B RCPT': silence }, CUT, /nothing within 400 ms, with 3 in flight/],
+  ['falls silent at RCPT', { 'B RCPT': silence }, CUT, /nothing within 800 ms, with 3 in flight/],
   ['falls silent at BDAT', { 'B BDAT': silence }, CUT, /reply to BDAT: nothing within 400 ms, with 3/],
   ['drips', { 'B MAIL': drip }, CUT, /nothing within/],
   ['answers once too often at the end', { 'D BDAT': '250 2.0.0 queued\r\n250 2.0.0 queued' }, NONE, /out of step/],

@@ -118,6 +118,19 @@ t.test('a connection to a host that took flights lately begins with one', async 
   t.equal(other.knowsFlights(), true)
 })
 
+t.test('replies that a host holds back until the end of a write are waited for', async (t) => {
+  const rset = { afterMilliseconds: 300, reply: '250 2.0.0 reset' }
+  const timeouts = { rset: 100, mail: 100, rcpt: 100, data: 400, final_dot: 400 }
+  const { opened } = await flying(t, { script: { rset } }, { timeouts })
+  const jobs = ['a', 'b'].map((name) => job({ envelope: to(name) }))
+  for (const each of jobs) opened.send(each)
+  for (const each of jobs) t.match(await each.end, { kind: 'accepted' })
+  const server = await mx(t, { script: { rset, rcpt: ['550 5.1.1 no', '250 2.1.5 ok'] } })
+  const careful = await session(t, server, { timeouts })
+  t.match(await careful.deliver(to('no'), BYTES), { kind: 'refused', stage: 'rcpt' })
+  t.match(await careful.deliver(to('a'), BYTES), { kind: 'accepted' })
+})
+
 t.test('the transcript shows the flight of each message, and never its bytes', async (t) => {
   const { opened } = await flying(t)
   const transcript = createTranscript()

@@ -17,7 +17,7 @@ import type { FlightPermit } from './flight-permit.ts'
 import { chunkOf } from './message-body.ts'
 import type { RawReply } from './reply-reader.ts'
 import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
-import { CLOSING_CODE, type Expectation, type SmtpWire, type WireEnd } from './smtp-wire.ts'
+import { answeredTogether, CLOSING_CODE, type Expectation, type SmtpWire, type WireEnd } from './smtp-wire.ts'
 import {
   isOldMark,
   isProtocolError,
@@ -289,7 +289,7 @@ function createFlyerSteps(tools: FlightTools, hear: ReturnType<typeof createFlye
     transcript?.note(`the message, ${sizeBytes} bytes, as the last chunk`)
     job.onStage('dot')
     permit.begin()
-    wire.say(lines, expectations, { after: pieces })
+    wire.say(lines, answeredTogether(expectations), { after: pieces })
   }
 }
 

@@ -2,10 +2,9 @@
  * One socket as a dialogue: commands out, replies in, each reply to the command it answers, each with its time limit. A
  * reply answers a command only when that had been written before the reply came in: whatever comes earlier is a host
  * out of step, and ends the wire like a lost connection, a silence over the limit, or a malformed reply. The end is
- * told once, with the stage that waited; nothing is read or written afterwards. Behind a 421
- * it can be read on for a moment, until the host closes: half a reply is out of step then. A limit is for the whole answer, so a host that drips
- * gains nothing. Never throws. RFC 5321 §4.2, RFC 2920; delivery/README.md "The SMTP session" and
- * "Stages".
+ * told once, with the stage that waited; nothing is read or written afterwards. Behind a 421 it can be read on for a
+ * moment, until the host closes: half a reply is out of step then. A limit is for the whole answer, so a host that drips
+ * gains nothing. Never throws. RFC 5321 §4.2, RFC 2920; delivery/README.md "The SMTP session" and "Stages".
  */
 import { connect, type Socket } from 'node:net'
 import { errorCode, errorText } from '../../base/errors.ts'
@@ -127,6 +126,19 @@ export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) 
       return socket
     },
   }
+}
+
+/**
+ * Of commands in one write: a host may hold back replies until those behind them are there (RFC 2920 §3.2), so each is
+ * waited for as long as all these together.
+ */
+export function answeredTogether(expectations: Expectation[]): Expectation[] {
+  let total = 0
+  for (let index = expectations.length - 1; index >= 0; index--) {
+    const expectation = expectations[index]
+    if (expectation !== undefined) total = expectation.limitMilliseconds += total
+  }
+  return expectations
 }
 
 const IN_STEP = { reply: null, isTimeout: false, isOutOfStep: false }
