@@ -228,7 +228,8 @@ function createFlyerReplies({ timeouts, ending }: FlightTools, faults: Faults, o
       awaitClose(reply, true)
       return true
     }
-    if (!isFirst || !isProtocolError(read, stage)) return true
+    // In the place of MAIL or RCPT it is of this message alone: its BDAT and the next RSET show whether the rest fits.
+    if (!isFirst || stage !== 'dot' || !isProtocolError(read, stage)) return true
     faults.isMisunderstood = true
     ending.explain(reply.text)
     return false
