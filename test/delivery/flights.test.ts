@@ -98,7 +98,7 @@ t.test('a mark that comes late is asked for again, and nothing leaves by it', as
   await new Promise(setImmediate)
   t.equal(commandsOf(server).length, before)
   answers[1]?.(true)
-  t.match(await late.end, { kind: 'accepted' })
+  t.match(await late.end, { kind: 'unsent', reason: /nothing was heard/ })
 })
 
 t.test('a connection to a host that took flights lately begins with one', async (t) => {
@@ -241,6 +241,24 @@ t.test('a host that was silent for a second is asked by MAIL first', async (t) =
   await until('a second is over', () => performance.now() - heardAt > 1_000)
   for (const name of ['a', 'b']) t.match(await opened.deliver(to(name), BYTES), { kind: 'accepted' })
   t.match(verbs(server), /BDAT MAIL RCPT DATA MAIL RCPT BDAT$/)
+})
+
+t.test('a mark that comes when the host was silent for a second puts no message in doubt', async (t) => {
+  const { server, opened } = await flying(t)
+  const before = commandsOf(server).length
+  const jobs = ['a', 'b'].map((name) => heldJob(name))
+  for (const each of jobs) opened.send(each)
+  const now = performance.now.bind(performance)
+  t.intercept(performance, 'now', { value: () => now() + 1_001 })
+  for (const each of jobs) each.mark(true)
+  for (const each of jobs) {
+    t.match(await each.end, { kind: 'unsent' })
+    t.equal(each.wasRcptSent(), false, 'its allowance goes back')
+  }
+  t.equal(commandsOf(server).length, before)
+  t.match(await opened.deliver(to('c'), BYTES), { kind: 'accepted' })
+  t.match(verbs(server), / MAIL RCPT DATA$/)
+  t.equal(opened.flightProblem(), null)
 })
 
 t.test('a message that is not ours any more leaves the flight, and the others go on', async (t) => {

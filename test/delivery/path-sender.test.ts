@@ -79,6 +79,19 @@ t.test('a row that a host does not understand in a flight goes again alone, one 
   t.match(server.connections[1]?.commands.join(), /MAIL.*<4@.*DATA/)
 })
 
+t.test('a row whose mark came late goes by the careful dialogue over the same connection', async (t) => {
+  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'] })
+  const late = new Set([3, 4])
+  const path = pathTo(t, server, {
+    askMark: (claim, answer) => void (late.delete(claim) ? setTimeout(answer, 1_100, true) : answer(true)),
+  })
+  path.add(keysUpTo(4), { plan: { connections: 1, idleMilliseconds: 5_000 } })
+  t.ok((await path.untilDone(4)).every(({ end }) => end.kind === 'accepted'))
+  t.same(recipients(server).toSorted(), ['1', '2', '3', '4'])
+  t.equal(server.connections.length, 1)
+  t.match(server.connections[0]?.commands.join(), /BDAT.*MAIL.*DATA.*MAIL.*DATA$/)
+})
+
 t.test('a row that was in doubt does not fly', async (t) => {
   const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'] })
   const path = pathTo(t, server)

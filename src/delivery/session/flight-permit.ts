@@ -43,6 +43,7 @@ export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knows
     /** The message may be in a flight, now or a little later. */
     isFor: ({ mayFly, mayPipeline, bytes }: SessionJob) =>
       mayEver() && mayFly && mayPipeline && bytes.length <= MOST_BYTES,
+    isFresh,
     /** A message may go in a flight now. */
     isOpen: (isFirst: boolean) => mayEver() && state !== 'careful' && (!isFirst || isFresh()),
     hasRoom: (count: number, bytesInFlight: number, bytes: number) =>

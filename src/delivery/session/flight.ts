@@ -71,12 +71,12 @@ export function createFlight(tools: FlightTools) {
 
   function onMark(flyer: Flyer, isOurs: boolean): void {
     if (!wire.isOpen() || !held.delete(flyer)) return
-    if (isOurs) {
+    if (isOurs && (sent.length > 0 || permit.isFresh())) {
       const needsReset = reset.take() || sent.length > 0
       sent.push(flyer)
       return openFlyer(flyer, needsReset)
     }
-    load.leave({ flyer, end: { kind: 'returned', why: 'stale', reason: 'the lease of the message is over' } }, false)
+    load.leave({ flyer, end: isOurs ? SILENT : STALE }, false)
     watchMarks()
     onRoom()
   }
@@ -133,6 +133,10 @@ export function createFlight(tools: FlightTools) {
     isHeldOnly: () => held.size > 0 && sent.length === 0,
   }
 }
+
+const STALE: SendEnd = { kind: 'returned', why: 'stale', reason: 'the lease of the message is over' }
+/** The host may have closed: the careful dialogue finds out. */
+const SILENT: SendEnd = { kind: 'unsent', reason: 'nothing was heard of the host for a second' }
 
 /** One that came late is asked for again. */
 function askFreshMark(job: SessionJob, onMark: (isOurs: boolean) => void): void {
