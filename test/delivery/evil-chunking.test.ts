@@ -223,7 +223,7 @@ for (const { name, isFirst, flight } of FOURS) {
     else t.match(opened.flightProblem(), problem)
     if (!expected.includes('accepted') || problem !== null) t.equal(opened.isUsable(), false)
     const tookNone = isFirst && ends.slice(0, IN_FLIGHT).every(({ kind }) => kind !== 'accepted')
-    if (tookNone || problem !== null) t.equal(opened.knowsFlights(), false, 'the next connection begins carefully')
+    if (tookNone || problem !== null) t.equal(opened.takesFlights(), false, 'the next connection begins carefully')
   })
 }
 
@@ -234,7 +234,7 @@ t.test('a host that says 421 to the first MAIL of a first flight is asked carefu
   const ends = await Promise.all(sent.map(({ end }) => end))
   t.same(ends.map(endText), ['refused mail 421', 'unsent', 'unsent', 'unsent', 'unsent'])
   t.equal(opened.flightProblem(), null)
-  t.equal(opened.knowsFlights(), false)
+  t.equal(opened.takesFlights(), false)
 })
 
 /** Of the flight of one. */

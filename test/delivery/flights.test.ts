@@ -111,11 +111,11 @@ t.test('a connection to a host that took flights lately begins with one', async 
   for (const each of jobs) each.mark(true)
   for (const each of jobs) t.match(await each.end, { kind: 'accepted' })
   t.equal(verbs(server), `EHLO MAIL RCPT BDAT${' RSET MAIL RCPT BDAT'.repeat(3)}`)
-  t.equal(opened.knowsFlights(), true)
+  t.equal(opened.takesFlights(), true)
   const other = await session(t, server)
-  t.equal(other.knowsFlights(), false)
+  t.equal(other.takesFlights(), null)
   for (const name of ['a', 'b']) t.match(await other.deliver(to(name), BYTES), { kind: 'accepted' })
-  t.equal(other.knowsFlights(), true)
+  t.equal(other.takesFlights(), true)
 })
 
 t.test('replies that a host holds back until the end of a write are waited for', async (t) => {

@@ -4,6 +4,7 @@ import t from 'tap'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { HostTls } from '../../src/delivery/protocol/host-tls.ts'
 import { NO_CONNECTION } from '../../src/delivery/protocol/try-result.ts'
+import { createHostMemory } from '../../src/delivery/session/open-connection.ts'
 import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { hostOf, keysUpTo, pathTo, recipients } from './path-kit.ts'
@@ -90,6 +91,22 @@ t.test('a row whose mark came late goes by the careful dialogue over the same co
   t.same(recipients(server).toSorted(), ['1', '2', '3', '4'])
   t.equal(server.connections.length, 1)
   t.match(server.connections[0]?.commands.join(), /BDAT.*MAIL.*DATA.*MAIL.*DATA$/)
+})
+
+t.test('what is known of the flights of a host is noted by connections that carried one alone', async (t) => {
+  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'] })
+  const noted: boolean[] = []
+  const hosts = { ...createHostMemory(), knowsFlights: () => true }
+  hosts.noteFlights = (_source, _address, takesThem) => void noted.push(takesThem)
+  const path = pathTo(t, server, { hosts })
+  path.add([1], { row: { wasInDoubt: true } })
+  await path.untilDone(1)
+  await until('the connection has ended', path.isIdle)
+  t.same(noted, [])
+  path.add([2])
+  await path.untilDone(2)
+  await until('the connection has ended', path.isIdle)
+  t.same(noted, [true])
 })
 
 t.test('a row that was in doubt does not fly', async (t) => {

@@ -71,7 +71,8 @@ export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knows
     /** Flights are not for this host; null: nothing is wrong. Without any it says nothing of them. */
     ground: (reason: string | null) => void (problem ??= hasFlown ? reason : null),
     problem: () => problem,
-    isKnown: () => isKnown() && problem === null,
+    /** Whether the host takes flights; null: this connection carried none, and says nothing of them. */
+    takesFlights: () => (hasFlown ? isKnown() && problem === null : null),
     /** Messages that this connection may have: one is ready when a place is free. */
     mostTaken: () => (mayEver() && state === 'open' ? inFlight + 1 : TAKEN_CAREFULLY),
     /** How many it may have under way; 1: one after the other. */
