@@ -201,6 +201,21 @@ t.test('a message that is large, or was in doubt, goes by the careful dialogue b
   t.ok(server.messages.find((message) => message.to.startsWith('large'))?.bytes.equals(large))
 })
 
+t.test('while one goes carefully that is not for flights, no more are taken than without them', async (t) => {
+  const { opened } = await flying(t)
+  const large = heldJob('large', { bytes: Buffer.from(`Subject: x\r\n\r\n${'a line\r\n'.repeat(40_000)}`) })
+  const doubt = job({ envelope: to('doubt'), mayFly: false })
+  opened.send(large)
+  t.equal(opened.mostTaken(), 2)
+  await until('it waits for its mark', large.isAsked)
+  opened.send(doubt)
+  large.mark(true)
+  t.match(await large.end, { kind: 'accepted' })
+  t.equal(opened.mostTaken(), 2)
+  t.match(await doubt.end, { kind: 'accepted' })
+  t.equal(opened.mostTaken(), 5)
+})
+
 t.test('of several that are large for a flight together, some wait', async (t) => {
   const { opened } = await flying(t)
   const bytes = Buffer.from(`Subject: x\r\n\r\n${'a line\r\n'.repeat(12_000)}`)

@@ -74,7 +74,7 @@ export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knows
     /** Whether the host takes flights; null: this connection carried none, and says nothing of them. */
     takesFlights: () => (hasFlown ? isKnown() && problem === null : null),
     /** Messages that this connection may have: one is ready when a place is free. */
-    mostTaken: () => (mayEver() && state === 'open' ? inFlight + 1 : TAKEN_CAREFULLY),
+    mostTaken: (hasUnfit: boolean) => (mayEver() && state === 'open' && !hasUnfit ? inFlight + 1 : TAKEN_CAREFULLY),
     /** How many it may have under way; 1: one after the other. */
     most: () => (isOffered ? inFlight : 1),
   }

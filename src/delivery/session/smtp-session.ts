@@ -213,7 +213,7 @@ function createSession(dialogue: OpeningDialogue, opening: Opening, extensions: 
     openedAt: performance.now(),
     isUsable: () => wire.isOpen() && !isLeaving && !transactions.isStopped(),
     isPastDot: transactions.isPastDot,
-    mostTaken: permit.mostTaken,
+    mostTaken: transactions.mostTaken,
     inFlight: permit.most(),
     flightProblem: permit.problem,
     takesFlights: permit.takesFlights,
