@@ -18,7 +18,13 @@ const OLD_SPACE_MEGABYTES = 64
 const MOST_AUTOMATIC_THREADS = 4
 
 /** Milliseconds that no file sets (delivery/README.md "The SMTP session"). `mark`: so long the store may take. */
-const FURTHER_TIMEOUTS = { handshake: 30 * SECOND, body: 3 * MINUTE, mark: MINUTE, rset: 20 * SECOND }
+const FURTHER_TIMEOUTS = {
+  handshake: 30 * SECOND,
+  body: 3 * MINUTE,
+  mark: MINUTE,
+  rset: 20 * SECOND,
+  closing: 20 * SECOND,
+}
 
 /** Two of the largest, or some twenty with attachments as people send them. */
 const LARGE_MESSAGES_BYTES = 96 * 2 ** 20
@@ -32,7 +38,9 @@ export function threadCount(threads: 'auto' | number): number {
 
 /** The longest that a session waits without anything happening. */
 export function longestStage({ server }: Configuration): number {
-  return Math.max(...Object.values(sessionTimeouts(server.delivery)))
+  const timeouts = sessionTimeouts(server.delivery)
+  const { rset, mail, rcpt, data, final_dot } = timeouts
+  return Math.max(...Object.values(timeouts), rset + mail + rcpt + Math.max(data, final_dot))
 }
 
 function sessionTimeouts({ timeouts }: Configuration['server']['delivery']): DeliveryThreadSettings['timeouts'] {

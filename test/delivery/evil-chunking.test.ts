@@ -11,7 +11,7 @@ import { BYTES, ENVELOPE, job, session, type TestSession } from './session-kit.t
 
 const LETTERS = ['A', 'B', 'C', 'D', 'E'] as const
 const IN_FLIGHT = 4
-const SHORT = { mail: 400, rcpt: 400, final_dot: 400, rset: 400, quit: 300 }
+const SHORT = { mail: 400, rcpt: 400, final_dot: 400, rset: 400, closing: 400, quit: 300 }
 
 const close = (socket: Socket): void => void socket.destroy()
 const halfClose = (socket: Socket): void => void socket.end()
@@ -91,6 +91,54 @@ const FLIGHTS: [string, EvilScript, string[], RegExp | null][] = [
     null,
   ],
   ['says 421 to RSET', { 'B RSET': sayAndEnd('421 4.3.2 closing\r\n') }, endsWith('unsent'), null],
+  [
+    'says 421 to RCPT, refuses the body of that one, and closes',
+    { 'B RCPT': '421 4.7.0 slow', 'B BDAT': NO_RCPT, 'C RSET': halfClose },
+    endsWith('refused rcpt 421'),
+    null,
+  ],
+  [
+    'says 421 to all, and closes',
+    {
+      ...Object.fromEntries(['RSET', 'MAIL', 'RCPT', 'BDAT'].map((verb) => [`C ${verb}`, '421 4.3.2 closing'])),
+      'B BDAT': '421 4.3.2 closing',
+      'D RSET': halfClose,
+    },
+    endsWith('refused dot 421'),
+    null,
+  ],
+  ['says 421 to RSET and goes on', { 'B RSET': '421 4.3.2 closing' }, NONE, /out of step: .* behind its 421: 250/],
+  [
+    'says 421 to MAIL and goes on',
+    { 'B MAIL': '421 4.3.2 closing', 'B RCPT': '503 5.5.1 MAIL first', 'B BDAT': NO_RCPT },
+    NONE,
+    /out of step: .* behind its 421: 250/,
+  ],
+  [
+    'says 421 to RCPT and goes on',
+    { 'B RCPT': '421 4.7.0 slow', 'B BDAT': NO_RCPT },
+    NONE,
+    /out of step: .* behind its 421: 250/,
+  ],
+  ['says 421 to BDAT and goes on', { 'B BDAT': '421 4.7.0 slow' }, NONE, /out of step: .* behind its 421: 250/],
+  [
+    'says 421 and half a reply more',
+    { 'B BDAT': sayAndEnd('421 4.3.2 closing\r\n250 2.0') },
+    endsWith('refused dot 421', 'unanswered'),
+    /out of step: the host closes/,
+  ],
+  [
+    'says 421 to RCPT and does not close',
+    { 'B RCPT': say('421 4.7.0 slow\r\n', silence) },
+    endsWith('refused rcpt 421', 'unanswered'),
+    /the close behind its 421: nothing within 400 ms, with 2 in flight/,
+  ],
+  [
+    'says 421 to the last recipient and does not close',
+    { 'D RCPT': say('421 4.7.0 slow\r\n', silence) },
+    ['accepted', 'accepted', 'accepted', 'refused rcpt 421', 'unsent'],
+    null,
+  ],
   ['closes between two messages', { 'B RSET': close }, CUT, /closed.*, with 3 in flight/],
   ['closes after the bodies', { 'A RSET': close, 'A MAIL': close }, NONE, /, with 4 in flight/],
   ['resets in the middle', { 'B RCPT': reset }, CUT, /, with 3 in flight/],
@@ -102,7 +150,7 @@ const FLIGHTS: [string, EvilScript, string[], RegExp | null][] = [
     endsWith('refused rcpt 550', 'unanswered'),
     /, with 3 in flight/,
   ],
-  ['falls silent at RCPT', { 'B RCPT': silence }, CUT, /nothing within 400 ms, with 3 in flight/],
+  ['falls silent at RCPT', { 'B RCPT': silence }, CUT, /nothing within 800 ms, with 3 in flight/],
   ['falls silent at BDAT', { 'B BDAT': silence }, CUT, /reply to BDAT: nothing within 400 ms, with 3/],
   ['drips', { 'B MAIL': drip }, CUT, /nothing within/],
   ['answers once too often at the end', { 'D BDAT': '250 2.0.0 queued\r\n250 2.0.0 queued' }, NONE, /out of step/],
@@ -117,7 +165,26 @@ const FLIGHTS: [string, EvilScript, string[], RegExp | null][] = [
   ['says 354 to RCPT', { 'B RCPT': '354 go on' }, NONE, /out of step: unexpected answer to RCPT: 354/],
   ['takes the body of a refused recipient', { 'B RCPT': '550 5.1.1 no' }, NONE, /out of step/],
   ['refuses RSET', { 'B RSET': '502 5.5.1 what' }, NONE, /out of step: unexpected answer to RSET/],
-  ['knows no second MAIL', { 'C MAIL': '503 5.5.1 nested MAIL' }, NONE, /does not understand flights/],
+  ['knows no second MAIL', { 'C MAIL': '503 5.5.1 nested MAIL' }, NONE, /out of step: unexpected answer to BDAT: 250/],
+  [
+    'does not understand one recipient',
+    { 'B RCPT': '501 5.5.4 odd address', 'B BDAT': NO_RCPT },
+    ['accepted', 'refused rcpt 501', 'accepted', 'accepted', 'accepted'],
+    null,
+  ],
+  [
+    'does not understand one MAIL',
+    { 'B MAIL': '501 5.5.4 odd address', 'B RCPT': '503 5.5.1 MAIL first', 'B BDAT': NO_RCPT },
+    ['accepted', 'refused mail 501', 'accepted', 'accepted', 'accepted'],
+    null,
+  ],
+  [
+    'does not understand one recipient, and then no RSET',
+    { 'B RCPT': '501 5.5.4 odd address', 'B BDAT': NO_RCPT, 'C RSET': '500 5.5.2 what' },
+    NONE,
+    /out of step: unexpected answer to RSET/,
+  ],
+  ['does not understand a chunk', { 'B BDAT': '501 5.5.4 odd chunk' }, NONE, /does not understand flights: 501/],
   ['says 999', { 'B BDAT': '999 ok' }, NONE, /out of step: malformed/],
   ['answers with two codes', { 'B BDAT': '250-ok\r\n451 no' }, NONE, /out of step: several codes/],
   ['answers with NUL', { 'B RCPT': '\u0000' }, NONE, /out of step: malformed/],
@@ -156,7 +223,7 @@ for (const { name, isFirst, flight } of FOURS) {
     else t.match(opened.flightProblem(), problem)
     if (!expected.includes('accepted') || problem !== null) t.equal(opened.isUsable(), false)
     const tookNone = isFirst && ends.slice(0, IN_FLIGHT).every(({ kind }) => kind !== 'accepted')
-    if (tookNone || problem !== null) t.equal(opened.knowsFlights(), false, 'the next connection begins carefully')
+    if (tookNone || problem !== null) t.equal(opened.takesFlights(), false, 'the next connection begins carefully')
   })
 }
 
@@ -167,7 +234,7 @@ t.test('a host that says 421 to the first MAIL of a first flight is asked carefu
   const ends = await Promise.all(sent.map(({ end }) => end))
   t.same(ends.map(endText), ['refused mail 421', 'unsent', 'unsent', 'unsent', 'unsent'])
   t.equal(opened.flightProblem(), null)
-  t.equal(opened.knowsFlights(), false)
+  t.equal(opened.takesFlights(), false)
 })
 
 /** Of the flight of one. */
@@ -177,6 +244,12 @@ const ALONE: [string, EvilScript, string, RegExp | null][] = [
   ['wants DATA', { 'A BDAT': '503 5.5.1 DATA first' }, 'unsent', /does not understand/],
   ['answers BDAT twice', { 'A BDAT': '250 2.0.0 bytes\r\n250 2.0.0 queued' }, 'unanswered', /out of step/],
   ['takes the chunk and closes', { 'A BDAT': close }, 'unanswered', /, with 1 in flight/],
+  [
+    'does not understand the recipient, and closes',
+    { 'A RCPT': '501 5.5.4 odd address', 'A BDAT': close },
+    'refused rcpt 501',
+    /, with 1 in flight/,
+  ],
   ['refuses, and closes', { 'A RCPT': '550 5.1.1 no', 'A BDAT': close }, 'refused rcpt 550', /, with 1 in flight/],
   [
     'reads a refused body as commands',
@@ -212,6 +285,20 @@ t.test('a 421 behind a flight is a goodbye', async (t) => {
   host.say('421 4.4.2 good night\r\n')
   t.match(await opened.ended, { kind: 'closing', reply: { code: 421 } })
   t.equal(opened.flightProblem(), null)
+})
+
+t.test('a host that is slow to go on behind its 421 is believed no more than one that does so at once', async (t) => {
+  const { host, opened } = await provenHost(t)
+  t.match(await opened.deliver(ENVELOPE, BYTES), { kind: 'accepted' })
+  const { promise: isToldB, resolve: tellB } = Promise.withResolvers<void>()
+  host.begin({ 'B BDAT': '421 4.7.0 slow', 'C RSET': { after: isToldB, reply: '250 2.0.0 reset' } }, IN_FLIGHT)
+  const sent = LETTERS.map(send(opened))
+  t.match(await sent[1]?.end, { kind: 'refused', stage: 'dot', reply: { code: 421 } })
+  t.equal(opened.isUsable(), false, 'nothing is said any more')
+  tellB()
+  const expected = ['accepted', 'refused dot 421', 'unanswered', 'unanswered', 'unsent']
+  t.same((await Promise.all(sent.map(({ end }) => end))).map(endText), expected)
+  t.match(opened.flightProblem(), /out of step/)
 })
 
 t.test('what was told before a host went wrong stays told', async (t) => {

@@ -98,7 +98,7 @@ t.test('a mark that comes late is asked for again, and nothing leaves by it', as
   await new Promise(setImmediate)
   t.equal(commandsOf(server).length, before)
   answers[1]?.(true)
-  t.match(await late.end, { kind: 'accepted' })
+  t.match(await late.end, { kind: 'unsent', reason: /nothing was heard/ })
 })
 
 t.test('a connection to a host that took flights lately begins with one', async (t) => {
@@ -111,11 +111,24 @@ t.test('a connection to a host that took flights lately begins with one', async 
   for (const each of jobs) each.mark(true)
   for (const each of jobs) t.match(await each.end, { kind: 'accepted' })
   t.equal(verbs(server), `EHLO MAIL RCPT BDAT${' RSET MAIL RCPT BDAT'.repeat(3)}`)
-  t.equal(opened.knowsFlights(), true)
+  t.equal(opened.takesFlights(), true)
   const other = await session(t, server)
-  t.equal(other.knowsFlights(), false)
+  t.equal(other.takesFlights(), null)
   for (const name of ['a', 'b']) t.match(await other.deliver(to(name), BYTES), { kind: 'accepted' })
-  t.equal(other.knowsFlights(), true)
+  t.equal(other.takesFlights(), true)
+})
+
+t.test('replies that a host holds back until the end of a write are waited for', async (t) => {
+  const rset = { afterMilliseconds: 300, reply: '250 2.0.0 reset' }
+  const timeouts = { rset: 100, mail: 100, rcpt: 100, data: 400, final_dot: 400 }
+  const { opened } = await flying(t, { script: { rset } }, { timeouts })
+  const jobs = ['a', 'b'].map((name) => job({ envelope: to(name) }))
+  for (const each of jobs) opened.send(each)
+  for (const each of jobs) t.match(await each.end, { kind: 'accepted' })
+  const server = await mx(t, { script: { rset, rcpt: ['550 5.1.1 no', '250 2.1.5 ok'] } })
+  const careful = await session(t, server, { timeouts })
+  t.match(await careful.deliver(to('no'), BYTES), { kind: 'refused', stage: 'rcpt' })
+  t.match(await careful.deliver(to('a'), BYTES), { kind: 'accepted' })
 })
 
 t.test('the transcript shows the flight of each message, and never its bytes', async (t) => {
@@ -188,6 +201,21 @@ t.test('a message that is large, or was in doubt, goes by the careful dialogue b
   t.ok(server.messages.find((message) => message.to.startsWith('large'))?.bytes.equals(large))
 })
 
+t.test('while one goes carefully that is not for flights, no more are taken than without them', async (t) => {
+  const { opened } = await flying(t)
+  const large = heldJob('large', { bytes: Buffer.from(`Subject: x\r\n\r\n${'a line\r\n'.repeat(40_000)}`) })
+  const doubt = job({ envelope: to('doubt'), mayFly: false })
+  opened.send(large)
+  t.equal(opened.mostTaken(), 2)
+  await until('it waits for its mark', large.isAsked)
+  opened.send(doubt)
+  large.mark(true)
+  t.match(await large.end, { kind: 'accepted' })
+  t.equal(opened.mostTaken(), 2)
+  t.match(await doubt.end, { kind: 'accepted' })
+  t.equal(opened.mostTaken(), 5)
+})
+
 t.test('of several that are large for a flight together, some wait', async (t) => {
   const { opened } = await flying(t)
   const bytes = Buffer.from(`Subject: x\r\n\r\n${'a line\r\n'.repeat(12_000)}`)
@@ -228,6 +256,24 @@ t.test('a host that was silent for a second is asked by MAIL first', async (t) =
   await until('a second is over', () => performance.now() - heardAt > 1_000)
   for (const name of ['a', 'b']) t.match(await opened.deliver(to(name), BYTES), { kind: 'accepted' })
   t.match(verbs(server), /BDAT MAIL RCPT DATA MAIL RCPT BDAT$/)
+})
+
+t.test('a mark that comes when the host was silent for a second puts no message in doubt', async (t) => {
+  const { server, opened } = await flying(t)
+  const before = commandsOf(server).length
+  const jobs = ['a', 'b'].map((name) => heldJob(name))
+  for (const each of jobs) opened.send(each)
+  const now = performance.now.bind(performance)
+  t.intercept(performance, 'now', { value: () => now() + 1_001 })
+  for (const each of jobs) each.mark(true)
+  for (const each of jobs) {
+    t.match(await each.end, { kind: 'unsent' })
+    t.equal(each.wasRcptSent(), false, 'its allowance goes back')
+  }
+  t.equal(commandsOf(server).length, before)
+  t.match(await opened.deliver(to('c'), BYTES), { kind: 'accepted' })
+  t.match(verbs(server), / MAIL RCPT DATA$/)
+  t.equal(opened.flightProblem(), null)
 })
 
 t.test('a message that is not ours any more leaves the flight, and the others go on', async (t) => {

@@ -36,6 +36,7 @@ const TIMEOUTS = {
   mark: TIMEOUT,
   final_dot: TIMEOUT,
   rset: TIMEOUT,
+  closing: TIMEOUT,
   quit: TIMEOUT,
 }
 

@@ -4,6 +4,7 @@ import t from 'tap'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { HostTls } from '../../src/delivery/protocol/host-tls.ts'
 import { NO_CONNECTION } from '../../src/delivery/protocol/try-result.ts'
+import { createHostMemory } from '../../src/delivery/session/open-connection.ts'
 import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { hostOf, keysUpTo, pathTo, recipients } from './path-kit.ts'
@@ -45,8 +46,8 @@ t.test('a connection carries as many messages as it may', async (t) => {
 
 t.test('a host for which a flight goes wrong is told of, and its rows go one after the other', async (t) => {
   // Of the first connection: the careful one, the one that flies alone, and then it does not know the dialogue.
-  const mail = ['250 ok', '250 ok', '503 5.5.1 nested MAIL', '250 ok']
-  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'], script: { mail } })
+  const bdat = ['250 ok', '503 5.5.1 nested BDAT']
+  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'], script: { bdat } })
   const path = pathTo(t, server)
   path.add(keysUpTo(3), { plan: { connections: 1 } })
   const results = await path.untilDone(2)
@@ -61,7 +62,51 @@ t.test('a host for which a flight goes wrong is told of, and its rows go one aft
   const [, ...later] = server.connections
   t.ok(later.length > 0)
   t.notMatch(later.flatMap(({ commands }) => commands).join(), /BDAT/)
+  // What it refused it had read.
+  t.same([...new Set(recipients(server))].toSorted(), ['1', '2', '3', '4', '5', '6'])
+})
+
+t.test('a row that a host does not understand in a flight goes again alone, one command at a time', async (t) => {
+  let asked = 0
+  const rcpt = (line: string): string =>
+    line.includes('<4@') && ++asked === 1 ? '501 5.5.4 odd address' : '250 2.1.5 ok'
+  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'], script: { rcpt } })
+  const path = pathTo(t, server)
+  path.add(keysUpTo(6), { plan: { connections: 1 } })
+  t.ok((await path.untilDone(6)).every(({ end }) => end.kind === 'accepted'))
   t.same(recipients(server).toSorted(), ['1', '2', '3', '4', '5', '6'])
+  t.notOk(path.notes.some(({ note }) => note.kind === 'careful'))
+  t.equal(server.connections.length, 2)
+  t.match(server.connections[1]?.commands.join(), /MAIL.*<4@.*DATA/)
+})
+
+t.test('a row whose mark came late goes by the careful dialogue over the same connection', async (t) => {
+  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'] })
+  const late = new Set([3, 4])
+  const path = pathTo(t, server, {
+    askMark: (claim, answer) => void (late.delete(claim) ? setTimeout(answer, 1_100, true) : answer(true)),
+  })
+  path.add(keysUpTo(4), { plan: { connections: 1, idleMilliseconds: 5_000 } })
+  t.ok((await path.untilDone(4)).every(({ end }) => end.kind === 'accepted'))
+  t.same(recipients(server).toSorted(), ['1', '2', '3', '4'])
+  t.equal(server.connections.length, 1)
+  t.match(server.connections[0]?.commands.join(), /BDAT.*MAIL.*DATA.*MAIL.*DATA$/)
+})
+
+t.test('what is known of the flights of a host is noted by connections that carried one alone', async (t) => {
+  const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'] })
+  const noted: boolean[] = []
+  const hosts = { ...createHostMemory(), knowsFlights: () => true }
+  hosts.noteFlights = (_source, _address, takesThem) => void noted.push(takesThem)
+  const path = pathTo(t, server, { hosts })
+  path.add([1], { row: { wasInDoubt: true } })
+  await path.untilDone(1)
+  await until('the connection has ended', path.isIdle)
+  t.same(noted, [])
+  path.add([2])
+  await path.untilDone(2)
+  await until('the connection has ended', path.isIdle)
+  t.same(noted, [true])
 })
 
 t.test('a row that was in doubt does not fly', async (t) => {

@@ -39,6 +39,7 @@ const TIMEOUTS: SessionTimeouts = {
   mark: TIMEOUT,
   final_dot: TIMEOUT,
   rset: TIMEOUT,
+  closing: TIMEOUT,
   quit: TIMEOUT,
 }
 const NO_POLICY = { type: 'none' as const, id: '' }

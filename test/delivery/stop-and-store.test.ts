@@ -188,6 +188,7 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
         body: SECOND,
         mark: SECOND,
         rset: SECOND,
+        closing: SECOND,
       },
     },
     onResults: () => {},

@@ -228,7 +228,7 @@ function createSession(
     mostTaken: () => (isFlying() ? inFlight + 1 : 2),
     inFlight,
     flightProblem: () => null,
-    knowsFlights: isFlying,
+    takesFlights: () => isFlying() || null,
     send(job) {
       queue.push(job)
       void run()

@@ -53,6 +53,7 @@ export async function startEvilHost(): Promise<EvilHost> {
     let input = Buffer.alloc(0)
     let isInData = false
     let recipient = ''
+    let lastVerb = ''
     let answering = Promise.resolve()
 
     function read(): Command | undefined {
@@ -71,7 +72,8 @@ export async function startEvilHost(): Promise<EvilHost> {
     async function answerAll(): Promise<void> {
       let replies = ''
       for (const { verb, line } of commands.splice(0)) {
-        const isFirst = verb === 'RSET' || (verb === 'MAIL' && !replies.endsWith('reset\r\n'))
+        const isFirst = verb === 'RSET' || (verb === 'MAIL' && lastVerb !== 'RSET')
+        lastVerb = verb
         if (messagesToRead > 0 && isFirst) message++
         if (verb === 'RCPT') recipient = /<([^@]*)/.exec(line)?.[1] ?? ''
         const given = message < 0 ? undefined : script[`${String.fromCharCode(FIRST_LETTER + message)} ${verb}`]
@@ -86,7 +88,7 @@ export async function startEvilHost(): Promise<EvilHost> {
         }
         const reply = typeof given === 'object' ? given.reply : given
         if (verb === 'BDAT' && (reply ?? '2').startsWith('2')) taken.push(recipient)
-        replies += reply === '' ? '' : `${reply ?? USUAL[verb] ?? `250 2.0.0 ${verb === 'RSET' ? 'reset' : 'ok'}`}\r\n`
+        replies += reply === '' ? '' : `${reply ?? USUAL[verb] ?? '250 2.0.0 ok'}\r\n`
       }
       if (!socket.destroyed) socket.write(Buffer.from(replies, 'latin1'))
     }

@@ -43,6 +43,7 @@ export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knows
     /** The message may be in a flight, now or a little later. */
     isFor: ({ mayFly, mayPipeline, bytes }: SessionJob) =>
       mayEver() && mayFly && mayPipeline && bytes.length <= MOST_BYTES,
+    isFresh,
     /** A message may go in a flight now. */
     isOpen: (isFirst: boolean) => mayEver() && state !== 'careful' && (!isFirst || isFresh()),
     hasRoom: (count: number, bytesInFlight: number, bytes: number) =>
@@ -70,9 +71,10 @@ export function createFlightPermit(extensions: SmtpExtensions, { inFlight, knows
     /** Flights are not for this host; null: nothing is wrong. Without any it says nothing of them. */
     ground: (reason: string | null) => void (problem ??= hasFlown ? reason : null),
     problem: () => problem,
-    isKnown: () => isKnown() && problem === null,
+    /** Whether the host takes flights; null: this connection carried none, and says nothing of them. */
+    takesFlights: () => (hasFlown ? isKnown() && problem === null : null),
     /** Messages that this connection may have: one is ready when a place is free. */
-    mostTaken: () => (mayEver() && state === 'open' ? inFlight + 1 : TAKEN_CAREFULLY),
+    mostTaken: (hasUnfit: boolean) => (mayEver() && state === 'open' && !hasUnfit ? inFlight + 1 : TAKEN_CAREFULLY),
     /** How many it may have under way; 1: one after the other. */
     most: () => (isOffered ? inFlight : 1),
   }

@@ -8,8 +8,8 @@
  * | sent      | its replies, behind those of all before  | `refused` when a refusal came, else `unanswered`        |
  *
  * What the bytes that came at once say of messages is told when all of them were read: a host that turns out to be out
- * of step decides nothing by them. Behind a 421 nothing was taken. Each job ends exactly once. delivery/README.md
- * "Flights", RFC 3030 §4.2, RFC 2920 §3.1.
+ * of step decides nothing by them. Behind a 421 nothing was taken, when the host then closes and has said no more but
+ * refusals. Each job ends exactly once. delivery/README.md "Flights", RFC 3030 §4.2, RFC 2920 §3.1.
  */
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { isPositive } from './envelope-steps.ts'
@@ -17,7 +17,7 @@ import type { FlightPermit } from './flight-permit.ts'
 import { chunkOf } from './message-body.ts'
 import type { RawReply } from './reply-reader.ts'
 import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
-import { CLOSING_CODE, type Expectation, type SmtpWire, type WireEnd } from './smtp-wire.ts'
+import { answeredTogether, CLOSING_CODE, type Expectation, type SmtpWire, type WireEnd } from './smtp-wire.ts'
 import {
   isOldMark,
   isProtocolError,
@@ -48,6 +48,8 @@ interface Flyer {
   refusal: { stage: 'mail' | 'rcpt' | 'dot'; reply: SmtpReply } | null
 }
 
+type FlyerStage = 'rset' | 'mail' | 'rcpt' | 'bdat'
+
 type Told = { flyer: Flyer; end: SendEnd }
 
 export type Flight = ReturnType<typeof createFlight>
@@ -59,24 +61,22 @@ export function createFlight(tools: FlightTools) {
   const sent: Flyer[] = []
   /** By the bytes that are being read. */
   const heard: Told[] = []
-  const faults = { isMisunderstood: false, isClosing: false }
+  const faults: Faults = { isMisunderstood: false, isClosing: false }
   const load = createLoad()
-  const openFlyer = createFlyerSteps(tools, {
-    onConcluded(flyer, end) {
-      sent.shift()
-      heard.push({ flyer, end })
-    },
-    onFault: (fault) => void (faults[fault] = true),
+  const hear = createFlyerReplies(tools, faults, (flyer, end) => {
+    sent.shift()
+    heard.push({ flyer, end })
   })
+  const openFlyer = createFlyerSteps(tools, hear)
 
   function onMark(flyer: Flyer, isOurs: boolean): void {
     if (!wire.isOpen() || !held.delete(flyer)) return
-    if (isOurs) {
+    if (isOurs && (sent.length > 0 || permit.isFresh())) {
       const needsReset = reset.take() || sent.length > 0
       sent.push(flyer)
       return openFlyer(flyer, needsReset)
     }
-    load.leave({ flyer, end: { kind: 'returned', why: 'stale', reason: 'the lease of the message is over' } }, false)
+    load.leave({ flyer, end: isOurs ? SILENT : STALE }, false)
     watchMarks()
     onRoom()
   }
@@ -124,14 +124,19 @@ export function createFlight(tools: FlightTools) {
     /** The wire has ended. */
     settle(end: WireEnd): void {
       const state = { sent: sent.splice(0), heard: heard.splice(0), ...faults }
-      permit.ground(problemOf(state, end))
-      for (const each of endsOf(state, end)) load.leave(each)
+      const ends = endsOf(state, end)
+      permit.ground(problemOf(state, end, ends))
+      for (const each of ends) load.leave(each)
       leaveHeld(endOfHeld(end, state.sent.length > 0))
     },
     /** Nothing but the store is waited for. */
     isHeldOnly: () => held.size > 0 && sent.length === 0,
   }
 }
+
+const STALE: SendEnd = { kind: 'returned', why: 'stale', reason: 'the lease of the message is over' }
+/** The host may have closed: the careful dialogue finds out. */
+const SILENT: SendEnd = { kind: 'unsent', reason: 'nothing was heard of the host for a second' }
 
 /** One that came late is asked for again. */
 function askFreshMark(job: SessionJob, onMark: (isOurs: boolean) => void): void {
@@ -168,7 +173,8 @@ interface FlightState extends Faults {
 }
 
 /** What the end of the connection means for messages that were sent. */
-function endsOf({ sent, heard, isMisunderstood, isClosing }: FlightState, { reason, isOutOfStep }: WireEnd): Told[] {
+function endsOf({ sent, heard, isMisunderstood, isClosing }: FlightState, end: WireEnd): Told[] {
+  const { reason, isOutOfStep, isTimeout } = end
   const unanswered: SendEnd = { kind: 'unanswered', reason }
   const unsent: SendEnd = { kind: 'unsent', reason }
   if (isMisunderstood) {
@@ -177,13 +183,16 @@ function endsOf({ sent, heard, isMisunderstood, isClosing }: FlightState, { reas
     return [...heard.map(({ flyer }) => flyer), ...sent].map((flyer) => ({ flyer, end: isAlone ? unsent : unanswered }))
   }
   if (isOutOfStep) return [...heard.map(({ flyer }) => flyer), ...sent].map((flyer) => ({ flyer, end: unanswered }))
-  const endOfSent = ({ refusal, isFirst }: Flyer): SendEnd => {
-    // To MAIL a 421 says nothing of a message that is not the first of its connection.
-    const isClosedAtMail = !isFirst && refusal?.stage === 'mail' && refusal.reply.code === CLOSING_CODE
-    if (refusal !== null && !isClosedAtMail) return { kind: 'refused', ...refusal }
-    return isClosing ? unsent : unanswered
-  }
-  return [...heard, ...sent.map((flyer) => ({ flyer, end: endOfSent(flyer) }))]
+  const behind = isClosing && !isTimeout ? unsent : unanswered
+  return [...heard, ...sent.map((flyer) => ({ flyer, end: endOfRefused(flyer) ?? behind }))]
+}
+
+function endOfRefused({ refusal, isFirst }: Flyer): SendEnd | null {
+  if (refusal === null) return null
+  const { stage, reply } = refusal
+  // So it says nothing of a message that is not the first of its connection.
+  const isClosedAtMail = !isFirst && stage === 'mail' && reply.code === CLOSING_CODE
+  return isClosedAtMail ? { kind: 'unsent', reason: reply.text } : { kind: 'refused', stage, reply }
 }
 
 /** What it means for messages that wait for their mark; when that alone is waited for, the store has not answered. */
@@ -192,23 +201,23 @@ function endOfHeld({ reason, isTimeout }: WireEnd, isReplyWaitedFor: boolean): S
 }
 
 /** Why flights are not for this host; null: this end is no reason. */
-function problemOf({ sent, isMisunderstood, isClosing }: FlightState, end: WireEnd): string | null {
+function problemOf({ sent, isMisunderstood, isClosing }: FlightState, end: WireEnd, ends: Told[]): string | null {
   if (isMisunderstood) return `it does not understand flights: ${end.reason}`
   // Also behind a flight: it may answer every chunk twice.
   if (end.isOutOfStep) return `it was out of step: ${end.reason}`
-  return isClosing || sent.length === 0 ? null : `${end.reason}, with ${sent.length} in flight`
+  const left = isClosing ? ends.filter(({ end: { kind } }) => kind === 'unanswered').length : sent.length
+  return left === 0 ? null : `${end.reason}, with ${left} in flight`
 }
 
-interface FlyerEvents {
-  /** Its last reply has come. */
-  onConcluded: (flyer: Flyer, end: SendEnd) => void
-  /** The connection is about to end over it. */
-  onFault: (fault: keyof Faults) => void
-}
+/** Its last reply has come. */
+type OnConcluded = (flyer: Flyer, end: SendEnd) => void
 
-/** Returns what writes one message, and hears the replies to it. */
-function createFlyerSteps(tools: FlightTools, events: FlyerEvents) {
-  const { wire, extensions, timeouts, ending, permit } = tools
+/** Returns what hears the replies to messages. */
+function createFlyerReplies({ timeouts, ending }: FlightTools, faults: Faults, onConcluded: OnConcluded) {
+  function awaitClose(reply: RawReply, isTold: boolean): void {
+    faults.isClosing = true
+    ending.awaitClose(reply, timeouts.closing, isTold)
+  }
 
   /** False: the wire has ended over it. */
   function refuse(flyer: Flyer, stage: 'mail' | 'rcpt' | 'dot', reply: RawReply): boolean {
@@ -220,20 +229,19 @@ function createFlyerSteps(tools: FlightTools, events: FlyerEvents) {
     const isFirst = flyer.refusal === null
     flyer.refusal ??= { stage, reply: read }
     if (reply.code === CLOSING_CODE) {
-      events.onFault('isClosing')
-      ending.explain(`the host closes the connection: ${reply.text}`)
-      return false
+      awaitClose(reply, true)
+      return true
     }
-    if (!isFirst || !isProtocolError(read, stage)) return true
-    events.onFault('isMisunderstood')
+    // In the place of MAIL or RCPT it is of this message alone: its BDAT and the next RSET show whether the rest fits.
+    if (!isFirst || stage !== 'dot' || !isProtocolError(read, stage)) return true
+    faults.isMisunderstood = true
     ending.explain(reply.text)
     return false
   }
 
   function onReset(reply: RawReply): void {
-    if (isPositive(reply)) return
-    if (reply.code === CLOSING_CODE) events.onFault('isClosing')
-    ending.outOfStep(reply, 'RSET')
+    if (reply.code === CLOSING_CODE) awaitClose(reply, false)
+    else if (!isPositive(reply)) ending.outOfStep(reply, 'RSET')
   }
 
   function onEnvelope(flyer: Flyer, stage: 'mail' | 'rcpt', reply: RawReply): void {
@@ -242,39 +250,51 @@ function createFlyerSteps(tools: FlightTools, events: FlyerEvents) {
   }
 
   function onChunk(flyer: Flyer, reply: RawReply): void {
-    const { refusal } = flyer
     if (reply.code >= 400) {
-      if (refuse(flyer, 'dot', reply) && flyer.refusal !== null) {
-        events.onConcluded(flyer, { kind: 'refused', ...flyer.refusal })
-      }
+      const end = refuse(flyer, 'dot', reply) ? endOfRefused(flyer) : null
+      if (end !== null) onConcluded(flyer, end)
       return
     }
     const read = readSmtpReply(reply.text)
-    const isAccepted = read !== undefined && isPositive(reply) && refusal === null && !isAboutAddress(read)
-    if (isAccepted) events.onConcluded(flyer, { kind: 'accepted', reply: read })
+    const isAccepted = read !== undefined && isPositive(reply) && flyer.refusal === null && !isAboutAddress(read)
+    if (isAccepted) onConcluded(flyer, { kind: 'accepted', reply: read })
     else ending.outOfStep(reply, 'BDAT')
   }
 
+  return (flyer: Flyer, stage: FlyerStage, reply: RawReply): void => {
+    // A host that closes can refuse more, and do nothing else.
+    if (faults.isClosing && reply.code < 400) {
+      return ending.outOfStep(reply, `${stage.toUpperCase()} behind its 421`)
+    }
+    if (stage === 'rset') onReset(reply)
+    else if (stage === 'bdat') onChunk(flyer, reply)
+    else onEnvelope(flyer, stage, reply)
+  }
+}
+
+/** Returns what writes one message. */
+function createFlyerSteps(tools: FlightTools, hear: ReturnType<typeof createFlyerReplies>) {
+  const { wire, extensions, timeouts, permit } = tools
   return (flyer: Flyer, needsReset: boolean): void => {
     const { job } = flyer
     const { transcript, envelope } = job
     const { pieces, sizeBytes } = chunkOf(job.bytes, job.provenFrom)
     let lines = ''
     const expectations: Expectation[] = []
-    const add = (line: string, stage: 'rset' | 'mail' | 'rcpt' | 'bdat', answer: (reply: RawReply) => void): void => {
+    const add = (line: string, stage: FlyerStage): void => {
       transcript?.said(line)
       lines += `${line}\r\n`
       const limitMilliseconds = stage === 'bdat' ? timeouts.final_dot : timeouts[stage]
-      expectations.push({ stage, limitMilliseconds, transcript, answer })
+      expectations.push({ stage, limitMilliseconds, transcript, answer: (reply) => hear(flyer, stage, reply) })
     }
-    if (needsReset) add('RSET', 'rset', onReset)
-    add(mailCommand(envelope, job.bytes.length, extensions), 'mail', (reply) => onEnvelope(flyer, 'mail', reply))
-    add(recipientCommand(envelope, extensions), 'rcpt', (reply) => onEnvelope(flyer, 'rcpt', reply))
-    add(`BDAT ${sizeBytes} LAST`, 'bdat', (reply) => onChunk(flyer, reply))
+    if (needsReset) add('RSET', 'rset')
+    add(mailCommand(envelope, job.bytes.length, extensions), 'mail')
+    add(recipientCommand(envelope, extensions), 'rcpt')
+    add(`BDAT ${sizeBytes} LAST`, 'bdat')
     transcript?.note(`the message, ${sizeBytes} bytes, as the last chunk`)
     job.onStage('dot')
     permit.begin()
-    wire.say(lines, expectations, { after: pieces })
+    wire.say(lines, answeredTogether(expectations), { after: pieces })
   }
 }
 

@@ -61,6 +61,8 @@ export function createLineUp({ wire, extensions, permit, isFlightEmpty }: LineUp
         return permit.isFor(job) && permit.isOpen(isFlightEmpty()) && flight.hasRoom(job)
       })
     },
+    /** One that is under way here or waits can be in no flight. */
+    hasUnfit: () => active.some(({ job }) => !permit.isFor(job)) || jobs.some((job) => !permit.isFor(job)),
     /** The one whose reply comes next. */
     first: () => active[0],
     has: (transaction: Transaction) => active.includes(transaction),

@@ -131,9 +131,8 @@ async function openPlace(place: Place, request: ConnectionRequest, tools: Connec
   note({ kind: 'opened', inFlight: session.inFlight }, said)
   void session.ended.then((end) => {
     const problem = session.flightProblem()
-    const takesThem = session.knowsFlights()
-    // A connection that had no flight says nothing of them.
-    if (takesThem || flights.knowsFlights || problem !== null) tools.hosts.noteFlights(source, address, takesThem)
+    const takesThem = session.takesFlights()
+    if (takesThem !== null) tools.hosts.noteFlights(source, address, takesThem)
     if (problem !== null) note({ kind: 'careful', host, reason: problem }, null)
     note(end, null)
   })

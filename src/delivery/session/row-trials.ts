@@ -33,7 +33,7 @@ export interface RowToSend {
   returns: number
   /** One command at a time: the host was confused by several. */
   mayPipeline: boolean
-  /** It may go in a flight: it was in doubt never before, and no connection ended under it. */
+  /** It may go in a flight: no try of it went without an answer, and no connection ended under it. */
   mayFly: boolean
   /** RCPT was written over an earlier connection. */
   wasRcptSent: boolean

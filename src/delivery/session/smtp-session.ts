@@ -86,8 +86,8 @@ export interface SmtpSession {
   inFlight: number
   /** Why flights are not for this host; null: nothing is wrong. */
   flightProblem(): string | null
-  /** The host has taken messages in flights, and nothing went wrong. */
-  knowsFlights(): boolean
+  /** Whether the host has taken messages in flights, and nothing went wrong; null: there was none. */
+  takesFlights(): boolean | null
   send(job: SessionJob): void
   /** Says goodbye; resolves when the connection is closed. */
   quit(): Promise<void>
@@ -213,10 +213,10 @@ function createSession(dialogue: OpeningDialogue, opening: Opening, extensions: 
     openedAt: performance.now(),
     isUsable: () => wire.isOpen() && !isLeaving && !transactions.isStopped(),
     isPastDot: transactions.isPastDot,
-    mostTaken: permit.mostTaken,
+    mostTaken: transactions.mostTaken,
     inFlight: permit.most(),
     flightProblem: permit.problem,
-    knowsFlights: permit.isKnown,
+    takesFlights: permit.takesFlights,
     send: transactions.send,
     async quit() {
       // Once it is stopped the host may be in the middle of a body.

@@ -89,6 +89,7 @@ export function createTransactions(wire: SmtpWire, options: TransactionOptions) 
       flight.tellHeard()
       goOn(null)
     },
+    mostTaken: () => permit.mostTaken(line.hasUnfit()),
     isPastDot: () => line.first()?.phase === 'dot' || flight.hasSent(),
     /** Nothing new begins, and what has not sent its dot ends as returned; true when no reply is waited for. */
     stop(reason: string): boolean {

@@ -2,9 +2,9 @@
  * One socket as a dialogue: commands out, replies in, each reply to the command it answers, each with its time limit. A
  * reply answers a command only when that had been written before the reply came in: whatever comes earlier is a host
  * out of step, and ends the wire like a lost connection, a silence over the limit, or a malformed reply. The end is
- * told once, with the stage that waited; nothing is read or written afterwards. A limit is for the whole answer, so a
- * host that drips gains nothing. Never throws. RFC 5321 §4.2, RFC 2920; delivery/README.md "The SMTP session" and
- * "Stages".
+ * told once, with the stage that waited; nothing is read or written afterwards. Behind a 421 it can be read on for a
+ * moment, until the host closes: half a reply is out of step then. A limit is for the whole answer, so a host that drips
+ * gains nothing. Never throws. RFC 5321 §4.2, RFC 2920; delivery/README.md "The SMTP session" and "Stages".
  */
 import { connect, type Socket } from 'node:net'
 import { errorCode, errorText } from '../../base/errors.ts'
@@ -52,6 +52,7 @@ export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) 
   /** Replies that may be taken: their commands were written before the bytes at hand came in. */
   let answerable = 0
   let isOpen = true
+  let closing: string | null = null // why the host is to close; nothing is written any more
   const deadline = createDeadline((limit) => end(limit, { isTimeout: true }))
   const onMalformed = (reason: string): void => end(reason, { isOutOfStep: true })
   const reader: ReplyReader = createReplyReader({ onReply: receive, onMalformed })
@@ -59,19 +60,12 @@ export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) 
   function receive(reply: RawReply): void {
     if (!isOpen) return
     const expectation = answerable > 0 ? expected.shift() : undefined
-    if (expectation === undefined) {
-      return end(`reply before its command: ${reply.text}`, outOfTurn(reply))
-    }
+    if (expectation === undefined) return end(`reply before its command: ${reply.text}`, outOfTurn(reply))
     answerable--
     expectation.transcript?.heard(reply.text)
-    watchNext()
+    if (closing === null) deadline.watch(expected[0])
     expectation.answer(reply)
-  }
-
-  function watchNext(): void {
-    const next = expected[0]
-    if (next === undefined) deadline.lift()
-    else if (isOpen) deadline.set(next.limitMilliseconds, `reply to ${NAMES[next.stage]}`)
+    if (closing !== null && expected.length === 0) end(closing)
   }
 
   function end(reason: string, more: Partial<WireEnd> = {}): void {
@@ -91,9 +85,10 @@ export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) 
     reader.push(bytes)
     if (isOpen) onRead()
   }
-  const onOver = (): void => end('the host closed the connection')
-  const onError = (error: Error): void => end(errorText(error))
-  socket.on('data', onData).on('end', onOver).on('close', onOver).on('error', onError)
+  const onGone = (reason: string): void => end(closing ?? reason, { isOutOfStep: closing !== null && reader.hasRest() })
+  const onOver = (): void => onGone('the host closed the connection')
+  socket.on('data', onData).on('end', onOver).on('close', onOver)
+  socket.on('error', (error) => onGone(errorText(error)))
 
   return {
     /** In one piece. Replies come in the order of `expectations`; without lines: of the banner, which nobody asks for. */
@@ -102,7 +97,7 @@ export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) 
       const isFirst = expected.length === 0
       expected.push(...expectations)
       if (lines !== '') writeTogether(socket, [...before, lines, ...after])
-      if (isFirst) watchNext()
+      if (isFirst) deadline.watch(expected[0])
     },
     /** Writes bytes of a body; `written` is called when they have left. */
     write(bytes: Buffer, written: () => void): void {
@@ -113,7 +108,12 @@ export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) 
     },
     /** While no reply is waited for: the wire ends unless this is called again, or a command said. */
     limit: (milliseconds: number, what: string): void => void (isOpen && deadline.set(milliseconds, what)),
-    isOpen: () => isOpen,
+    /** Nothing is written any more: the host has said that it closes. Replies are heard until all have come, or it has. */
+    awaitClose(milliseconds: number, reason: string): void {
+      if (closing === null) deadline.set(milliseconds, 'the close behind its 421')
+      closing ??= reason
+    },
+    isOpen: () => isOpen && closing === null,
     hasUnread: () => reader.hasRest(),
     /** Ends it from our side and tells so, where `close` tells nobody; nothing, when it has ended. */
     end: (reason: string, isOutOfStep = false) => end(reason, { isOutOfStep }),
@@ -126,6 +126,19 @@ export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) 
       return socket
     },
   }
+}
+
+/**
+ * Of commands in one write: a host may hold back replies until those behind them are there (RFC 2920 §3.2), so each is
+ * waited for as long as all these together.
+ */
+export function answeredTogether(expectations: Expectation[]): Expectation[] {
+  let total = 0
+  for (let index = expectations.length - 1; index >= 0; index--) {
+    const expectation = expectations[index]
+    if (expectation !== undefined) total = expectation.limitMilliseconds += total
+  }
+  return expectations
 }
 
 const IN_STEP = { reply: null, isTimeout: false, isOutOfStep: false }
@@ -161,15 +174,21 @@ function createDeadline(onOver: (limit: string) => void) {
     else onOver(limit)
   }
 
+  function set(milliseconds: number, what: string): void {
+    deadline = performance.now() + milliseconds
+    limit = `${what}: nothing within ${milliseconds} ms`
+    if (deadline >= timerAt) return
+    clearTimeout(timer)
+    startTimer()
+  }
+
   return {
-    set(milliseconds: number, what: string): void {
-      deadline = performance.now() + milliseconds
-      limit = `${what}: nothing within ${milliseconds} ms`
-      if (deadline >= timerAt) return
-      clearTimeout(timer)
-      startTimer()
+    set,
+    /** The reply that comes next, if one does. */
+    watch(next: Expectation | undefined): void {
+      if (next === undefined) deadline = Infinity
+      else set(next.limitMilliseconds, `reply to ${NAMES[next.stage]}`)
     },
-    lift: () => void (deadline = Infinity),
     stop: () => clearTimeout(timer),
   }
 }

@@ -24,6 +24,8 @@ export interface TransactionTimeouts {
   /** From the end of the body to the answer about the dot mark. */
   mark: number
   rset: number
+  /** From a 421 to the close, when replies are waited for. */
+  closing: number
 }
 
 /** `unsent`: nothing of it was taken or judged; to be sent over another connection. */
@@ -161,7 +163,7 @@ export type ConnectionEnd = Extract<ConnectionNote, { kind: 'ended-well' | 'drop
  */
 export type ConnectionEnding = ReturnType<typeof createConnectionEnding>
 
-export function createConnectionEnding(wire: Pick<SmtpWire, 'end'>) {
+export function createConnectionEnding(wire: Pick<SmtpWire, 'end' | 'awaitClose'>) {
   let closing: SmtpReply | null = null
   let isExplained = false
   return {
@@ -169,12 +171,19 @@ export function createConnectionEnding(wire: Pick<SmtpWire, 'end'>) {
       isExplained = true
       wire.end(reason)
     },
+    /** A 421 with replies behind it; `isTold`: with a message. */
+    awaitClose(reply: RawReply, milliseconds: number, isTold: boolean): void {
+      if (isTold) isExplained = true
+      else closing = readSmtpReply(reply.text) ?? null
+      wire.awaitClose(milliseconds, `the host closes the connection: ${reply.text}`)
+    },
     /** The reply does not fit its command: the host is out of step. */
     outOfStep(reply: RawReply, command: string): void {
       const read = readSmtpReply(reply.text)
-      if (reply.code === CLOSING_CODE && read !== undefined) closing = read
+      const isClosing = reply.code === CLOSING_CODE && read !== undefined
+      if (isClosing) closing = read
       const what = command === 'DATA' ? 'no 354 in the place of the answer to DATA' : `unexpected answer to ${command}`
-      wire.end(`${what}: ${reply.text}`, closing === null)
+      wire.end(`${what}: ${reply.text}`, !isClosing)
     },
     /** The wire has ended; `isBlameless`: what it waited for was ours to give. */
     of(end: WireEnd, isBusy: boolean, isBlameless: boolean, delivered: number): ConnectionEnd {
