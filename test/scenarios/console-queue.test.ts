@@ -1,0 +1,72 @@
+/**
+ * The queue in the console, in a real browser: what a row shows is what the acts behind its link mean; a count that was
+ * confirmed is for what it counted; and a slow server is asked no second time while it answers.
+ */
+import t from 'tap'
+import type { Browser } from 'playwright-core'
+import { goTo, logIn, openPage, skipWithoutChromium, startBrowser, type WatchedPage } from '../support/browser.ts'
+import { startSandbox, type SandboxProcess } from '../support/sandbox-process.ts'
+
+t.setTimeout(300_000)
+
+const DAY_SECONDS = 86_400
+
+let sandbox: SandboxProcess
+let browser: Browser
+
+t.before(async () => {
+  if (skipWithoutChromium) return
+  sandbox = await startSandbox(t)
+  browser = await startBrowser(t)
+  // One domain both sends and receives, as many do.
+  const later = Math.floor(Date.now() / 1_000) + DAY_SECONDS
+  for (const to of ['bob@example.com', 'eve@example.com', 'ada@sandbox.test']) {
+    await sandbox.ask('POST', '/v1/email/send', {
+      to,
+      from: 'you@sandbox.test',
+      subject: 'x',
+      text: 'x',
+      send_at: later,
+    })
+  }
+})
+
+async function loggedIn(): Promise<WatchedPage> {
+  const made = await sandbox.ask('POST', '/v1/admin/people', { name: 'ada' })
+  const watched = await openPage(browser)
+  await logIn(watched, (made['data'] as { url: string }).url)
+  return watched
+}
+
+const open = (watched: WatchedPage, path: string): Promise<void> => goTo(watched, sandbox.banner.console, path)
+
+interface Row {
+  group: string
+  href: string
+  waiting: string
+}
+
+/** Rows of waiting mail that are links. What the browser runs is text here: its globals are not ours. */
+const LINKED_ROWS = `[...document.querySelectorAll('tr:has(td[data-head="Waiting"]):has(a)')].map((row) => ({
+  group: row.closest('section').querySelector('h2').textContent + ': ' + row.querySelector('a').textContent,
+  href: row.querySelector('a').getAttribute('href').replace('/console/', ''),
+  waiting: row.querySelector('[data-head="Waiting"]').textContent,
+}))`
+
+t.test('an act behind the link of a row means what the row shows', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  const rows: Row[] = []
+  for (const screen of ['home', 'queue']) {
+    await open(watched, screen)
+    rows.push(...((await page.evaluate(LINKED_ROWS)) as Row[]))
+  }
+  t.ok(rows.length >= 3, JSON.stringify(rows))
+  for (const { group, href, waiting } of rows) {
+    await open(watched, href)
+    await page.click('button:has-text("Drop")')
+    const counted = await page.locator('.said', { hasText: /messages\.|No message/ }).textContent()
+    t.match(counted, new RegExp(`^${waiting} messages\\.`), group)
+  }
+  t.same(watched.faults, [])
+})
