@@ -70,3 +70,35 @@ t.test('an act behind the link of a row means what the row shows', { skip: skipW
   }
   t.same(watched.faults, [])
 })
+
+t.test('a count is for the mail that was shown when it was asked for', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  const choose = async (): Promise<void> => {
+    await open(watched, 'queue')
+    await page.click('td a:text-is("example.com")')
+    await page.waitForSelector('text=Show all')
+  }
+  const isBack = (): Promise<unknown> => page.waitForSelector('text=All waiting mail.')
+
+  await choose()
+  await page.click('button:has-text("Drop")')
+  await page.waitForSelector('dialog[open]:has-text("2 messages")')
+  await page.goBack()
+  await isBack()
+  t.equal(await page.locator('dialog').count(), 0, 'the question is gone with what it was about')
+
+  await choose()
+  const answer = Promise.withResolvers<void>()
+  await page.route('**/v1/admin/queue/actions', async (route) => {
+    await answer.promise
+    await route.continue()
+  })
+  await page.click('button:has-text("Drop")')
+  await page.goBack()
+  await isBack()
+  answer.resolve()
+  await page.waitForSelector('.said :text-is("2 messages.")')
+  t.equal(await page.locator('dialog').count(), 0, 'a late answer asks nothing about other mail')
+  t.same(watched.faults, [])
+})

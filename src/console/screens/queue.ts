@@ -36,7 +36,7 @@ export default function Queue(): VNode {
     <p class="quiet">
       ${given.length === 0 ? 'All waiting mail.' : html`${given.map(([name, value]) => `${GROUPINGS[name]}: ${value}. `)}<${Link} to="queue">Show all<//>`}
     </p>
-    ${mayAct('admin') && html`<${Acts} filter=${filter} />`}
+    ${mayAct('admin') && html`<${Acts} key=${flags.join('')} filter=${filter} />`}
     ${NAMES.map((by) => html`<${Groups} key=${by} by=${by} title=${`By ${GROUPINGS[by].toLowerCase()}`} filter=${filter} />`)}
     ${filter.provider !== undefined && html`<p><${Link} to=${`messages?q=${encodeURIComponent(`provider:${filter.provider} status:deferred`)}`}>Show the messages that wait after an attempt<//></p>`}
   <//>`
@@ -83,7 +83,7 @@ const ACTS = {
 
 type Action = keyof typeof ACTS
 
-/** The count first; then ten seconds in which it can be undone. */
+/** The count first; then ten seconds in which it can be undone. What was asked goes with the filter: each has its own. */
 function Acts({ filter }: { filter: Filter }): VNode {
   const [asked, setAsked] = useState<{ action: Action; messages: number } | null>(null)
   const request = (action: Action, isDryRun: boolean): Promise<{ messages: number }> =>
