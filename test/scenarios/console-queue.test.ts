@@ -102,3 +102,27 @@ t.test('a count is for the mail that was shown when it was asked for', { skip: s
   t.equal(await page.locator('dialog').count(), 0, 'a late answer asks nothing about other mail')
   t.same(watched.faults, [])
 })
+
+t.test(
+  'mail whose provider is not known yet has no link that means all mail',
+  { skip: skipWithoutChromium },
+  async (t) => {
+    const watched = await loggedIn()
+    const { page } = watched
+    const unknown = { name: null, waiting: 1, due: 1, held: 0, oldest_accepted_at: 1 }
+    await page.route('**/v1/admin/queue?*', (route) =>
+      route.fulfill({ json: { success: true, data: [unknown], has_more: false, next_cursor: null } }),
+    )
+    for (const screen of ['home', 'queue']) {
+      await open(watched, screen)
+      await page.waitForSelector('td:has-text("not known yet")')
+      t.equal(await page.locator('a:has-text("not known yet")').count(), 0, screen)
+    }
+    // An address that somebody kept shows all mail, and acts on it.
+    await open(watched, 'queue?provider=')
+    await page.waitForSelector('text=All waiting mail.')
+    await page.click('button:has-text("Drop")')
+    await page.waitForSelector('dialog[open]:has-text("3 messages")')
+    t.same(watched.faults, [])
+  },
+)

@@ -45,10 +45,11 @@ export default function Queue(): VNode {
 interface GroupsProps {
   by: Grouping
   title: string
-  filter: Filter
+  filter?: Filter
 }
 
-function Groups({ by, title, filter }: GroupsProps): VNode {
+/** What has no name yet has no link: no filter means it. */
+export function Groups({ by, title, filter = {} }: GroupsProps): VNode {
   const groups = useList<QueueGroupJson>('/admin/queue', { by, ...filter })
   useEvery(10, groups.again)
   const linkTo = (name: string): string => `queue?${new URLSearchParams({ ...filter, [by]: name }).toString()}`
