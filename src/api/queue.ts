@@ -17,7 +17,8 @@ const restrictions = {
 }
 
 export const queueGroupsSchema = z.object({
-  by: z.enum(['provider', 'domain', 'ip', 'pool']).nullish(),
+  /** A group holds what the filter of the same name restricts to: `domain` is the sending domain. */
+  by: z.enum(['provider', 'recipient_domain', 'domain', 'ip', 'pool']).nullish(),
   ...restrictions,
   held: z.enum(['true', 'false']).nullish(),
   accepted_before: z

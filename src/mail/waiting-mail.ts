@@ -48,8 +48,8 @@ export type QueueAction =
   | { kind: 'drop' } // ends as canceled with its event
   | { kind: 'move'; pool: string }
 
-/** What makes a group: mailbox provider, recipient domain, IP of the last attempt, or pool. */
-export type QueueGrouping = 'isp' | 'domain' | 'ip' | 'pool'
+/** What makes a group: what the filter of the same name restricts. */
+export type QueueGrouping = keyof Pick<QueueFilter, 'isp' | 'recipientDomain' | 'domain' | 'ip' | 'pool'>
 
 export interface QueueGroup {
   /** null: not known yet. */

@@ -5,6 +5,7 @@
 import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { packageVersion } from '../base/package-version.ts'
+import { createSharedAnswers } from '../base/shared-answers.ts'
 import { dayAfter, utcDay } from '../base/utc-day.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
@@ -19,6 +20,7 @@ import type {
   DataAdministration,
   DomainRoute,
 } from '../http/exchange/operator-features.ts'
+import type { QueueGroup } from '../mail/waiting-mail.ts'
 import type { Store } from '../store/store.ts'
 import type { LogLevelKeeper } from './log-level.ts'
 import type { Nodes } from '../nodes/nodes.ts'
@@ -58,8 +60,7 @@ export function createAdministration(parts: AdministrationParts): Administration
     ...createNodeAdministration(parts),
     ...createSuspensions(parts),
     reload: (isDryRun) => reloadResult(parts, isDryRun),
-    queueGroups: (by, filter) => store.queueGroups(by, filter, clock.now()),
-    actOnQueue: (...action) => actOnQueue(parts, ...action),
+    ...createQueueAdministration(parts),
     pools: () => poolStates(parts),
     audit: warmup.audit,
     async sendDays(text, past, ahead) {
@@ -79,6 +80,20 @@ export function createAdministration(parts: AdministrationParts): Administration
     server() {
       const startedAt = Math.round(performance.timeOrigin)
       return { version: packageVersion(), node: process.versions.node, revision: live.revision(), startedAt }
+    },
+  }
+}
+
+/** To walk over a million waiting mails takes the store seconds, and every open page of the console asks for it. */
+function createQueueAdministration(parts: AdministrationParts): Pick<Administration, 'queueGroups' | 'actOnQueue'> {
+  const { store, clock } = parts
+  const walks = createSharedAnswers<QueueGroup[]>()
+  return {
+    queueGroups: (by, filter) =>
+      walks.get(JSON.stringify([by, filter]), () => store.queueGroups(by, filter, clock.now())),
+    actOnQueue(action, filter, isDryRun) {
+      const messages = actOnQueue(parts, action, filter, isDryRun)
+      return isDryRun ? messages : messages.finally(walks.forget)
     },
   }
 }

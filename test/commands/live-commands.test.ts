@@ -229,7 +229,7 @@ t.test('what waits is held and released, and the files are taken over, while the
   const stateIs = (state: string): Promise<unknown> =>
     until(`it is ${state}`, async () => (await run('message', 'show', id)).stdout.startsWith(`${id}  ${state}`))
   await stateIs('deferred')
-  t.match(rows((await run('queue', 'list', '--by', 'domain')).stdout), [['dest.test', '1', '0', '0', String]])
+  t.match(rows((await run('queue', 'list', '--by', 'recipient-domain')).stdout), [['dest.test', '1', '0', '0', String]])
   const held = await run('queue', 'hold', '--recipient-domain', 'dest.test', '--yes')
   t.match(held, { code: 0, stdout: '1 message held\n' })
   t.match((await run('queue', 'explain', id)).stdout, /waits for +held/)

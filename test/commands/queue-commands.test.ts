@@ -45,7 +45,9 @@ t.test('list groups what waits', async (t) => {
     ['gmail', '2', '2', '0', /^2026-/],
     ['not known yet', '1', '1', '0', String],
   ])
-  t.match(rows((await run('queue', 'list', '--by', 'domain', '--provider', 'gmail')).stdout), [['big.example', '2']])
+  const byDomain = await run('queue', 'list', '--by', 'recipient-domain', '--provider', 'gmail')
+  t.match(rows(byDomain.stdout), [['big.example', '2']])
+  t.match(rows((await run('queue', 'list', '--by', 'domain')).stdout), [['acme.com', '3']])
   t.match(JSON.parse((await run('queue', 'list', '--by', 'pool', '--json')).stdout), [{ name: 'default', waiting: 3 }])
   t.match(await run('queue', 'list', '--pool', 'x'), { code: 0, stdout: '', stderr: 'Nothing waits there.\n' })
   t.match(await run('queue', 'list', '--by', 'colour'), { code: 64, stdout: '' })

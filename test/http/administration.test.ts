@@ -6,6 +6,7 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
 import { ConfigurationError } from '../../src/base/errors.ts'
@@ -93,13 +94,43 @@ t.test('the queue in groups, with filters', async (t) => {
   const byProvider = listed(await get(port, '/v1/admin/queue'))
   t.same(byProvider[0], { name: 'gmail', waiting: 2, due: 2, held: 0, oldest_accepted_at: hourAgo })
   t.same(byProvider.map(({ name }) => name).toSorted(), ['gmail', 'small.example', null].toSorted())
-  const domains = listed(await get(port, '/v1/admin/queue?by=domain'))
+  const domains = listed(await get(port, '/v1/admin/queue?by=recipient_domain'))
   t.same(domains.map(({ name, waiting }) => [name, waiting])[0], ['big.example', 2])
+  t.match(listed(await get(port, '/v1/admin/queue?by=recipient_domain&recipient_domain=big.example')), [{ waiting: 2 }])
+  t.match(listed(await get(port, '/v1/admin/queue?by=domain')), [{ name: 'acme.com', waiting: 4 }])
   t.match(listed(await get(port, '/v1/admin/queue?by=pool&provider=gmail')), [{ name: 'default', waiting: 2 }])
   t.match(listed(await get(port, '/v1/admin/queue?by=ip')), [{ name: null, waiting: 4 }])
   t.same(listed(await get(port, '/v1/admin/queue?pool=nowhere')), [])
   t.same(listed(await get(port, '/v1/admin/queue?held=true')), [])
   for (const query of ['by=colour', 'held=maybe']) t.equal((await get(port, `/v1/admin/queue?${query}`)).status, 422)
+})
+
+t.test('whoever asks what waits shares one walk, and its answer until somebody acts', async (t) => {
+  const { port, store } = await withQueue(t)
+  const walk = store.queueGroups
+  let [walks, open, most] = [0, 0, 0]
+  store.queueGroups = async (...question) => {
+    walks += 1
+    open += 1
+    most = Math.max(most, open)
+    // Its answer is kept for ten times as long.
+    await sleep(500)
+    open -= 1
+    return walk(...question)
+  }
+  const questions = ['', '', '?by=provider', '?by=pool', '?by=pool']
+  const answers = await Promise.all(questions.map((question) => get(port, `/v1/admin/queue${question}`)))
+  t.same([walks, most], [2, 1])
+  t.same(listed(answers[1]!), listed(answers[0]!))
+  t.match(listed(answers[4]!), [{ name: 'default', waiting: 4 }])
+  await get(port, '/v1/admin/queue')
+  t.equal(walks, 2, 'asked again')
+  await post(port, '/v1/admin/queue/actions', { action: 'hold', dry_run: true })
+  await get(port, '/v1/admin/queue')
+  t.equal(walks, 2, 'a dry run changes nothing')
+  await post(port, '/v1/admin/queue/actions', { action: 'hold' })
+  t.match(listed(await get(port, '/v1/admin/queue?by=pool')), [{ name: 'default', waiting: 4, held: 4 }])
+  t.equal(walks, 3)
 })
 
 t.test('an action counts first, changes what fits, and tells the dispatcher', async (t) => {

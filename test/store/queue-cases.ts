@@ -2,7 +2,7 @@
  * The queue by its keys: what every store engine must do for the scheduler and the operator.
  */
 import { CAPTURE_POOL } from '../../src/mail/simulator.ts'
-import type { QueueAction, QueueFilter } from '../../src/mail/waiting-mail.ts'
+import type { QueueAction, QueueFilter, QueueGrouping } from '../../src/mail/waiting-mail.ts'
 import type { QueueKey, QueueKeyState } from '../../src/store/records/queue-records.ts'
 import type { ClaimRequest } from '../../src/store/records/claim-records.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -280,12 +280,18 @@ export const operating: Cases = {
       ...(await store.queueGroups('isp', { isp: 'outlook' }, NOW)),
       { ...group, name: null, waiting: 1, due: 1 },
     ])
-    const names = async (by: 'isp' | 'domain' | 'ip' | 'pool', filter: QueueFilter = {}) =>
+    const names = async (by: QueueGrouping, filter: QueueFilter = {}) =>
       (await store.queueGroups(by, filter, NOW)).map(({ name, waiting }) => [name, waiting])
-    t.same(await names('domain'), [
+    t.same(await names('recipientDomain'), [
       ['example.com', 4],
       ['new.org', 1],
     ])
+    for (const by of ['isp', 'recipientDomain', 'domain', 'ip', 'pool'] as const) {
+      for (const [name, waiting] of await names(by)) {
+        if (name !== null)
+          t.same(await names(by, { [by]: name }), [[name, waiting]], `a group is what its filter means`)
+      }
+    }
     t.same(
       (await names('ip')).toSorted(),
       [

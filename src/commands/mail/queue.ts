@@ -35,10 +35,10 @@ const ACTIONS = {
 export function addQueueCommands(program: Command): void {
   const queue = program.command('queue').description('mail that waits')
   const listed = 'list what waits, in groups, largest first'
-  withQueueFilter(addVerb(queue, 'list', listed, '--by domain --provider gmail'))
+  withQueueFilter(addVerb(queue, 'list', listed, '--by recipient-domain --provider gmail'))
     .addOption(
-      new Option('--by <group>', 'what makes a group')
-        .choices(['provider', 'domain', 'ip', 'pool'])
+      new Option('--by <group>', 'what makes a group: what the option of this name restricts')
+        .choices(Object.keys(HEADS))
         .default('provider'),
     )
     .action(list)
@@ -57,12 +57,20 @@ export function addQueueCommands(program: Command): void {
     )
 }
 
-const HEADS = { provider: 'PROVIDER', domain: 'RECIPIENT DOMAIN', ip: 'LAST IP', pool: 'POOL' }
+/** What makes a group, each the name of an option that restricts to one. */
+const HEADS = {
+  provider: 'PROVIDER',
+  'recipient-domain': 'RECIPIENT DOMAIN',
+  domain: 'SENDING DOMAIN',
+  ip: 'LAST IP',
+  pool: 'POOL',
+}
 
 async function list(flags: VerbFlags & FilterFlags & { by: keyof typeof HEADS }): Promise<void> {
   const { held, accepted_before: before, ...filter } = queueFilter(flags)
   const query = { ...filter, held: held?.toString(), accepted_before: before?.toString() }
-  const groups = await askRows(flags, wire.queueGroupSchema, withQuery('/v1/admin/queue', { by: flags.by, ...query }))
+  const by = flags.by.replace('-', '_')
+  const groups = await askRows(flags, wire.queueGroupSchema, withQuery('/v1/admin/queue', { by, ...query }))
   const columns: Columns<wire.QueueGroupJson> = {
     [HEADS[flags.by]]: ({ name }) => name ?? 'not known yet',
     WAITING: ({ waiting }) => waiting,

@@ -1,7 +1,6 @@
 /** Home: what needs somebody, how the mail goes, the IPs today. */
 import type { ChecksJson } from '../../api/health.ts'
 import type { IpJson } from '../../api/ip.ts'
-import type { QueueGroupJson } from '../../api/queue.ts'
 import type { StatisticsRowJson } from '../../api/statistics.ts'
 import { act } from '../parts/api.ts'
 import { Bars } from '../parts/bars.ts'
@@ -12,6 +11,7 @@ import { go, Link, place } from '../parts/place.ts'
 import { run } from '../parts/said.ts'
 import { Copy, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
+import { Groups } from './queue.ts'
 
 const SPANS = {
   '24h': { title: '24 hours', days: 1 },
@@ -24,7 +24,7 @@ export default function Home(): VNode {
   return html`<${Page} title="Home" command="sternpost status" acts=${mayAct('send') && html`<${TestMail} />`}>
     <${NeedsYou} />
     <${Figures} />
-    <${Waiting} />
+    <${Groups} by="provider" title="Waiting mail" />
     <${IpsToday} />
   <//>`
 }
@@ -119,31 +119,6 @@ function FigureBars({ rows, interval }: { rows: StatisticsRowJson[]; interval: '
 
 function labelOf(at: number, interval: 'hour' | 'day'): string {
   return interval === 'day' ? new Date(at * 1000).toISOString().slice(0, 10) : hourText(at)
-}
-
-function Waiting(): VNode {
-  const groups = useList<QueueGroupJson>('/admin/queue', { by: 'provider' })
-  useEvery(10, groups.again)
-  const columns = [
-    {
-      head: 'Mailbox provider',
-      cell: ({ name }: QueueGroupJson) =>
-        html`<${Link} to=${`queue?provider=${encodeURIComponent(name ?? '')}`}>${name ?? 'not known yet'}<//>`,
-    },
-    { head: 'Waiting', cell: ({ waiting }: QueueGroupJson) => number(waiting), isNumber: true },
-    { head: 'Due now', cell: ({ due }: QueueGroupJson) => number(due), isNumber: true },
-    { head: 'Held', cell: ({ held }: QueueGroupJson) => number(held), isNumber: true },
-    { head: 'Oldest', cell: (group: QueueGroupJson) => html`<${Time} at=${group.oldest_accepted_at} relative />` },
-  ]
-  return html`<section>
-    <h2>Waiting mail</h2>
-    <${ShownList}
-      of=${groups}
-      empty="No mail waits."
-      show=${(entries: QueueGroupJson[]) =>
-        html`<${Table} caption="Waiting mail by provider" columns=${columns} rows=${entries} keyOf=${(group: QueueGroupJson) => group.name ?? ''} />`}
-    />
-  </section>`
 }
 
 function IpsToday(): VNode {

@@ -1,4 +1,7 @@
-/** The queue: mailbox provider by sending domain, what holds each, and acts on what is chosen. */
+/**
+ * The queue in groups, each a link to what is in it, and acts on what is chosen. A group is named by the API as the
+ * filter that means it: what a row shows is what the acts behind its link change.
+ */
 import type { QueueGroupJson } from '../../api/queue.ts'
 import { act } from '../parts/api.ts'
 import { useEvery, useList } from '../parts/data.ts'
@@ -9,50 +12,52 @@ import { run, runLater } from '../parts/said.ts'
 import { Dialog, Page, ShownList, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
 
-interface Filter {
-  provider: string | null
-  domain: string | null
-}
+const GROUPINGS = {
+  provider: 'Mailbox provider',
+  recipient_domain: 'Recipient domain',
+  domain: 'Sending domain',
+  pool: 'Pool',
+} as const
+
+type Grouping = keyof typeof GROUPINGS
+/** What is left out does not restrict. */
+type Filter = Partial<Record<Grouping, string>>
+
+const NAMES = Object.keys(GROUPINGS) as Grouping[]
 
 export default function Queue(): VNode {
   const { query } = place.value
-  const filter: Filter = { provider: query.get('provider'), domain: query.get('domain') }
-  const flags = Object.entries(filter).flatMap(([name, value]) => (value === null ? [] : [` --${name} ${value}`]))
+  const filter: Filter = Object.fromEntries(
+    [...query].filter(([name, value]) => Object.hasOwn(GROUPINGS, name) && value !== ''),
+  )
+  const given = Object.entries(filter) as [Grouping, string][]
+  const flags = given.map(([name, value]) => ` --${name.replace('_', '-')} ${value}`)
   return html`<${Page} title="Queue" command=${`sternpost queue list${flags.join('')}`}>
     <p class="quiet">
-      ${filter.provider === null && filter.domain === null ? 'All waiting mail.' : html`${told(filter)} <${Link} to="queue">Show all<//>`}
+      ${given.length === 0 ? 'All waiting mail.' : html`${given.map(([name, value]) => `${GROUPINGS[name]}: ${value}. `)}<${Link} to="queue">Show all<//>`}
     </p>
-    ${mayAct('admin') && html`<${Acts} filter=${filter} />`}
-    <${Groups} by="provider" title="By mailbox provider" filter=${filter} />
-    <${Groups} by="domain" title="By sending domain" filter=${filter} />
-    <${Groups} by="pool" title="By pool" filter=${filter} />
-    ${filter.provider !== null && html`<p><${Link} to=${`messages?q=${encodeURIComponent(`provider:${filter.provider} status:deferred`)}`}>Show the messages that wait after an attempt<//></p>`}
+    ${mayAct('admin') && html`<${Acts} key=${flags.join('')} filter=${filter} />`}
+    ${NAMES.map((by) => html`<${Groups} key=${by} by=${by} title=${`By ${GROUPINGS[by].toLowerCase()}`} filter=${filter} />`)}
+    ${filter.provider !== undefined && html`<p><${Link} to=${`messages?q=${encodeURIComponent(`provider:${filter.provider} status:deferred`)}`}>Show the messages that wait after an attempt<//></p>`}
   <//>`
 }
 
-function told({ provider, domain }: Filter): string {
-  return [provider === null ? '' : `To ${provider}.`, domain === null ? '' : `From ${domain}.`].join(' ')
-}
-
 interface GroupsProps {
-  by: 'provider' | 'domain' | 'pool'
+  by: Grouping
   title: string
-  filter: Filter
+  filter?: Filter
 }
 
-function Groups({ by, title, filter }: GroupsProps): VNode {
+/** What has no name yet has no link: no filter means it. */
+export function Groups({ by, title, filter = {} }: GroupsProps): VNode {
   const groups = useList<QueueGroupJson>('/admin/queue', { by, ...filter })
   useEvery(10, groups.again)
-  const linkTo = (name: string): string => {
-    const chosen = { ...filter, [by]: name }
-    const given = Object.entries(chosen).filter(([key, value]) => value !== null && key !== 'pool')
-    return `queue?${new URLSearchParams(given as [string, string][]).toString()}`
-  }
+  const linkTo = (name: string): string => `queue?${new URLSearchParams({ ...filter, [by]: name }).toString()}`
   const columns = [
     {
-      head: title.replace('By ', ''),
+      head: GROUPINGS[by],
       cell: ({ name }: QueueGroupJson) =>
-        name === null ? 'not known yet' : by === 'pool' ? name : html`<${Link} to=${linkTo(name)}>${name}<//>`,
+        name === null ? 'not known yet' : html`<${Link} to=${linkTo(name)}>${name}<//>`,
     },
     { head: 'Waiting', cell: ({ waiting }: QueueGroupJson) => number(waiting), isNumber: true },
     { head: 'Due now', cell: ({ due }: QueueGroupJson) => number(due), isNumber: true },
@@ -79,7 +84,7 @@ const ACTS = {
 
 type Action = keyof typeof ACTS
 
-/** The count first; then ten seconds in which it can be undone. */
+/** The count first; then ten seconds in which it can be undone. What was asked goes with the filter: each has its own. */
 function Acts({ filter }: { filter: Filter }): VNode {
   const [asked, setAsked] = useState<{ action: Action; messages: number } | null>(null)
   const request = (action: Action, isDryRun: boolean): Promise<{ messages: number }> =>

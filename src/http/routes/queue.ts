@@ -15,6 +15,14 @@ import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post } = routesOf('admin')
 
+const GROUPINGS = {
+  provider: 'isp',
+  recipient_domain: 'recipientDomain',
+  domain: 'domain',
+  ip: 'ip',
+  pool: 'pool',
+} as const
+
 export function queueRoutes(administration: Administration, note: Note): Route[] {
   return [...waitingMailRoutes(administration, note), ...pathRoutes(administration, note)]
 }
@@ -27,7 +35,7 @@ function waitingMailRoutes(administration: Administration, note: Note): Route[] 
       ok: okList(wire.queueGroupSchema),
       async handler(_request, { by, held, ...given }) {
         const filter = queueFilter({ ...given, held: held === null ? null : held === 'true' })
-        const groups = await administration.queueGroups(by === 'provider' || by === null ? 'isp' : by, filter)
+        const groups = await administration.queueGroups(GROUPINGS[by ?? 'provider'], filter)
         return successList(groups.map(queueGroupAnswer))
       },
     }),

@@ -114,8 +114,8 @@ export function createQueueGroupStep(database: Database) {
   }
 }
 
-function nameOf({ isp, recipientDomain, lastIp, pool }: WaitingRow, by: QueueGrouping): string | null {
-  return { isp, domain: recipientDomain, ip: lastIp, pool }[by]
+function nameOf({ isp, recipientDomain, domain, lastIp, pool }: WaitingRow, by: QueueGrouping): string | null {
+  return { isp, recipientDomain, domain, ip: lastIp, pool }[by]
 }
 
 /** Adds up what has the same name. */

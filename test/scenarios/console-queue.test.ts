@@ -1,0 +1,128 @@
+/**
+ * The queue in the console, in a real browser: what a row shows is what the acts behind its link mean; a count that was
+ * confirmed is for what it counted; and a slow server is asked no second time while it answers.
+ */
+import t from 'tap'
+import type { Browser } from 'playwright-core'
+import { goTo, logIn, openPage, skipWithoutChromium, startBrowser, type WatchedPage } from '../support/browser.ts'
+import { startSandbox, type SandboxProcess } from '../support/sandbox-process.ts'
+
+t.setTimeout(300_000)
+
+const DAY_SECONDS = 86_400
+
+let sandbox: SandboxProcess
+let browser: Browser
+
+t.before(async () => {
+  if (skipWithoutChromium) return
+  sandbox = await startSandbox(t)
+  browser = await startBrowser(t)
+  // One domain both sends and receives, as many do.
+  const later = Math.floor(Date.now() / 1_000) + DAY_SECONDS
+  for (const to of ['bob@example.com', 'eve@example.com', 'ada@sandbox.test']) {
+    await sandbox.ask('POST', '/v1/email/send', {
+      to,
+      from: 'you@sandbox.test',
+      subject: 'x',
+      text: 'x',
+      send_at: later,
+    })
+  }
+})
+
+async function loggedIn(): Promise<WatchedPage> {
+  const made = await sandbox.ask('POST', '/v1/admin/people', { name: 'ada' })
+  const watched = await openPage(browser)
+  await logIn(watched, (made['data'] as { url: string }).url)
+  return watched
+}
+
+const open = (watched: WatchedPage, path: string): Promise<void> => goTo(watched, sandbox.banner.console, path)
+
+interface Row {
+  group: string
+  href: string
+  waiting: string
+}
+
+/** Rows of waiting mail that are links. What the browser runs is text here: its globals are not ours. */
+const LINKED_ROWS = `[...document.querySelectorAll('tr:has(td[data-head="Waiting"]):has(a)')].map((row) => ({
+  group: row.closest('section').querySelector('h2').textContent + ': ' + row.querySelector('a').textContent,
+  href: row.querySelector('a').getAttribute('href').replace('/console/', ''),
+  waiting: row.querySelector('[data-head="Waiting"]').textContent,
+}))`
+
+t.test('an act behind the link of a row means what the row shows', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  const rows: Row[] = []
+  for (const screen of ['home', 'queue']) {
+    await open(watched, screen)
+    rows.push(...((await page.evaluate(LINKED_ROWS)) as Row[]))
+  }
+  t.ok(rows.length >= 3, JSON.stringify(rows))
+  for (const { group, href, waiting } of rows) {
+    await open(watched, href)
+    await page.click('button:has-text("Drop")')
+    const counted = await page.locator('.said', { hasText: /messages\.|No message/ }).textContent()
+    t.match(counted, new RegExp(`^${waiting} messages\\.`), group)
+  }
+  t.same(watched.faults, [])
+})
+
+t.test('a count is for the mail that was shown when it was asked for', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  const choose = async (): Promise<void> => {
+    await open(watched, 'queue')
+    await page.click('td a:text-is("example.com")')
+    await page.waitForSelector('text=Show all')
+  }
+  const isBack = (): Promise<unknown> => page.waitForSelector('text=All waiting mail.')
+
+  await choose()
+  await page.click('button:has-text("Drop")')
+  await page.waitForSelector('dialog[open]:has-text("2 messages")')
+  await page.goBack()
+  await isBack()
+  t.equal(await page.locator('dialog').count(), 0, 'the question is gone with what it was about')
+
+  await choose()
+  const answer = Promise.withResolvers<void>()
+  await page.route('**/v1/admin/queue/actions', async (route) => {
+    await answer.promise
+    await route.continue()
+  })
+  await page.click('button:has-text("Drop")')
+  await page.goBack()
+  await isBack()
+  answer.resolve()
+  await page.waitForSelector('.said :text-is("2 messages.")')
+  t.equal(await page.locator('dialog').count(), 0, 'a late answer asks nothing about other mail')
+  t.same(watched.faults, [])
+})
+
+t.test(
+  'mail whose provider is not known yet has no link that means all mail',
+  { skip: skipWithoutChromium },
+  async (t) => {
+    const watched = await loggedIn()
+    const { page } = watched
+    const unknown = { name: null, waiting: 1, due: 1, held: 0, oldest_accepted_at: 1 }
+    await page.route('**/v1/admin/queue?*', (route) =>
+      route.fulfill({ json: { success: true, data: [unknown], has_more: false, next_cursor: null } }),
+    )
+    for (const screen of ['home', 'queue']) {
+      await open(watched, screen)
+      await page.waitForSelector('td:has-text("not known yet")')
+      t.equal(await page.locator('a:has-text("not known yet")').count(), 0, screen)
+    }
+    // An address that somebody kept shows all mail, and acts on it.
+    await open(watched, 'queue?provider=')
+    await page.waitForSelector('text=All waiting mail.')
+    await page.click('button:has-text("Drop")')
+    await page.waitForSelector('dialog[open]:has-text("3 messages")')
+    t.same(watched.faults, [])
+  },
+)
