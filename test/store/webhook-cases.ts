@@ -217,6 +217,17 @@ export const webhooks: Cases = {
     await store.recordWebhookResults({ epoch: next.epoch, results: claimed.map(succeeded), disableAfter: null })
     t.equal(await store.earliestWebhookDueAt(), null)
   },
+  'an endpoint is of its own side, also when it has the number of a removed one of the other': async (t, { store }) => {
+    const removed = webhookEndpoint({ isTest: true })
+    await store.addWebhookEndpoint(removed)
+    await deliverSome(store, 1, 0)
+    await store.removeWebhookEndpoint(removed.id, NOW)
+    await store.pruneWebhooks({ now: NOW, succeededBefore: 0, failedBefore: 0, limit: 10 })
+    // SQLite gives the number again.
+    await store.addWebhookEndpoint(webhookEndpoint({ isTest: false }))
+    const { epoch } = await deliverSome(store, 1, 0)
+    t.equal((await store.claimWebhooks(webhookClaim(epoch))).length, 1)
+  },
   'a delivery whose holder died is due again': async (t, { store }) => {
     await store.addWebhookEndpoint(webhookEndpoint())
     const { epoch } = await deliverSome(store, 1, 0)
