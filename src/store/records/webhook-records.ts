@@ -39,9 +39,9 @@ export interface WebhookEndpointState extends Omit<WebhookEndpointRecord, 'seale
   lastFailureAt: number | null
   /** Failed attempts since the last success, or since it was enabled. */
   consecutiveFailures: number
-  /** Deliveries that wait. */
+  /** Deliveries that wait; 10,000: so many or more. */
   pending: number
-  /** Kept dead letters that came since it was enabled. */
+  /** Kept dead letters that came since it was enabled; 10,000: so many or more. */
   deadLetters: number
 }
 
