@@ -238,8 +238,8 @@ export interface WebhookVerbs {
   /** One part of a replay of many, oldest first, behind what is due. An event counts by its latest delivery. */
   replayWebhooks(request: ReplayWebhooksRequest): Promise<ReplayPart | null>
   /**
-   * Deliveries that ended before these times (`failedBefore`: dead letters and skipped ones), and what removed
-   * endpoints left; at most `limit`; returns how many.
+   * Deliveries that ended before these times (`failedBefore`: dead letters and skipped ones; also what was due before
+   * at a disabled endpoint), and what removed endpoints left; at most `limit`; returns how many.
    */
   pruneWebhooks(request: { now: number; succeededBefore: number; failedBefore: number; limit: number }): Promise<number>
   /** In the order they were recorded, those of the timeline too; a body may be empty. */
