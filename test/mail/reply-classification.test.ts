@@ -261,8 +261,37 @@ t.test('the shipped rules know these answers', async (t) => {
     ['550 ユーザー foo は Domino ディレクトリに記載がありません', 'rcpt', 'invalid_recipient'],
     ['550 5.7.6 no', 'dot', 'policy'],
     ['501 my name was rejected', 'dsn', 'no_ptr'],
+    ['550 5.7.1 Client hostname not found', 'rcpt', 'no_ptr'],
+    ['550 5.7.1 Client host [203.0.113.9] does not resolve', 'rcpt', 'no_ptr'],
+    // RFC 7505 §4.2: X.7.27 is about the sender, X.1.10 about the recipient.
+    ['550 5.7.27 Sender address has null MX', 'rcpt', 'sender_refused'],
+    ['550 5.7.27 This domain has a null MX', 'rcpt', 'sender_refused'],
+    ['556 5.1.10 Recipient address has null MX', 'rcpt', 'null_mx'],
   ]
   for (const [raw, stage, category] of cases) t.equal(classify(reply(raw), stage, null).category, category, raw)
   const late = '550 ada@example.org... No such user'
   t.match(classify(reply(late), 'dot', null), { category: 'recipient_refused', inReports: 'invalid_recipient' })
+})
+
+t.test('a limit of unknown recipients is told for living addresses too, and suppresses nobody', async (t) => {
+  const classify = shippedClassifier()
+  const limits = [
+    '550 Too many invalid recipients',
+    '550 5.7.1 Too many invalid recipients',
+    '554 Too many unknown users',
+    '554 5.7.1 Too many invalid addresses, directory harvest attack',
+    '550 5.1.1 Unknown user; too many bad recipients',
+    '550 Maximum number of non-existent recipients exceeded',
+    '550 Invalid recipient limit exceeded',
+    '421 Too many unknown recipients',
+  ]
+  for (const raw of limits) {
+    for (const stage of ['rcpt', 'data', 'dot', 'dsn'] as const) {
+      const expected = { category: 'rate', suppress: 'never', inReports: null }
+      t.match(classify(reply(raw), stage, null), expected, `${raw} at ${stage}`)
+    }
+  }
+  for (const raw of ['550 5.1.1 <harvest@example.com>: User unknown', '550 No such user a@harvest.example']) {
+    t.match(classify(reply(raw), 'rcpt', null), { category: 'invalid_recipient', suppress: 'always' }, raw)
+  }
 })

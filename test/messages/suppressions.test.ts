@@ -71,7 +71,7 @@ t.test('an entry is added once, listed, and removed', async (t) => {
     },
   })
   await clock.advance(SECOND)
-  t.same(await list.add(given('X@acme.org', 'complaint'), LIVE), { ...first, isNew: false }, 'as it was')
+  t.same(await list.add(given('X@acme.org', 'hard_bounce'), LIVE), { ...first, isNew: false }, 'as it was')
   await list.add(given('X@acme.org', 'unsubscribe', 'news'), LIVE)
   await list.add(given('x@acme.org'), LIVE)
   await list.add(given('X@acme.org'), TEST)

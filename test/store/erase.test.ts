@@ -7,7 +7,10 @@ import t from 'tap'
 import { eraseRecipient, exportRecipient } from '../../src/messages/lookup/recipient-data.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import { storedIdentifier } from '../../src/store/verbs/tools/stored-identifier.ts'
+import { formsOfAddress } from '../../src/store/verbs/tools/stored-address.ts'
 import { manualClock } from '../support/manual-clock.ts'
+import { skipWithoutPostgres } from '../support/postgres-cluster.ts'
+import { postgresLocation, startWithTables } from './postgres-support.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import {
   acceptOne,
@@ -150,6 +153,61 @@ t.test('many messages of one address are erased in parts', async (t) => {
   const clock = manualClock(NOW)
   t.match(await eraseRecipient({ store, clock }, 'b@example.com'), { messages: 130, canceled: 130 })
   t.same(rowsWith(location.folder, 'b@example.com'), [])
+})
+
+/** Texts about ann@acme.org, and what is left of them; `-` is what takes its place. */
+const TEXTS: [text: string, left: string][] = [
+  ['ann@acme.org', '-'],
+  ['550 <Ann@ACME.org>: no such user', '550 <->: no such user'],
+  ['"ann@acme.org"', '"-"'],
+  ['Ann (ann@acme.org), Bob (bob@acme.org).', 'Ann (-), Bob (bob@acme.org).'],
+  ['Write to ann@acme.org. Or not', 'Write to -. Or not'],
+  ['https://shop.test/?to=ann%40acme.org&x=1', 'https://shop.test/?to=-&x=1'],
+  ['https://shop.test/?u=%3Fto%3Dann%40acme.org%26x', 'https://shop.test/?u=%3Fto%3D-%26x'],
+  [String.raw`{"reply":"550\nann@acme.org\n\u003cann@acme.org\u003e"}`, String.raw`{"reply":"550\n-\n\u003c-\u003e"}`],
+  ['宛先ann@acme.orgへ', '宛先-へ'],
+  ...['joann@acme.org', 'jo.ann@acme.org', 'jo_ann@acme.org', 'jo-ann@acme.org', 'jo+ann@acme.org', '7ann@acme.org']
+    .concat(['ann@acme.org.au', 'ann@acme.organic', 'ann@acme.org-x.com', 'ann@sub.acme.org', 'joann%40acme.org'])
+    .map((other): [string, string] => [`<${other}>`, `<${other}>`]),
+]
+
+t.test('an address that is a part of another one is left alone', async (t) => {
+  const forms = formsOfAddress('ann@acme.org')
+  for (const [text, left] of TEXTS) t.equal(text.replace(new RegExp(forms, 'gi'), '-'), left, text)
+
+  const location = locationIn(t.testdir({}), { erasureKey: Buffer.alloc(32, 5) })
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const { epoch } = await store.beginEpoch(NOW, NOW)
+  await acceptOne(store, {}, { to: { name: null, address: 'ann@acme.org' } })
+  const [row] = await claim(store, epoch)
+  if (row === undefined) throw new Error('not claimed')
+  const bounce = { ...sampleBounce, description: '<ann@acme.org> and joann@acme.org' }
+  const outcome = { ...outcomeRecord(row, { ...bounced, bounce } as typeof bounced), events: [] }
+  await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcome] })
+  const report = { at: NOW, kind: 'bounce', sender: '', recipient: 'x@rp.test', remoteAddress: '127.0.0.1' } as const
+  for (const about of ['ann@acme.org', 'joann@acme.org']) {
+    await store.keepUnmatchedReport({ ...report, bytes: Buffer.from(`To: ${about}`) })
+  }
+  t.match(await eraseRecipient({ store, clock: manualClock(NOW) }, 'ann@acme.org'), { messages: 1 })
+  const description = '<erased@erased.invalid> and joann@acme.org'
+  t.match(await lookUp(store, row.id), { bounce: { description } })
+  t.same(rowsWith(location.folder, 'joann@acme.org'), ['bounces', 'unmatched_reports'])
+})
+
+t.test('PostgreSQL reads the same expression alike', { skip: skipWithoutPostgres }, async (t) => {
+  const { cluster, like } = await startWithTables(t)
+  const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`
+  const forms = quoted(formsOfAddress('ann@acme.org'))
+  for (const [text, left] of TEXTS) {
+    const asked = `select without_address(${quoted(text)}, ${forms}, '-') as left`
+    t.same(await cluster.query(asked, like), [{ left }], text)
+  }
+  const location = { ...postgresLocation(cluster.url(like)), erasureKey: Buffer.alloc(32, 5) }
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const clock = manualClock(NOW)
+  t.match(await eraseRecipient({ store, clock }, 'ann@acme.org'), { messages: 0 }, 'its statements are understood')
 })
 
 /** What stays of a message that was removed: as if it were a second one like this. */

@@ -64,7 +64,7 @@ function costlySteps(database: Database, statement: string): string[] {
 
 /** A subselect of so many rows at most; its own steps are in the plan too. */
 const isBounded = (statement: string, name: string): boolean =>
-  new RegExp(`\\blimit (\\+?@most|\\+?\\?)\\s*\\) as ${name}\\b`).test(statement)
+  new RegExp(`\\blimit (\\d+|\\+?@most|\\+?\\?)\\s*\\) as ${name}\\b`).test(statement)
 
 /** An empty database, and every statement that the verbs prepare. */
 function prepareAll(t: Test): { database: Database; statements: string[] } {
@@ -152,6 +152,13 @@ t.test('the dead letters of an endpoint are counted in the index of what has end
     t.match(plan, 'COVERING INDEX webhook_deliveries_ended (endpoint_id=? AND state=?)')
   }
   t.end()
+})
+
+t.test('no deliveries of an endpoint are counted without a bound', async (t) => {
+  const { statements } = prepareAll(t)
+  const counted = statements.flatMap((text) => text.match(/count\(\*\)[^)]*?from webhook_deliveries[^)]*/g) ?? [])
+  t.ok(counted.length >= 4, `${counted.length} counts`)
+  for (const each of counted) t.match(each, /limit/)
 })
 
 t.test('a row of the hot path is written without a table of its own', (t) => {

@@ -142,6 +142,39 @@ export const suppressing: Cases = {
     t.equal(await store.removeSuppressions({ ...asked, domains: ['other.com'] }), 0)
     t.equal(await store.removeSuppressions({ ...asked, domains: ['acme.com', 'x.org'] }), 1)
   },
+  'an entry that several found is removed by each for itself, and keeps the address away until the last': async (
+    t,
+    { store },
+  ) => {
+    await store.beginEpoch(NOW, NOW)
+    const found = (...owners: string[]) => suppression({ reason: 'unsubscribe', owners })
+    t.equal((await store.addSuppression(found('acme.com', 'mail.acme.com'))).isNew, true)
+    t.equal((await store.addSuppression(found('other.com'))).isNew, false)
+    t.equal(await store.addSuppressions([found('other.com'), found('acme.com', 'mail.acme.com'), found()]), 0)
+    const remove = (...domains: string[]): Promise<number> =>
+      store.removeSuppressions({ email: 'ada@example.com', scope: null, isTest: false, domains })
+    const listed = async (...domains: string[]): Promise<number> =>
+      (await store.listSuppressions({ ...LIVE_SUPPRESSIONS, domains })).suppressions.length
+    t.same([await listed('acme.com'), await listed('mail.acme.com'), await listed('other.com')], [1, 1, 1])
+    t.equal(await remove('acme.com'), 1, 'the domains of one mail leave together')
+    t.same([await listed('mail.acme.com'), await listed('other.com'), await remove('mail.acme.com')], [0, 1, 0])
+    t.same(await suppressedAmong(store, ['ada@example.com']), ['ada@example.com unsubscribe'])
+    t.same([await remove('other.com'), await remove('other.com'), await listed()], [1, 0, 1], "the server's is left")
+    t.same([await remove(), await listed()], [1, 0])
+  },
+  'a complaint or an unsubscribe takes the place of a bounce, and no bounce theirs': async (t, { store }) => {
+    const add = async (reason: SuppressionRecord['reason'], createdAt: number, ...owners: string[]) => {
+      const messageId = newIdentifier('msg', createdAt)
+      const { suppression: stored } = await store.addSuppression(suppression({ reason, messageId, createdAt, owners }))
+      return { stored, messageId }
+    }
+    await add('hard_bounce', NOW, 'acme.com')
+    const { stored, messageId } = await add('complaint', NOW + 1, 'acme.com')
+    t.match(stored, { reason: 'complaint', messageId, createdAt: NOW + 1, owners: ['acme.com'] })
+    for (const reason of ['hard_bounce', 'manual', 'unsubscribe'] as const) {
+      t.match((await add(reason, NOW + 2, 'other.com')).stored, { reason: 'complaint', messageId, createdAt: NOW + 1 })
+    }
+  },
 
   'a simulated recipient does what it stands for, whatever the list says': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
@@ -218,7 +251,7 @@ export const suppressionList: Cases = {
     const first = suppression({ email: 'Ada@Example.com', messageId: newIdentifier('msg', NOW) })
     const stored = { ...first, email: 'Ada@example.com' }
     t.same(await store.addSuppression(first), { suppression: stored, isNew: true })
-    const again = suppression({ email: 'Ada@EXAMPLE.com', reason: 'complaint', createdAt: NOW + 9 })
+    const again = suppression({ email: 'Ada@EXAMPLE.com', reason: 'hard_bounce', createdAt: NOW + 9 })
     t.same(await store.addSuppression(again), { suppression: stored, isNew: false })
     for (const changes of [{ scope: 'news' }, { isTest: true }, { email: 'ada@example.com' }]) {
       t.equal((await store.addSuppression({ ...again, ...changes, id: newIdentifier('sup', NOW) })).isNew, true)

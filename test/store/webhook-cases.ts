@@ -217,6 +217,30 @@ export const webhooks: Cases = {
     await store.recordWebhookResults({ epoch: next.epoch, results: claimed.map(succeeded), disableAfter: null })
     t.equal(await store.earliestWebhookDueAt(), null)
   },
+  'what waits for a disabled endpoint is forgotten like a dead letter': async (t, { store }) => {
+    const endpoint = webhookEndpoint()
+    await store.addWebhookEndpoint(endpoint)
+    const { epoch } = await deliverSome(store, 3, 0)
+    const prune = (failedBefore: number): Promise<number> =>
+      store.pruneWebhooks({ now: NOW + 1, succeededBefore: 0, failedBefore, limit: 2 })
+    t.equal(await prune(NOW + 1), 0, 'an enabled one still gets it')
+    await store.updateWebhookEndpoint(endpoint.id, { status: 'disabled' }, NOW)
+    t.equal(await prune(NOW), 0, 'it may be enabled again')
+    t.same([await prune(NOW + 1), await prune(NOW + 1), await prune(NOW + 1)], [2, 1, 0])
+    await store.updateWebhookEndpoint(endpoint.id, { status: 'enabled' }, NOW)
+    t.same(await store.claimWebhooks(webhookClaim(epoch)), [])
+  },
+  'an endpoint is of its own side, also when it has the number of a removed one of the other': async (t, { store }) => {
+    const removed = webhookEndpoint({ isTest: true })
+    await store.addWebhookEndpoint(removed)
+    await deliverSome(store, 1, 0)
+    await store.removeWebhookEndpoint(removed.id, NOW)
+    await store.pruneWebhooks({ now: NOW, succeededBefore: 0, failedBefore: 0, limit: 10 })
+    // SQLite gives the number again.
+    await store.addWebhookEndpoint(webhookEndpoint({ isTest: false }))
+    const { epoch } = await deliverSome(store, 1, 0)
+    t.equal((await store.claimWebhooks(webhookClaim(epoch))).length, 1)
+  },
   'a delivery whose holder died is due again': async (t, { store }) => {
     await store.addWebhookEndpoint(webhookEndpoint())
     const { epoch } = await deliverSome(store, 1, 0)

@@ -46,7 +46,7 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
       return { suppressions: page.suppressions.map(suppressionData), next: page.next }
     },
 
-    /** What is there already stays as it is. */
+    /** What is there already is shared, and hears of a better reason. */
     async add(given: GivenSuppression, whose: Whose) {
       const problems = createFieldProblems([])
       const checked = checkSuppression(given, whose, problems)

@@ -39,7 +39,11 @@ const RULES: { find: RegExp; kind?: SentParameter['as']; write: string }[] = [
   { find: /\bindexed by \w+/g, write: '' },
   { find: /\$(\d+) is (not )?null\b/g, kind: 'is-null', write: '$2$1::boolean' },
   { find: /\berased_address\(\$(\d+)\)/g, kind: 'erased', write: '$1::text' },
-  { find: /\bwithout_address\((\w+), \$(\d+),/g, kind: 'forms', write: 'without_address($2, $1::text,' },
+  {
+    find: /\bwithout_address\((\w+|cast\(bytes as text\)), \$(\d+),/g,
+    kind: 'forms',
+    write: 'without_address($2, $1::text,',
+  },
   { find: /\bsubjects match \$(\d+)/g, kind: 'words', write: 'subjects.subject @> $1::text[]' },
   { find: /(insert into subjects \(rowid, subject\) values \(\$\d+, )\$(\d+)/g, kind: 'words', write: '$2$1::text[]' },
   { find: /\bcast\(bytes as text\)/g, write: `encode(bytes, 'escape')` },

@@ -36,11 +36,17 @@ interface ListSuppressionsRequest {
 type RemoveSuppressionsRequest = Pick<ListSuppressionsRequest, 'isTest' | 'domains' | 'scope'> & { email: string }
 
 export interface SuppressionVerbs {
-  /** Adds it, or returns the one with the same address, scope, domain and list. */
+  /**
+   * Adds it, or joins it to the one with the same address, scope, domain and list, which has one more owner then. There
+   * a complaint or an unsubscribe takes the place of another reason, with its message and time.
+   */
   addSuppression(suppression: SuppressionRecord): Promise<{ suppression: SuppressionRecord; isNew: boolean }>
   /** Of many at once, e.g. an import: how many were new. */
   addSuppressions(suppressions: SuppressionRecord[]): Promise<number>
-  /** null scope: every scope; domains as in a list. Returns how many there were. */
+  /**
+   * null scope: every scope; domains as in a list. What others added or found too stays theirs. Returns how many there
+   * were.
+   */
   removeSuppressions(request: RemoveSuppressionsRequest): Promise<number>
   /** Newest first. ServiceError invalid_request for a cursor that is none. */
   listSuppressions(

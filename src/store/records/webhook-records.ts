@@ -39,9 +39,9 @@ export interface WebhookEndpointState extends Omit<WebhookEndpointRecord, 'seale
   lastFailureAt: number | null
   /** Failed attempts since the last success, or since it was enabled. */
   consecutiveFailures: number
-  /** Deliveries that wait. */
+  /** Deliveries that wait; 10,000: so many or more. */
   pending: number
-  /** Kept dead letters that came since it was enabled. */
+  /** Kept dead letters that came since it was enabled; 10,000: so many or more. */
   deadLetters: number
 }
 
@@ -238,8 +238,8 @@ export interface WebhookVerbs {
   /** One part of a replay of many, oldest first, behind what is due. An event counts by its latest delivery. */
   replayWebhooks(request: ReplayWebhooksRequest): Promise<ReplayPart | null>
   /**
-   * Deliveries that ended before these times (`failedBefore`: dead letters and skipped ones), and what removed
-   * endpoints left; at most `limit`; returns how many.
+   * Deliveries that ended before these times (`failedBefore`: dead letters and skipped ones; also what was due before
+   * at a disabled endpoint), and what removed endpoints left; at most `limit`; returns how many.
    */
   pruneWebhooks(request: { now: number; succeededBefore: number; failedBefore: number; limit: number }): Promise<number>
   /** In the order they were recorded, those of the timeline too; a body may be empty. */

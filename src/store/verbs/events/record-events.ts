@@ -129,10 +129,10 @@ function createEndpointReader(database: Database): () => () => Endpoint[] {
   }
 }
 
-/** Its mode never changes. */
+/** Also another endpoint may have the number: SQLite gives that of a removed one again. */
 function isSameRow(left: EndpointRow, right: EndpointRow): boolean {
   const isSame = (column: keyof EndpointRow): boolean => left[column] === right[column]
-  return isSame('status') && isSame('events') && isSame('include') && isSame('domains')
+  return isSame('status') && isSame('events') && isSame('include') && isSame('isTest') && isSame('domains')
 }
 
 function endpointOf({ number, status, events, include, isTest, domains }: EndpointRow): Endpoint {

@@ -115,9 +115,11 @@ function createRestErasure(database: Database): (address: string, now: number) =
     `update events set body = without_address(body, @address, '${ERASED}')
       where message_seq is null and kind = 'email.unsubscribed'`,
   ].map((statement) => database.prepare<[{ address: string }]>(statement))
-  const removeReports = database.prepare<[string, string, string]>(`
+  const removeReports = database.prepare<[{ address: string }]>(`
     delete from unmatched_reports
-    where lower(sender) = lower(?) or lower(recipient) = lower(?) or instr(lower(cast(bytes as text)), lower(?)) > 0`)
+    where lower(sender) = lower(@address) or lower(recipient) = lower(@address)
+      or instr(lower(cast(bytes as text)), lower(@address)) > 0
+        and without_address(cast(bytes as text), @address, '') <> cast(bytes as text)`)
   // Of an address that was erased before: what it got since takes its place.
   const replaceHidden = database.prepare<[string, string]>(`
     delete from suppressions
@@ -134,7 +136,7 @@ function createRestErasure(database: Database): (address: string, now: number) =
     on conflict (address, is_test, scope, domain) do update set created_at = suppressions.created_at
     returning address`)
   return (address, now) => {
-    const removed = removeTraces.run(address).changes + removeReports.run(address, address, address).changes
+    const removed = removeTraces.run(address).changes + removeReports.run({ address }).changes
     for (const statement of replaceEvents) statement.run({ address })
     replaceHidden.run(address, address)
     const hidden = hide.run(address, address).changes

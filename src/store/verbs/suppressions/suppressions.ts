@@ -43,33 +43,80 @@ interface SuppressionRow extends Omit<SuppressionRecord, 'id' | 'isTest' | 'mess
 const SUPPRESSION_COLUMNS = `
   suppression_seq as seq, id, address as email, reason, scope, domain, owners, is_test as isTest,
   message_id as messageId, created_at as createdAt`
-/** `@domains` is a JSON list; null: all. */
-const isOwned = (owners: string): string => `
-  (@domains is null or exists (
-    select 1 from json_each(${owners}) where value in (select value from json_each(@domains))))`
 const listOrNull = (domains: readonly string[]): string | null =>
   domains.length === 0 ? null : JSON.stringify(domains)
 
-/** Adds it unless it is there; returns whether it was new. */
-function createSuppressionWriter(database: Database): (suppression: SuppressionRecord) => boolean {
+/**
+ * Between those who added or found one entry, each with its domains: `["a.com","mail.a.com","|","b.org"]`. Nobody's
+ * domains between two: the server.
+ */
+const NEXT_OWNER = '|'
+
+type OwnDomains = readonly string[]
+
+function ownersIn(list: string): OwnDomains[] {
+  const owners: string[][] = [[]]
+  for (const domain of JSON.parse(list) as string[]) {
+    if (domain === NEXT_OWNER) owners.push([])
+    else owners.at(-1)?.push(domain)
+  }
+  return owners
+}
+
+const listOf = (owners: readonly OwnDomains[]): string =>
+  JSON.stringify(owners.flatMap((own, index) => (index === 0 ? own : [NEXT_OWNER, ...own])))
+
+/** What its owner said is not undone with a bounce, or with what somebody added by hand. */
+const isWish = (reason: SuppressionReason): boolean => reason === 'complaint' || reason === 'unsubscribe'
+
+/** `there`: for the same owner and as good a reason. `changed`: it has one more owner, or another reason. */
+type Written = 'added' | 'changed' | 'there'
+
+/** Adds it, or joins it to the one at its place. */
+function createSuppressionWriter(database: Database): (suppression: SuppressionRecord) => Written {
   const add = database.prepare(`
     insert into suppressions (id, address, is_test, scope, domain, owners, reason, message_id, created_at)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?)
     on conflict do nothing`)
+  const find = createFindSuppression(database)
+  const join = database.prepare<[string, number]>('update suppressions set owners = ? where suppression_seq = ?')
+  const explain = database.prepare<[SuppressionReason, Buffer | null, number, number]>(`
+    update suppressions set reason = ?, message_id = ?, created_at = ? where suppression_seq = ?`)
   return (suppression) => {
-    const { email, isTest, scope, domain, reason, messageId, createdAt } = suppression
-    const owners = JSON.stringify(suppression.owners)
-    const address = comparableAddress(email)
+    const { reason, messageId, createdAt } = suppression
+    const own = suppression.owners
     const message = messageId === null ? null : storedIdentifier('msg', messageId)
     const id = storedIdentifier('sup', suppression.id)
-    const place = [address, Number(isTest), scope, domain ?? '', owners]
-    return add.run(id, ...place, reason, message, createdAt).changes === 1
+    const place = placeOf(suppression)
+    if (add.run(id, ...place, listOf([own]), reason, message, createdAt).changes === 1) return 'added'
+    const row = find.get(...place)
+    if (row === undefined) return 'there'
+    const owners = ownersIn(row.owners)
+    const isJoining = !owners.some((known) => known.join() === own.join())
+    if (isJoining) join.run(listOf([...owners, own]), row.seq)
+    const isExplaining = isWish(reason) && !isWish(row.reason)
+    if (isExplaining) explain.run(reason, message, createdAt, row.seq)
+    return isJoining || isExplaining ? 'changed' : 'there'
   }
+}
+
+type Place = [address: string, isTest: number, scope: string, domain: string]
+
+const placeOf = ({ email, isTest, scope, domain }: SuppressionRecord): Place => [
+  comparableAddress(email),
+  Number(isTest),
+  scope,
+  domain ?? '',
+]
+
+function createFindSuppression(database: Database) {
+  return database.prepare<Place, SuppressionRow>(`
+    select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ? and scope = ? and domain = ?`)
 }
 
 /**
  * Puts the recipient of a message onto the list of the message's mode, for the mail of every sending domain; returns
- * whether it was new. It belongs to the domain of the message.
+ * whether that changed the list. The entry belongs to the domain of the message.
  */
 export function createRecipientSuppression(database: Database) {
   const add = createSuppressionWriter(database)
@@ -90,29 +137,42 @@ export function createRecipientSuppression(database: Database) {
       isTest: isTest === 1,
       messageId: id,
       createdAt: now,
-    })
+    }) !== 'there'
 }
 
 export function createSuppressionWrites(database: Database) {
   const add = createSuppressionWriter(database)
-  const find = database.prepare<[string, number, string, string], SuppressionRow>(`
-    select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ? and scope = ? and domain = ?`)
+  const find = createFindSuppression(database)
   // Also an erased one, when its owner gives it again.
-  const remove = database.prepare<[{ address: string; isTest: number; scope: string | null; domains: string | null }]>(`
-    delete from suppressions
+  const findOfAddress = database.prepare<
+    [{ address: string; isTest: number; scope: string | null }],
+    { seq: number; owners: string }
+  >(`
+    select suppression_seq as seq, owners
+    from suppressions
     where address in (@address, erased_address(@address)) and is_test = @isTest
-      and (@scope is null or scope = @scope) and ${isOwned('owners')}`)
+      and (@scope is null or scope = @scope)`)
+  const remove = database.prepare<[number]>('delete from suppressions where suppression_seq = ?')
+  const leave = database.prepare<[string, number]>('update suppressions set owners = ? where suppression_seq = ?')
   return {
     addSuppression(suppression) {
-      const isNew = add(suppression)
-      const { email, isTest, scope, domain } = suppression
-      const row = find.get(comparableAddress(email), Number(isTest), scope, domain ?? '')
+      const isNew = add(suppression) === 'added'
+      const row = find.get(...placeOf(suppression))
       return { suppression: row === undefined ? suppression : toRecord(row), isNew }
     },
-    addSuppressions: (suppressions) => suppressions.filter(add).length,
-    removeSuppressions: ({ email, scope, isTest, domains }) =>
-      remove.run({ address: comparableAddress(email), isTest: Number(isTest), scope, domains: listOrNull(domains) })
-        .changes,
+    addSuppressions: (suppressions) => suppressions.filter((each) => add(each) === 'added').length,
+    removeSuppressions({ email, scope, isTest, domains }) {
+      const rows = findOfAddress.all({ address: comparableAddress(email), isTest: Number(isTest), scope })
+      const isAsking = (own: OwnDomains): boolean =>
+        domains.length === 0 || own.some((domain) => domains.includes(domain))
+      const removed = rows.filter(({ owners }) => ownersIn(owners).some(isAsking))
+      for (const { seq, owners } of removed) {
+        const left = ownersIn(owners).filter((own) => !isAsking(own))
+        if (left.length === 0) remove.run(seq)
+        else leave.run(listOf(left), seq)
+      }
+      return removed.length
+    },
   } satisfies SomeVerbs
 }
 
@@ -123,11 +183,13 @@ export function createListSuppressions(database: Database): Verb<'listSuppressio
     from suppressions
     where is_test = @isTest and suppression_seq < @before
     order by suppression_seq desc`
+  // `@domains` is a JSON list; null: all.
   const condition = `
     (@reason is null or walked.reason = @reason)
     and (@scope is null or walked.scope = @scope)
     and (@since is null or walked.created_at >= @since)
-    and ${isOwned('walked.owners')}`
+    and (@domains is null or exists (
+      select 1 from json_each(walked.owners) where value in (select value from json_each(@domains))))`
   const walk = createWalk<number>(database, 'seq', source, condition)
   const find = database.prepare<[number], SuppressionRow>(`
     select ${SUPPRESSION_COLUMNS} from suppressions where suppression_seq = ?`)
@@ -160,7 +222,7 @@ export function createListSuppressions(database: Database): Verb<'listSuppressio
   }
 }
 
-const ownersOf = ({ owners }: Pick<SuppressionRow, 'owners'>): string[] => JSON.parse(owners) as string[]
+const ownersOf = ({ owners }: Pick<SuppressionRow, 'owners'>): string[] => ownersIn(owners).flat()
 
 const toRecord = ({ seq: _seq, id, isTest, messageId, ...row }: SuppressionRow): SuppressionRecord => ({
   ...row,

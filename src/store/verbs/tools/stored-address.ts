@@ -4,12 +4,21 @@
  */
 import { createHmac } from 'node:crypto'
 
-/** Every way in which an address may be written within a text, also as part of a URL or of JSON: for an expression. */
+// Not the end of a longer local part, unless what stands before it is an escape of a URL, of JSON or of PostgreSQL.
+const BEGINNING = String.raw`(?:(?<![a-z0-9][._+-]?)|(?<=%[0-9a-f]{2}|\\[bfnrt]|\\u[0-9a-f]{4}|\\[0-7]{3}))`
+// Not the beginning of a longer domain; the full stop behind a sentence belongs to none.
+const END = '(?![.-]?[a-z0-9])'
+
+/**
+ * Every way in which an address may be written within a text, also as part of a URL or of JSON, and not within a longer
+ * address: for an expression that both engines read.
+ */
 export function formsOfAddress(address: string): string {
   const inJson = JSON.stringify(address).slice(1, -1)
   const forms = new Set([address, encodeURIComponent(address), address.replace('@', '%40'), inJson])
   // Every character that means something in an expression.
-  return [...forms].map((form) => form.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')).join('|')
+  const escaped = [...forms].map((form) => form.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'))
+  return `${BEGINNING}(?:${escaped.join('|')})${END}`
 }
 
 /** Without a key no address was ever erased: nothing equals ''. */

@@ -103,15 +103,23 @@ interface EndpointRow
   include: string
 }
 
+/** Deliveries of an endpoint that a look at it counts; of dead letters the newest, as lookups/figures.ts has it. */
+const MOST_COUNTED = 10_000
+
 const COLUMNS = `
   endpoint_id as number, id, url, events, include, is_test as isTest, domains, description, status, disabled_reason as disabledReason,
   created_at as createdAt, updated_at as updatedAt, last_success_at as lastSuccessAt,
   last_failure_at as lastFailureAt, consecutive_failures as consecutiveFailures,
-  (select count(*) from webhook_deliveries
-    where state = 'pending' and endpoint_id = webhook_endpoints.endpoint_id) as pending,
-  (select count(*) from webhook_deliveries
+  (select count(*) from (
+    select 1 from webhook_deliveries
+    where state = 'pending' and endpoint_id = webhook_endpoints.endpoint_id
+    limit ${MOST_COUNTED}) as waiting) as pending,
+  (select count(*) from (
+    select ended_at from webhook_deliveries
     where state = 'failed' and state <> 'pending' and endpoint_id = webhook_endpoints.endpoint_id
-      and ended_at > webhook_endpoints.enabled_at) as deadLetters`
+    order by id desc
+    limit ${MOST_COUNTED}) as dead
+    where dead.ended_at > webhook_endpoints.enabled_at) as deadLetters`
 
 function toState({ number: _number, id, events, include, ...row }: EndpointRow): WebhookEndpointState {
   return {

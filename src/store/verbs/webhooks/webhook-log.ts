@@ -124,19 +124,25 @@ function toRecord(endpointId: string, { id, eventId, messageId, ...row }: Delive
 }
 
 /**
- * Forgetting webhook deliveries whose time is over, with their attempts: those that ended long enough ago, and all of
- * removed endpoints, which go themselves at last. So many at most at a time. What is being posted stays until its lease
- * is over; the number of a deleted row may be given again, so results name their delivery. Returns how many deliveries
- * it deleted.
+ * Forgetting webhook deliveries whose time is over, with their attempts: those that ended long enough ago, those that
+ * have been due for as long at a disabled endpoint, and all of removed endpoints, which go themselves at last. So many
+ * at most at a time. What is being posted stays until its lease is over; the number of a deleted row may be given
+ * again, so results name their delivery. Returns how many deliveries it deleted.
  */
 export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
   const switchSecrets = createSwitchSecrets(database)
-  const findEndpoints = database.prepare<[], { number: number; isRemoved: number }>(`
-    select endpoint_id as number, removed_at is not null as isRemoved from webhook_endpoints`)
+  const findEndpoints = database.prepare<[], { number: number; isRemoved: number; isDisabled: number }>(`
+    select endpoint_id as number, removed_at is not null as isRemoved, status = 'disabled' as isDisabled
+    from webhook_endpoints`)
   const findEnded = oneColumn(database)<[number, string, Buffer, number, number], number>(`
     select delivery_seq
     from webhook_deliveries
     where endpoint_id = ? and state = ? and state <> 'pending' and id < ? and ended_at < ?
+    limit +?`)
+  const findDue = oneColumn(database)<[number, number, number, number], number>(`
+    select delivery_seq
+    from webhook_deliveries
+    where state = 'pending' and endpoint_id = ? and is_behind = ? and next_at < ?
     limit +?`)
   const findOfEndpoint = oneColumn(database)<[number, number, number], number>(`
     select delivery_seq
@@ -164,11 +170,15 @@ export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
       // What was made later has not ended before.
       forget(findEnded.all(number, state, firstIdentifierAt(before), before, left))
 
-    for (const { number, isRemoved } of findEndpoints.all()) {
+    for (const { number, isRemoved, isDisabled } of findEndpoints.all()) {
       if (isRemoved === 0) {
         forgetEnded(number, 'succeeded', succeededBefore)
         forgetEnded(number, 'failed', failedBefore)
         forgetEnded(number, 'skipped', failedBefore)
+        // Nobody claims them. When they were under way as it was disabled, their lease was over as long ago.
+        for (const isBehind of isDisabled === 1 ? [0, 1] : []) {
+          forget(findDue.all(number, isBehind, failedBefore, left))
+        }
       } else {
         forget(findOfEndpoint.all(number, now, left))
         forgetEndpoint.run(number)
