@@ -384,6 +384,19 @@ t.test('the cache is bounded, and the least used name goes first', async (t) => 
   t.same(asked, ['txt a', 'txt b', 'txt c', 'txt b'])
 })
 
+t.test('a long answer takes the place of several in the cache', async (t) => {
+  const { resolver, asked, say } = spokenResolver()
+  const cached = withFront(resolver, createDnsCache({ cache: { ...CACHE, entries: 5 }, clock: manualClock() }))
+  await cached.txt('a')
+  await cached.txt('b')
+  say(found('x'.repeat(7_000)))
+  for (const name of ['long', 'long', 'b', 'a']) await cached.txt(name)
+  t.same(asked, ['txt a', 'txt b', 'txt long', 'txt a'], 'four places for 7,000 bytes')
+  say(found('x'.repeat(15_000)))
+  for (const name of ['longest', 'longest']) await cached.txt(name)
+  t.same(asked.slice(4), ['txt longest', 'txt longest'], 'one that takes more than all is not kept')
+})
+
 function found<Item>(...records: Item[]): { kind: 'found'; records: Item[] } {
   return { kind: 'found', records }
 }

@@ -5,10 +5,10 @@
  * the memory of policies does.
  */
 import { hash } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import { recentEntries } from '../../../base/recent-entries.ts'
 import type { Configuration } from '../../../config/load-configuration.ts'
 import type { FoundHost } from '../../../network/mail-hosts.ts'
-import { acceptsHost, type MtaSts, type StsPolicy } from '../../../network/mta-sts.ts'
+import { acceptsHost, policyBytes, type MtaSts, type StsPolicy } from '../../../network/mta-sts.ts'
 import type { ValidatingResolver } from '../../../network/resolver.ts'
 import { isUsable, tlsaText, TRUST_ANCHOR, type TlsaRecord } from '../../../network/tlsa.ts'
 import type { HostTls, TlsPolicy } from '../../protocol/host-tls.ts'
@@ -37,8 +37,8 @@ const NO_POLICY: TlsPolicy = { type: 'none', id: '' }
 const DNSSEC_CODE = '4.7.5'
 
 export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOptions) {
-  const stsPolicies = new LRUCache<string, StsPolicy>({ max: MOST_DESCRIBED })
-  const tlsaLines = new LRUCache<string, string[]>({ max: MOST_DESCRIBED })
+  const stsPolicies = recentEntries<string, StsPolicy>(MOST_DESCRIBED, policyBytes)
+  const tlsaLines = recentEntries<string, string[]>(MOST_DESCRIBED, (lines) => lines.join('').length)
 
   const usesDane = ({ isSecure }: DomainFacts): boolean =>
     isSecure && validating !== null && settings().server.delivery.dane === 'auto'
