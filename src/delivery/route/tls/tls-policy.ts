@@ -33,6 +33,8 @@ export type TlsPolicies = ReturnType<typeof createTlsPolicies>
 /** Policies whose text is kept for reports. */
 const MOST_DESCRIBED = 20_000
 const ID_CHARACTERS = 16
+/** Of a host; real ones have a handful. With the others left out it may be refused, and nothing else. */
+const MOST_TLSA = 20
 const NO_POLICY: TlsPolicy = { type: 'none', id: '' }
 const DNSSEC_CODE = '4.7.5'
 
@@ -56,7 +58,7 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
       const lines = answer.records.map(tlsaText).toSorted()
       const policy: TlsPolicy = { type: 'dane', id: hash('sha256', lines.join('\n'), 'hex').slice(0, ID_CHARACTERS) }
       tlsaLines.set(`${host.name} ${policy.id}`, lines)
-      const records = answer.records.filter(isUsable)
+      const records = answer.records.filter(isUsable).toSorted(byEffort).slice(0, MOST_TLSA)
       // RFC 7672 §2.2: records that nobody can use still say that this host speaks TLS.
       if (records.length === 0) return { kind: 'required', by: 'DANE', policy }
       return { kind: 'dane', policy, records, names: namesFor(records, [base, host.name, facts.domain]) }
@@ -111,6 +113,11 @@ export function policyKey(domain: string, tls: HostTls): string {
   const owner = tls.policy.type === 'sts' ? domain : ''
   const names = tls.kind === 'dane' ? tls.names.join(',') : ''
   return [tls.kind, tls.policy.type, tls.policy.id, owner, names].join(':')
+}
+
+/** Those that are compared soonest first: certificates of hosts, then hashes; of these in an order that stays. */
+function byEffort(left: TlsaRecord, right: TlsaRecord): number {
+  return right.usage - left.usage || right.matching - left.matching || (left.data < right.data ? -1 : 1)
 }
 
 function skipped(reason: string): HostTls {
