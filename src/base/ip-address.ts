@@ -29,14 +29,14 @@ export function ipFamily(text: string): 4 | 6 | undefined {
   return address.kind() === 'ipv4' ? 4 : 6
 }
 
-/** All of IPv6 that is given out as global unicast; the rest, such as `::7f00:1`, has no range in ipaddr.js. */
-const GLOBAL_IPV6 = '2000::/3'
+/** The first three bits of all IPv6 that is given out, 2000::/3; the rest, such as `::7f00:1`, has no range in ipaddr.js. */
+const GLOBAL_IPV6 = 0b001
 
 /** True for an address of the public internet: not loopback, private, link-local, multicast, translated, reserved. */
 export function isPublicUnicast(text: string): boolean {
   const address = parseIp(text)
   if (address?.range() !== 'unicast') return false
-  return address.kind() === 'ipv4' || isInNetwork(text, GLOBAL_IPV6)
+  return address instanceof ipaddr.IPv4 || (address.parts[0] ?? 0) >> 13 === GLOBAL_IPV6
 }
 
 export function isLoopback(text: string): boolean {

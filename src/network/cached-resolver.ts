@@ -28,17 +28,16 @@ const POSITIVE_TTL = 10 * MINUTE
 const ASK_AGAIN_AFTER_FAILURE = 30 * SECOND
 
 interface Slot<Item> {
-  kept?: { answer: DnsAnswer<Item>; askAgainAt: number; usableUntil: number }
+  kept?: { answer: DnsAnswer<Item>; bytes: number; askAgainAt: number; usableUntil: number }
   underWay?: Promise<DnsAnswer<Item>> | undefined
 }
 
 type NameSlots = { [Type in QuestionType]: Slot<RecordTypes[Type]> }
 
 export function createDnsCache({ cache, clock, onHit }: DnsCacheOptions): Front {
-  const names = recentEntries<string, NameSlots>(cache.entries)
+  const names = recentEntries<string, NameSlots>(cache.entries, bytesOf)
 
-  function slotsOf(askedName: string): NameSlots {
-    const name = normaliseDnsName(askedName)
+  function slotsOf(name: string): NameSlots {
     const slots = names.get(name) ?? { MX: {}, A: {}, AAAA: {}, TXT: {}, CNAME: {}, PTR: {}, TLSA: {} }
     names.set(name, slots)
     return slots
@@ -56,7 +55,8 @@ export function createDnsCache({ cache, clock, onHit }: DnsCacheOptions): Front 
       const isPositive = fresh.kind === 'found'
       const askAgainAt = now + ttlOf(fresh.facts?.ttlMilliseconds, isPositive, cache)
       // An old "no such name" must not count as a second confirmation of itself: negative answers never serve on.
-      slot.kept = { answer: fresh, askAgainAt, usableUntil: isPositive ? askAgainAt + stale : askAgainAt }
+      const usableUntil = isPositive ? askAgainAt + stale : askAgainAt
+      slot.kept = { answer: fresh, bytes: JSON.stringify(fresh).length, askAgainAt, usableUntil }
       return fresh
     }
     if (kept === undefined || now >= kept.usableUntil) return fresh
@@ -64,17 +64,25 @@ export function createDnsCache({ cache, clock, onHit }: DnsCacheOptions): Front 
     return kept.answer
   }
 
-  return async (type, name, ask) => {
-    const slot: Slot<RecordTypes[typeof type]> = slotsOf(name)[type]
+  return async (type, askedName, ask) => {
+    const name = normaliseDnsName(askedName)
+    const slots = slotsOf(name)
+    const slot: Slot<RecordTypes[typeof type]> = slots[type]
     if (slot.kept !== undefined && clock.now() < slot.kept.askAgainAt) {
       onHit?.()
       return slot.kept.answer
     }
     slot.underWay ??= renew(slot, ask, type === 'TLSA' ? 0 : cache.stale).finally(() => {
       slot.underWay = undefined
+      // Another object, so that it is measured anew.
+      names.set(name, { ...slots })
     })
     return slot.underWay
   }
+}
+
+function bytesOf(slots: NameSlots): number {
+  return Object.values(slots).reduce((bytes, { kept }) => bytes + (kept?.bytes ?? 0), 0)
 }
 
 function ttlOf(ttl: number | undefined, isPositive: boolean, cache: DnsCacheSettings): number {

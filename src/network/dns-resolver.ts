@@ -7,7 +7,7 @@ import { promises } from 'node:dns'
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../base/clock.ts'
 import { errorCode } from '../base/errors.ts'
-import type { DnsAnswer, MxRecord, Resolver } from './resolver.ts'
+import { bestFirst, MOST_RECORDS, type DnsAnswer, type MxRecord, type Resolver } from './resolver.ts'
 
 interface DnsResolverOptions {
   /** `IP` or `IP:port`; empty: the servers of the system. */
@@ -64,8 +64,8 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
     mx: (name) => look('MX', name, resolveMx),
     addresses: (name, family) =>
       family === 4
-        ? look('A', name, (resolver, asked) => resolver.resolve4(asked))
-        : look('AAAA', name, (resolver, asked) => resolver.resolve6(asked)),
+        ? look('A', name, async (resolver, asked) => (await resolver.resolve4(asked)).slice(0, MOST_RECORDS))
+        : look('AAAA', name, async (resolver, asked) => (await resolver.resolve6(asked)).slice(0, MOST_RECORDS)),
     txt: (name) => look('TXT', name, resolveTxt),
     cname: (name) => look('CNAME', name, resolveCname),
     ptr: (name) => look('PTR', name, resolvePtr),
@@ -73,10 +73,16 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
 }
 
 const resolveCname: Ask<string> = async (resolver, name) => (await resolver.resolveCname(name)).map(normaliseDnsName)
-const resolvePtr: Ask<string> = async (resolver, name) => (await resolver.resolvePtr(name)).map(normaliseDnsName)
+const resolvePtr: Ask<string> = async (resolver, name) =>
+  (await resolver.resolvePtr(name)).slice(0, MOST_RECORDS).map(normaliseDnsName)
 const resolveTxt: Ask<string> = async (resolver, name) => (await resolver.resolveTxt(name)).map((text) => text.join(''))
 const resolveMx: Ask<MxRecord> = async (resolver, name) =>
-  (await resolver.resolveMx(name)).map(({ priority, exchange }) => ({ priority, exchange: normaliseDnsName(exchange) }))
+  bestFirst(
+    (await resolver.resolveMx(name)).map(({ priority, exchange }) => ({
+      priority,
+      exchange: normaliseDnsName(exchange),
+    })),
+  )
 
 async function askServer<Item>(
   { resolver, giveBack }: LentResolver,

@@ -21,9 +21,13 @@ import {
   REFUSED_ADDRESS,
   OwnRefusal,
 } from './one-exchange.ts'
+import { MOST_RECORDS } from './resolver.ts'
 
 /** All addresses of a host name; rejects, or gives none, when it does not resolve. */
 export type AddressLookup = (hostname: string) => Promise<readonly string[]>
+
+/** Whether all of them may be connected to. */
+type AddressRule = (addresses: readonly string[]) => boolean
 
 export interface GuardedRequestOptions {
   allowPrivateAddresses: boolean
@@ -71,10 +75,10 @@ type ReadUrl = { origin: string; path: string } | string
 type Target = Exclude<ReadUrl, string>
 
 export function createGuardedRequest(options: GuardedRequestOptions) {
-  const isAllowed = addressRule(options)
+  const areAllowed = addressRule(options)
   const lookup = options.lookup ?? lookupBySystem
   const agent = new Agent({
-    connect: guardedConnector(isAllowed, lookup, options.caFile ?? null),
+    connect: guardedConnector(areAllowed, lookup, options.caFile ?? null),
     allowH2: false,
     maxHeaderSize: MOST_HEADER_BYTES,
     // The limit over the whole request is ours, below.
@@ -103,7 +107,7 @@ export function createGuardedRequest(options: GuardedRequestOptions) {
       const problem = urlProblem(url, options.allowHttp)
       if (problem !== undefined || options.allowPrivateAddresses) return problem
       const addresses = await addressesWithin(withoutBrackets(new URL(url).hostname), lookup, CHECK_LOOKUP_TIMEOUT)
-      return addresses.every(isAllowed) ? undefined : `must not lead to our network: ${REFUSED_ADDRESS}`
+      return areAllowed(firstOf(addresses)) ? undefined : `must not lead to our network: ${REFUSED_ADDRESS}`
     },
     /** Ends all connections, also those in use. */
     close: (): Promise<void> => agent.destroy(),
@@ -137,17 +141,22 @@ function urlProblem(text: string, allowHttp: boolean): string | undefined {
   return URL.canParse(text) ? undefined : 'is not a valid URL'
 }
 
-function addressRule(options: GuardedRequestOptions): (address: string) => boolean {
-  return (address) => {
+function addressRule(options: GuardedRequestOptions): AddressRule {
+  return (addresses) => {
     if (options.allowPrivateAddresses) return true
-    const own = options.ownAddresses?.() ?? []
-    return isPublicUnicast(address) && !own.some((ours) => canonicalIp(ours) === canonicalIp(address))
+    const own = new Set(options.ownAddresses?.().map(canonicalIp))
+    return addresses.every((address) => isPublicUnicast(address) && !own.has(canonicalIp(address)))
   }
+}
+
+/** No more are judged, and none of the others is connected to. */
+function firstOf(addresses: readonly string[]): readonly string[] {
+  return addresses.slice(0, MOST_RECORDS)
 }
 
 /** Literals never reach `lookup`, so they are judged first; the peer is judged last, whatever happened between. */
 export function guardedConnector(
-  isAllowed: (address: string) => boolean,
+  areAllowed: AddressRule,
   lookup: AddressLookup,
   caFile: string | null,
 ): buildConnector.connector {
@@ -156,17 +165,17 @@ export function guardedConnector(
   const connect = buildConnector({
     timeout: CONNECT_TIMEOUT,
     allowH2: false,
-    lookup: guardedLookup(isAllowed, lookup),
+    lookup: guardedLookup(areAllowed, lookup),
     ...authorities,
   })
   return (target, callback) => {
     const literal = canonicalIp(withoutBrackets(target.hostname))
-    if (literal !== undefined && !isAllowed(literal)) return callback(new OwnRefusal(REFUSED_ADDRESS), null)
+    if (literal !== undefined && !areAllowed([literal])) return callback(new OwnRefusal(REFUSED_ADDRESS), null)
     connect(target, (...result) => {
       const [error, socket] = result
       if (error !== null) return callback(error, null)
       const peer = socket.remoteAddress
-      if (peer !== undefined && isAllowed(peer)) return callback(null, socket)
+      if (peer !== undefined && areAllowed([peer])) return callback(null, socket)
       socket.destroy()
       callback(peer === undefined ? systemError('ECONNRESET') : new OwnRefusal(REFUSED_ADDRESS), null)
     })
@@ -174,14 +183,15 @@ export function guardedConnector(
 }
 
 /** One refused address among good ones refuses the name: the receiver's DNS must not choose by luck. */
-function guardedLookup(isAllowed: (address: string) => boolean, lookup: AddressLookup): LookupFunction {
+function guardedLookup(areAllowed: AddressRule, lookup: AddressLookup): LookupFunction {
   return (hostname, lookupOptions, callback) => {
     lookup(hostname).then(
-      (addresses) => {
+      (found) => {
+        const addresses = firstOf(found)
         const known = addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
         const [first] = known
         if (first === undefined) return callback(systemError('ENOTFOUND'), '')
-        if (!addresses.every(isAllowed)) return callback(new OwnRefusal(REFUSED_ADDRESS), '')
+        if (!areAllowed(addresses)) return callback(new OwnRefusal(REFUSED_ADDRESS), '')
         if (lookupOptions.all === true) callback(null, known)
         else callback(null, first.address, first.family)
       },

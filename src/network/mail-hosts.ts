@@ -79,15 +79,12 @@ export function createMailHosts(options: MailHostsOptions) {
 }
 
 /**
- * Best first. A null MX beside other records is void (RFC 7505 §3: it must stand alone), and a name that is given twice
- * counts at its better preference. Sorted by name too, so that the set of a domain reads the same at each lookup.
+ * A null MX beside other records is void (RFC 7505 §3: it must stand alone), and a name that is given twice counts at
+ * its better preference.
  */
 function withoutRepeats(records: readonly MxRecord[]): MxRecord[] {
-  const sorted = records
-    .filter(({ exchange }) => exchange !== '')
-    .toSorted((left, right) => left.priority - right.priority || compareText(left.exchange, right.exchange))
-  const seen = new Set<string>()
-  return sorted.filter(({ exchange }) => !seen.has(exchange) && seen.add(exchange))
+  const seen = new Set([''])
+  return records.filter(({ exchange }) => !seen.has(exchange) && seen.add(exchange))
 }
 
 async function hostsOf(targets: MxRecord[], isSecure: boolean, options: MailHostsOptions): Promise<MailHosts> {
@@ -102,7 +99,10 @@ async function hostsOf(targets: MxRecord[], isSecure: boolean, options: MailHost
   const hosts: FoundHost[] = []
   const left = { 4: mostAddresses, 6: mostAddresses }
   for (const { isBogus: _, ...host } of found) {
-    const addresses = host.addresses.filter((address) => isAllowed(address) && left[ipFamily(address) ?? 4]-- > 0)
+    const addresses = host.addresses.filter((address) => {
+      const family = ipFamily(address) ?? 4
+      return left[family] > 0 && isAllowed(address) && left[family]-- > 0
+    })
     if (addresses.length > 0) hosts.push({ ...host, addresses })
   }
   if (hosts.length > 0) return { kind: 'hosts', hosts, mxNames: targets.map(({ exchange }) => exchange), isSecure }
@@ -145,8 +145,4 @@ function inTurns(first: readonly string[], second: readonly string[]): string[] 
   return Array.from({ length }, (_, index) => [first[index], second[index]])
     .flat()
     .filter((address) => address !== undefined)
-}
-
-function compareText(left: string, right: string): number {
-  return left < right ? -1 : Number(left > right)
 }

@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { validateMx } from 'mailauth/lib/mta-sts.js'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import { recentEntries } from '../base/recent-entries.ts'
 import type { GuardedRequest } from './guarded-request.ts'
 import type { Resolver } from './resolver.ts'
 
@@ -77,10 +78,14 @@ export function acceptsHost(policy: StsPolicy, host: string): boolean {
   return validateMx(host, { version: 'STSv1', mode: policy.mode, mx: policy.mx, maxAge: 0 }).valid
 }
 
+export function policyBytes({ mx }: StsPolicy): number {
+  return mx.reduce((bytes, host) => bytes + host.length, 0)
+}
+
 export function createMtaSts(options: MtaStsOptions) {
   const { resolver, memory, clock, patienceMilliseconds = PATIENCE } = options
   /** The last known policy of a domain; false: none. */
-  const known = new LRUCache<string, StsPolicy | false>({ max: MOST_DOMAINS })
+  const known = recentEntries<string, StsPolicy | false>(MOST_DOMAINS, (policy) => (policy ? policyBytes(policy) : 0))
   const refreshedAt = new LRUCache<string, number>({ max: MOST_DOMAINS })
   const fetches = createPolicyFetches(options, (policy) => known.set(policy.domain, policy))
 

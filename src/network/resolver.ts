@@ -10,6 +10,23 @@ export interface MxRecord {
   exchange: string
 }
 
+/**
+ * Hosts, addresses and names of one answer; the rest helps nobody, and costs whoever reads it. TXT and TLSA records are
+ * never cut: without some of them the others would say something else.
+ */
+export const MOST_RECORDS = 100
+
+/** By name too, so that the set of a domain reads the same at each lookup. */
+export function bestFirst(records: readonly MxRecord[]): MxRecord[] {
+  return records
+    .toSorted((left, right) => left.priority - right.priority || compareText(left.exchange, right.exchange))
+    .slice(0, MOST_RECORDS)
+}
+
+function compareText(left: string, right: string): number {
+  return left < right ? -1 : Number(left > right)
+}
+
 /** What only a resolver knows that reads whole answers. */
 export interface AnswerFacts {
   /** DNSSEC validated it (the AD bit of a resolver that is trusted, RFC 4035 §3.2.3). */
@@ -27,6 +44,7 @@ export type DnsAnswer<Item> =
   | { kind: 'no-answer'; reason: string; isBogus?: true } // timeout, SERVFAIL, REFUSED, bogus: ask again later
 
 export interface Resolver {
+  /** Best first. */
   mx(name: string): Promise<DnsAnswer<MxRecord>>
   addresses(name: string, family: 4 | 6): Promise<DnsAnswer<string>>
   /** One entry per record: its strings joined. */

@@ -34,7 +34,7 @@ export function createTrustedRequest(named: readonly string[], caFile: string | 
   const own = caFile === null ? [] : [readRegularFile(caFile).toString('utf8')]
   const ca = [...getCACertificates('default'), ...own]
   const toNamed = buildConnector({ ca, timeout: REQUEST_MILLISECONDS })
-  const toOthers = guardedConnector(isPublicUnicast, lookupBySystem, caFile)
+  const toOthers = guardedConnector((addresses) => addresses.every(isPublicUnicast), lookupBySystem, caFile)
   const dispatcher = new Agent({
     connect: (target, done) => (hosts.has(target.hostname) ? toNamed : toOthers)(target, done),
     keepAliveTimeout: SECOND,

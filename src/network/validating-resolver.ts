@@ -20,7 +20,14 @@ import {
   type ResourceRecord,
 } from './dns-message.ts'
 import { isDnsName, MOST_ALIASES, normaliseDnsName } from './dns-resolver.ts'
-import type { AnswerFacts, DnsAnswer, QuestionType, ValidatingResolver } from './resolver.ts'
+import {
+  bestFirst,
+  MOST_RECORDS,
+  type AnswerFacts,
+  type DnsAnswer,
+  type QuestionType,
+  type ValidatingResolver,
+} from './resolver.ts'
 import { readTlsa } from './tlsa.ts'
 
 interface ValidatingResolverOptions {
@@ -39,8 +46,10 @@ const SILENCE = 'the validating resolver did not answer in time'
 const LENGTH_BYTES = 2
 /** A preference, and at least the root. */
 const SHORTEST_MX_BYTES = 3
-/** Of one answer; what is beyond helps nobody. */
-const MOST_RECORDS = 1_000
+/** Of one answer, whatever they are. */
+const MOST_READ = 1_000
+/** Of these no more are read than are handed out. */
+const CUT_TYPES: ReadonlySet<QuestionType> = new Set(['A', 'AAAA', 'PTR'])
 /** An answer without records, from a zone that does not say for how long. */
 const DEFAULT_NEGATIVE_SECONDS = 60
 /** RFC 1035 §3.3.13: after its two names an SOA has five numbers, of which the last is the negative TTL. */
@@ -83,11 +92,13 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
   }
 
   return {
-    mx: (name) =>
-      look('MX', name, ({ start, data }, message) => {
+    async mx(name) {
+      const answer = await look('MX', name, ({ start, data }, message) => {
         const exchange = data.length < SHORTEST_MX_BYTES ? undefined : nameIn(message, start + 2)
         return exchange === undefined ? undefined : { priority: data.readUInt16BE(0), exchange }
-      }),
+      })
+      return answer.kind === 'found' ? { ...answer, records: bestFirst(answer.records) } : answer
+    },
     addresses: (name, family) =>
       family === 4 ? look('A', name, ({ data }) => ipv4Of(data)) : look('AAAA', name, ({ data }) => ipv6Of(data)),
     txt: (name) => look('TXT', name, ({ data }) => stringsOf(data)),
@@ -116,7 +127,8 @@ function itemsOf<Item>(answer: DnsMessage, { name, type, read }: Asked<Item>): D
     ttlSeconds = Math.min(ttlSeconds, alias.ttlSeconds)
   }
   const records: Item[] = []
-  for (const record of answer.answers.slice(0, MOST_RECORDS)) {
+  for (const record of answer.answers.slice(0, MOST_READ)) {
+    if (CUT_TYPES.has(type) && records.length === MOST_RECORDS) break
     if (record.type !== TYPES[type] || record.name !== canonicalName) continue
     const item = read(record, answer.bytes)
     if (item === undefined) continue

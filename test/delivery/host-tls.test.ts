@@ -1,7 +1,7 @@
 /**
  * Whether a peer's certificate is what was asked for: real handshakes with certificates of a test authority.
  */
-import { createHash, X509Certificate } from 'node:crypto'
+import { createHash, generateKeyPairSync, X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { connect, createServer, getCACertificates } from 'node:tls'
 import t, { type Test } from 'tap'
@@ -153,6 +153,26 @@ t.test('DANE with usage 2: an authority above it, the chain, the dates and a nam
   const stranger = authorityFor(t).issue([HOST])
   const mixed = { ...stranger, chain: `${stranger.certificate}${below.certificate}${authority.certificate}` }
   t.match(await judge(mixed, [dane(ofRoot)]), [{ isAcceptable: false, result: 'tlsa-invalid' }])
+})
+
+t.test('of many keys in TLSA records only some are tried', WITH_OPENSSL, async (t) => {
+  const authority = authorityFor(t)
+  const shown = authority.issue([HOST])
+  const keys = Array.from({ length: 100 }, (): TlsaRecord => {
+    const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' })
+    return {
+      usage: 2,
+      selector: 1,
+      matching: 0,
+      data: publicKey.export({ type: 'spki', format: 'der' }).toString('hex'),
+    }
+  })
+  const right = recordFor(authority.certificate, 2, 1, 0)
+  const tried = t.capture(X509Certificate.prototype, 'verify', X509Certificate.prototype.verify)
+  const [late, early] = await judge(shown, [dane([...keys, right]), dane([right, ...keys])])
+  t.match(late, { isAcceptable: false, result: 'tlsa-invalid' }, 'nothing is taken for right that was not looked at')
+  t.match(early, { isAcceptable: true })
+  t.equal(tried().length, 52, '50, and the right one twice')
 })
 
 t.test('which TLSA records can be used', (t) => {

@@ -24,6 +24,7 @@ import { startZone } from '../support/zone.ts'
 const WITH_SIGNER = { skip: missingForSigning() }
 const SHIPPED = fileURLToPath(new URL('../../config', import.meta.url))
 const HASH = '00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff'
+const hashOf = (index: number): string => String(index).padStart(HASH.length, '0')
 const shipped = loadConfiguration({
   folder: SHIPPED,
   shippedFolder: SHIPPED,
@@ -89,6 +90,10 @@ t.test('the table of DANE', WITH_SIGNER, async (t) => {
     `_25._tcp.good 300 IN TLSA 3 1 1 ${HASH}`,
     `_25._tcp.good 300 IN TLSA 2 0 1 ${HASH}`,
     `_25._tcp.good 300 IN TLSA 0 0 1 ${HASH}`,
+    'many 300 IN MX 10 wide',
+    host('wide'),
+    ...Array.from({ length: 20 }, (_, index) => `_25._tcp.wide 300 IN TLSA 2 1 1 ${hashOf(index)}`),
+    ...Array.from({ length: 15 }, (_, index) => `_25._tcp.wide 300 IN TLSA 3 1 1 ${hashOf(index)}`),
     'useless 300 IN MX 10 unusable',
     host('unusable'),
     `_25._tcp.unusable 300 IN TLSA 1 1 1 ${HASH}`,
@@ -145,6 +150,16 @@ t.test('the table of DANE', WITH_SIGNER, async (t) => {
   })
   const [first] = good.kind === 'hosts' ? good.hosts : []
   t.equal(first?.tls.kind === 'dane' && first.tls.records.length, 2, 'usage 0 is none of the usable ones')
+  const many = await find('many.secure.test')
+  const [wide] = many.kind === 'hosts' ? many.hosts : []
+  t.same(
+    wide?.tls.kind === 'dane' && wide.tls.records.map(({ usage, data }) => `${usage} ${data}`),
+    [
+      ...Array.from({ length: 15 }, (_, index) => `3 ${hashOf(index)}`),
+      ...Array.from({ length: 5 }, (_, index) => `2 ${hashOf(index)}`),
+    ],
+    'of many records 20 are used, and always the same',
+  )
   const cases: [string, string[]][] = [
     ['useless.secure.test', ['unusable required']],
     ['none.secure.test', ['plain opportunistic']],

@@ -8,6 +8,7 @@ import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createDnsCache, type DnsCacheSettings } from '../../src/network/cached-resolver.ts'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { withFront, type DnsAnswer, type MxRecord, type Resolver } from '../../src/network/resolver.ts'
+import { createValidatingResolver } from '../../src/network/validating-resolver.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { startZone, type Zone, type ZoneServer } from '../support/zone.ts'
 
@@ -120,6 +121,35 @@ t.test('the strings of a long TXT record are joined, over TCP when UDP is too sm
   const zone = await zoneFor(t)
   t.same(await resolverFor(zone.server).txt('example.com'), found(LONG_TEXT, 'second', ''))
   t.same(zone.queries, ['TXT example.com', 'TXT example.com tcp'])
+})
+
+t.test('of an answer 100 hosts, addresses or names are read, the best of the hosts; of texts all', async (t) => {
+  const all = Array.from({ length: 150 }, (_, index) => index)
+  const hosts = all.map((index) => ({ priority: Math.floor(index / 2), exchange: `mx${index}.example` }))
+  const { server } = await zoneFor(t, {
+    'wide.example': {
+      MX: hosts.toReversed().map(({ priority, exchange }) => `${priority} ${exchange}`),
+      A: all.map((index) => `192.0.2.${index}`),
+      AAAA: all.map((index) => `2001:db8::${index + 1}`),
+      PTR: all.map((index) => `host${index}.example`),
+      TXT: all.map((index) => `text ${index}`),
+    },
+  })
+  const best = hosts.slice(0, 100).toSorted((left, right) => {
+    return left.priority - right.priority || (left.exchange < right.exchange ? -1 : 1)
+  })
+  const validating = createValidatingResolver({ server, timeoutMilliseconds: TRY_MILLISECONDS, tries: 2 })
+  for (const resolver of [resolverFor(server), validating]) {
+    const records = async <Item>(answer: Promise<DnsAnswer<Item>>): Promise<Item[]> => {
+      const given = await answer
+      return given.kind === 'found' ? given.records : []
+    }
+    t.same(await records(resolver.mx('wide.example')), best)
+    t.equal((await records(resolver.addresses('wide.example', 4))).length, 100)
+    t.equal((await records(resolver.addresses('wide.example', 6))).length, 100)
+    t.equal((await records(resolver.ptr('wide.example'))).length, 100)
+    t.equal((await records(resolver.txt('wide.example'))).length, 150)
+  }
 })
 
 t.test('text that is no host name cannot exist, and is never asked', async (t) => {
@@ -352,6 +382,19 @@ t.test('the cache is bounded, and the least used name goes first', async (t) => 
   const cached = withFront(resolver, createDnsCache({ cache: { ...CACHE, entries: 2 }, clock: manualClock() }))
   for (const name of ['a', 'b', 'a', 'c', 'a', 'b']) await cached.txt(name)
   t.same(asked, ['txt a', 'txt b', 'txt c', 'txt b'])
+})
+
+t.test('a long answer takes the place of several in the cache', async (t) => {
+  const { resolver, asked, say } = spokenResolver()
+  const cached = withFront(resolver, createDnsCache({ cache: { ...CACHE, entries: 5 }, clock: manualClock() }))
+  await cached.txt('a')
+  await cached.txt('b')
+  say(found('x'.repeat(7_000)))
+  for (const name of ['long', 'long', 'b', 'a']) await cached.txt(name)
+  t.same(asked, ['txt a', 'txt b', 'txt long', 'txt a'], 'four places for 7,000 bytes')
+  say(found('x'.repeat(15_000)))
+  for (const name of ['longest', 'longest']) await cached.txt(name)
+  t.same(asked.slice(4), ['txt longest', 'txt longest'], 'one that takes more than all is not kept')
 })
 
 function found<Item>(...records: Item[]): { kind: 'found'; records: Item[] } {

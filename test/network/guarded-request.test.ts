@@ -153,6 +153,23 @@ t.test('what a webhook URL may be', async (t) => {
   t.match(await own.check('https://good.test/'), /must not lead to our network/, 'an own address is refused')
 })
 
+t.test('a name with thousands of addresses is judged by 100, and our own are read once', async (t) => {
+  const many = Array.from({ length: 6_000 }, (_, index) => `8.8.${index >> 8}.${index & 0xff}`)
+  let reads = 0
+  const ownAddresses = (): string[] => {
+    reads += 1
+    return ['9.9.9.9']
+  }
+  const answers = [
+    [...many.slice(0, 99), '10.0.0.1', ...many],
+    [...many.slice(0, 100), '10.0.0.1', ...many],
+  ]
+  const guard = guardFor(t, { ownAddresses, lookup: async () => answers.shift() ?? [] })
+  t.match(await guard.check('https://wide.test/'), /must not lead to our network/)
+  t.equal(await guard.check('https://wide.test/'), undefined, 'where nothing is connected to, nothing is refused')
+  t.equal(reads, 2)
+})
+
 t.test('the bytes and headers go out as they are, and the answer comes back as one short line', async (t) => {
   const seen: { method: string | undefined; path: string | undefined; type: string | undefined; body: string }[] = []
   const port = await listenOn(

@@ -270,6 +270,30 @@ t.test('mail does not wait for ever for a policy, which comes to those after it'
   t.equal(web.fetched.length, 1, 'one fetch was enough')
 })
 
+t.test('long policies take the place of several in what is known without the memory', async (t) => {
+  const asked: string[] = []
+  const mx = Array.from({ length: 1_000 }, (_, index) => `${'x'.repeat(50)}${index}.example`)
+  const sts = createMtaSts({
+    resolver: { txt: async () => ({ kind: 'found', records: ['v=STSv1; id=1'] }) },
+    request: { get: async () => ({ kind: 'failed', reason: 'nothing is fetched', isCertificateProblem: false }) },
+    memory: {
+      async find(domain) {
+        asked.push(domain)
+        return { domain, id: '1', mode: 'enforce', mx, fetchedAt: 0, expiresAt: Infinity }
+      },
+      keep: async () => {},
+      fetchedBefore: async () => [],
+    },
+    clock: manualClock(),
+    onProblem: () => t.fail('no fetch fails'),
+  })
+  for (let count = 0; count < 1_000; count++) await sts.policyFor(`${count}.test`)
+  await sts.policyFor('999.test')
+  t.equal(asked.length, 1_000, 'the last is known')
+  await sts.policyFor('0.test')
+  t.equal(asked.length, 1_001, '1,000 policies of 60 KiB are too many')
+})
+
 t.test('a policy that was fetched while the memory was read is not forgotten for what was there before', async (t) => {
   const { promise: slow, resolve: answerSlowly } = Promise.withResolvers<null>()
   const reads = [slow]

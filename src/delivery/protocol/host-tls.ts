@@ -13,6 +13,8 @@ const SERVER_AUTHENTICATION = '1.3.6.1.5.5.7.3.1'
 const ANY_USAGE = '2.5.29.37.0'
 /** Longer chains are cut; real ones have four at most. */
 const MOST_CERTIFICATES = 10
+/** Of one handshake. A host chooses its certificates and keys, and so how long each takes: the others count as wrong. */
+const MOST_SIGNATURES = 50
 
 /** Where the demand comes from, for records and reports. */
 export interface TlsPolicy {
@@ -160,21 +162,27 @@ interface CertificateProblem {
  */
 function anchorProblem(chain: readonly X509Certificate[], anchors: readonly TlsaRecord[], now: number): Problem {
   const [own] = chain
-  if (own === undefined || !leadsToAnchor(own, chain, anchors)) {
+  const isSignedBy = createSignatureCheck()
+  if (own === undefined || !leadsToAnchor(own, chain, anchors, isSignedBy)) {
     return { result: 'tlsa-invalid', text: 'no TLSA record names the certificate or an authority above it' }
   }
   if (!isForServers(own)) return { result: 'certificate-not-trusted', text: 'the certificate is not for servers' }
   const inTime = chain.filter((each) => isInTime(each, now))
-  if (inTime.includes(own) && leadsToAnchor(own, inTime, anchors)) return null
+  if (inTime.includes(own) && leadsToAnchor(own, inTime, anchors, isSignedBy)) return null
   return { result: 'certificate-expired', text: 'a certificate of the chain has expired, or is not valid yet' }
 }
 
 /** Every certificate is gone up from once at most, so a chain of many that sign each other ends as well. */
-function leadsToAnchor(own: X509Certificate, chain: readonly X509Certificate[], anchors: readonly TlsaRecord[]) {
+function leadsToAnchor(
+  own: X509Certificate,
+  chain: readonly X509Certificate[],
+  anchors: readonly TlsaRecord[],
+  isSignedBy: SignatureCheck,
+): boolean {
   const reached = new Set([own])
   for (const certificate of reached) {
-    if (anchors.some((anchor) => isSignedByRecord(certificate, anchor))) return true
-    for (const issuer of chain.filter((each) => !reached.has(each) && isIssuer(each, certificate))) {
+    if (anchors.some((anchor) => isSignedByRecord(certificate, anchor, isSignedBy))) return true
+    for (const issuer of chain.filter((each) => !reached.has(each) && isIssuer(each, certificate, isSignedBy))) {
       if (anchors.some((anchor) => matches(anchor, issuer.raw))) return true
       reached.add(issuer)
     }
@@ -182,16 +190,17 @@ function leadsToAnchor(own: X509Certificate, chain: readonly X509Certificate[], 
   return false
 }
 
-function isIssuer(issuer: X509Certificate, certificate: X509Certificate): boolean {
+function isIssuer(issuer: X509Certificate, certificate: X509Certificate, isSignedBy: SignatureCheck): boolean {
   return issuer.ca && certificate.checkIssued(issuer) && isSignedBy(certificate, () => issuer.publicKey)
 }
 
 /** A record without a hash is the authority's certificate or key itself. */
-function isSignedByRecord(certificate: X509Certificate, { selector, matching, data }: TlsaRecord): boolean {
+function isSignedByRecord(certificate: X509Certificate, record: TlsaRecord, isSignedBy: SignatureCheck): boolean {
+  const { selector, matching, data } = record
   if (matching !== 0) return false
   const bytes = Buffer.from(data, 'hex')
   try {
-    if (selector === 0) return isIssuer(new X509Certificate(bytes), certificate)
+    if (selector === 0) return isIssuer(new X509Certificate(bytes), certificate, isSignedBy)
     return isSignedBy(certificate, () => createPublicKey({ key: bytes, format: 'der', type: 'spki' }))
   } catch {
     // What stands in the record is neither: it names nobody.
@@ -199,12 +208,18 @@ function isSignedByRecord(certificate: X509Certificate, { selector, matching, da
   }
 }
 
-function isSignedBy(certificate: X509Certificate, keyOf: () => KeyObject): boolean {
-  try {
-    return certificate.verify(keyOf())
-  } catch {
-    // A key that cannot be read, or of a kind that cannot verify at all.
-    return false
+type SignatureCheck = (certificate: X509Certificate, keyOf: () => KeyObject) => boolean
+
+function createSignatureCheck(): SignatureCheck {
+  let left = MOST_SIGNATURES
+  return (certificate, keyOf) => {
+    if (left-- <= 0) return false
+    try {
+      return certificate.verify(keyOf())
+    } catch {
+      // A key that cannot be read, or of a kind that cannot verify at all.
+      return false
+    }
   }
 }
 

@@ -5,10 +5,10 @@
  * the memory of policies does.
  */
 import { hash } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import { recentEntries } from '../../../base/recent-entries.ts'
 import type { Configuration } from '../../../config/load-configuration.ts'
 import type { FoundHost } from '../../../network/mail-hosts.ts'
-import { acceptsHost, type MtaSts, type StsPolicy } from '../../../network/mta-sts.ts'
+import { acceptsHost, policyBytes, type MtaSts, type StsPolicy } from '../../../network/mta-sts.ts'
 import type { ValidatingResolver } from '../../../network/resolver.ts'
 import { isUsable, tlsaText, TRUST_ANCHOR, type TlsaRecord } from '../../../network/tlsa.ts'
 import type { HostTls, TlsPolicy } from '../../protocol/host-tls.ts'
@@ -36,12 +36,14 @@ const ID_CHARACTERS = 16
 /** Of a policy in reports: its text is part of a key of the store, which an index of PostgreSQL has to hold. */
 const MOST_TEXT_BYTES = 1_000
 const MOST_LINE_CHARACTERS = 300
+/** Of a host; real ones have a handful. With the others left out it may be refused, and nothing else. */
+const MOST_TLSA = 20
 const NO_POLICY: TlsPolicy = { type: 'none', id: '' }
 const DNSSEC_CODE = '4.7.5'
 
 export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOptions) {
-  const stsPolicies = new LRUCache<string, StsPolicy>({ max: MOST_DESCRIBED })
-  const tlsaLines = new LRUCache<string, string[]>({ max: MOST_DESCRIBED })
+  const stsPolicies = recentEntries<string, StsPolicy>(MOST_DESCRIBED, policyBytes)
+  const tlsaLines = recentEntries<string, string[]>(MOST_DESCRIBED, (lines) => lines.join('').length)
 
   const usesDane = ({ isSecure }: DomainFacts): boolean =>
     isSecure && validating !== null && settings().server.delivery.dane === 'auto'
@@ -59,7 +61,7 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
       const lines = answer.records.map(tlsaText).toSorted()
       const policy: TlsPolicy = { type: 'dane', id: hash('sha256', lines.join('\n'), 'hex').slice(0, ID_CHARACTERS) }
       tlsaLines.set(`${host.name} ${policy.id}`, shortened(lines))
-      const records = answer.records.filter(isUsable)
+      const records = answer.records.filter(isUsable).toSorted(byEffort).slice(0, MOST_TLSA)
       // RFC 7672 §2.2: records that nobody can use still say that this host speaks TLS.
       if (records.length === 0) return { kind: 'required', by: 'DANE', policy }
       return { kind: 'dane', policy, records, names: namesFor(records, [base, host.name, facts.domain]) }
@@ -114,6 +116,11 @@ export function policyKey(domain: string, tls: HostTls): string {
   const owner = tls.policy.type === 'sts' ? domain : ''
   const names = tls.kind === 'dane' ? tls.names.join(',') : ''
   return [tls.kind, tls.policy.type, tls.policy.id, owner, names].join(':')
+}
+
+/** Those that are compared soonest first: certificates of hosts, then hashes; of these in an order that stays. */
+function byEffort(left: TlsaRecord, right: TlsaRecord): number {
+  return right.usage - left.usage || right.matching - left.matching || (left.data < right.data ? -1 : 1)
 }
 
 function skipped(reason: string): HostTls {
