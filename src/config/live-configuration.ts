@@ -25,11 +25,13 @@ export function createLiveConfiguration(first: Configuration) {
     },
     /** Starts at 1, one more for each change. */
     revision: (): number => revision,
-    async replace(next: Configuration): Promise<void> {
+    /** `finish`: what cannot be taken back, behind every listener. */
+    async replace(next: Configuration, finish = async (): Promise<void> => {}): Promise<void> {
       const before = current
       current = next
       try {
         await tellAll()
+        await finish()
       } catch (thrown) {
         current = before
         await tellAll()

@@ -49,12 +49,6 @@ export function createReload(options: ReloadOptions) {
   const { live, logger, metrics, notices } = options
   let last: Promise<unknown> = Promise.resolve()
   let isSignalled = false
-  let moved: ReloadReport['moved'] = []
-  // The last listener: where the mail of a pool cannot move, the pool stays.
-  live.onChange(async () => {
-    const { pools, default_pool: target } = live.current().pools
-    moved = await options.store.moveOrphans(Object.keys(pools), target)
-  })
 
   async function apply(isDryRun: boolean): Promise<ReloadReport> {
     const before = live.current()
@@ -64,9 +58,13 @@ export function createReload(options: ReloadOptions) {
     if (isDryRun) return { ...report, revision: live.revision(), lines: changes.map(changeLine), moved: [] }
     if (!options.hasSpace()) throw new ServiceError('unavailable', 'the disk is full: nothing can be taken over')
     const useCertificates = options.readCertificates(read.server.tls.certificates)
-    await live.replace(withLiveKeys(before, read))
+    const { pools, default_pool: target } = read.pools
+    let moved: ReloadReport['moved'] = []
+    // Where the mail of a pool cannot move, the pool stays; mail that has moved does not come back.
+    await live.replace(withLiveKeys(before, read), async () => {
+      moved = await options.store.moveOrphans(Object.keys(pools), target)
+    })
     useCertificates()
-    const { default_pool: target } = live.current().pools
     if (moved.length > 0) options.onMoved()
     return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, moved, target)), moved }
   }

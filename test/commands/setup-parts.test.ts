@@ -8,6 +8,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -99,6 +100,36 @@ t.test('pools are made for a sternpost.yaml of the administrator, with its host 
   t.same(files.added, ['pools.yaml', 'master.key'], 'and no certificate, which it does not name')
   t.match(readFileSync(join(folder, 'pools.yaml'), 'utf8'), /hostname: "mx\.acme\.test"/)
   t.equal(readFileSync(join(folder, 'sternpost.yaml'), 'utf8'), own)
+})
+
+t.test(
+  'data keeps its master key: no other one is made beside it, and one it was made with is not taken back',
+  async (t) => {
+    const folder = await configurationFolder(t)
+    const data = join(folder, '../data')
+    const begun = stage(folder)
+    begun.commit()
+    writeFileSync(join(data, 'sternpost.db'), 'of the server that this run started')
+    t.notOk(begun.remove().includes('master.key'))
+    t.same(readdirSync(folder).toSorted(), ['master.key', 'sternpost.d'])
+    const key = readFileSync(join(folder, 'master.key'))
+    rmSync(join(folder, 'master.key'))
+    t.throws(() => stage(folder), { exitCode: 78, message: /data has data, and .*master\.key is not there\. Fix: put/ })
+    writeFileSync(join(data, 'master.key'), key)
+    t.throws(() => stage(folder), { exitCode: 78, message: `Fix: mv ${data}/master.key ${folder}/master.key` })
+    t.same(readdirSync(folder), ['sternpost.d'])
+    renameSync(join(data, 'master.key'), join(folder, 'master.key'))
+    t.notOk(stage(folder).added.includes('master.key'))
+  },
+)
+
+t.test('a master key of the administrator, elsewhere, serves its data', async (t) => {
+  const folder = await configurationFolder(t)
+  const [data, file] = [join(folder, '../data'), join(folder, '../key')]
+  writeFileSync(join(data, 'sternpost.db'), '')
+  writeFileSync(file, Buffer.alloc(32).toString('base64'), { mode: 0o600 })
+  writeFileSync(join(folder, 'sternpost.d', '20-key.yaml'), JSON.stringify({ secrets: { master_key: { file } } }))
+  stage(folder).commit()
 })
 
 t.test('half a certificate is refused', async (t) => {

@@ -89,6 +89,11 @@ const ONE_VALUE: [text: string, expected: string][] = [
   ['data_dir: var', '4:11: data_dir: "var" is not an absolute path; it must begin with /'],
   ['node_id: Node.1', '4:10: node_id: "Node.1" is not a node id: only a-z, 0-9 and hyphens'],
   ['backup: { schedule: "61 3 * * *" }', '4:21: backup.schedule: "61 3 * * *": "61" is not a minute (0 to 59)'],
+  ['backup: { schedule: "5/10 3 * * *" }', '4:21: backup.schedule: "5/10 3 * * *": "5/10" is not a minute (0 to 59)'],
+  ...['31 4,6,9,11', '30,31 2'].map((days): [string, string] => [
+    `backup: { schedule: "0 3 ${days} *" }`,
+    `4:21: backup.schedule: "0 3 ${days} *" never comes round: no month in it has such a day`,
+  ]),
   ['backup: { schedule: daily }', '4:21: backup.schedule: "daily" is not a cron schedule of five fields'],
   ['metrics: { token: abc }', '4:19: metrics.token: a secret must be { file: … } or { credential: … }, not a string'],
   [

@@ -208,6 +208,23 @@ t.test('sockets for another process are not ours', async (t) => {
   t.match(service.output(), `listen.http: port ${http.port} of address 127.0.0.1 is taken by another process`)
 })
 
+t.test('under a manager, a start that may succeed later ends late, and at once when it is stopped', async (t) => {
+  const { environment, notices } = fakeSystemdNotify(t)
+  const taken = await openSocket('127.0.0.1')
+  t.teardown(() => taken.socket.close())
+  const service = await startService(t, {
+    environment,
+    listen: { http: [{ address: '127.0.0.1', port: taken.port, tls: false, serve: ['api'] }] },
+  })
+  await service.says('not started; tried again in a minute')
+  await until('the state', () =>
+    notices().some((text) => text.startsWith('STATUS=not started, tried again in a minute')),
+  )
+  t.equal(service.child.exitCode, null)
+  service.child.kill('SIGTERM')
+  t.same(await once(service.child, 'exit'), [0, null])
+})
+
 t.test('a low port that nobody passed ends with 78 and the line to add', { skip: whyLowPortsOpen() }, async (t) => {
   const service = await startService(t, {
     by: IS_ROOT ? ['setpriv', '--bounding-set=-net_bind_service'] : [],

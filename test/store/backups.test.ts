@@ -10,6 +10,8 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -23,7 +25,7 @@ import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { utcDay } from '../../src/base/utc-day.ts'
 import { createBackups } from '../../src/store/open/backups.ts'
-import { restoreBackup, verifyBackup, verifyDatabase } from '../../src/store/open/offline.ts'
+import { databaseParts, restoreBackup, verifyBackup, verifyDatabase } from '../../src/store/open/offline.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import { SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { manualClock } from '../support/manual-clock.ts'
@@ -261,6 +263,26 @@ t.test('a database that a killed server left is restored with what stands in its
   await store.close()
   const options = { location, now: NOW, keepsAllowance: false, onStage() {} }
   t.match(restoreBackup({ ...options, file: join(left, 'sternpost.db') }), { held: 1, counts: { messages: 1 } })
+  t.same(verifyDatabase(location).problems, [])
+})
+
+t.test('a log whose database is gone goes aside, and is not played into what is restored', async (t) => {
+  const { store, backups, location } = await scene(t)
+  const before = await acceptOne(store)
+  const { path } = await backups.write(null)
+  const after = await acceptOne(store)
+  const log = `${databasePath(location)}-wal`
+  copyFileSync(log, `${log}.kept`)
+  await store.close()
+  rmSync(databasePath(location))
+  renameSync(`${log}.kept`, log)
+  t.same(databaseParts(location.folder), ['sternpost.db-wal'])
+  const { movedTo } = restoreBackup({ file: path, location, now: NOW, keepsAllowance: false, onStage() {} })
+  t.same(readdirSync(movedTo ?? ''), ['sternpost.db-wal'])
+  const { store: restored } = await openTestStore(location)
+  t.match(await lookUp(restored, before, NOW), { waitingFor: 'held' })
+  t.equal(await lookUp(restored, after, NOW), null)
+  await restored.close()
   t.same(verifyDatabase(location).problems, [])
 })
 

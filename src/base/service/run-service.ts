@@ -4,10 +4,10 @@
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { SECOND, type Clock } from '../clock.ts'
+import { MINUTE, SECOND, type Clock } from '../clock.ts'
 import { errorText, EXIT, ProcessExit } from '../errors.ts'
 import type { Logger } from '../logger.ts'
-import { createServiceManager, type ServiceNotices } from './service-manager.ts'
+import { createServiceManager, type ServiceManager, type ServiceNotices } from './service-manager.ts'
 
 export interface RunningService {
   /** Resolves when every thread has answered. */
@@ -30,6 +30,9 @@ const OTHERS_AND_GROUP = 0o077
 /** After a fatal report the parts may wait for something that is not there any more. */
 const LONGEST_STOP_AFTER_FATAL = 5 * SECOND
 
+/** With the unit's RestartSec no five starts fall into its StartLimitIntervalSec: it is tried for ever. */
+const WAIT_FOR_ANOTHER_START = MINUTE
+
 type Ending = { kind: 'signal'; signal: string } | { kind: 'fatal'; reason: Error }
 
 export async function runService({ start, reportFolder, logger, clock }: RunServiceOptions): Promise<void> {
@@ -44,7 +47,10 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   process.on('SIGQUIT', () => writeDiagnosticReport({ reportFolder, logger, clock }))
   manager.starting()
   // What keeps the process alive must not outlive a start that failed.
-  const service = await start(onFatal, manager).finally(() => manager.stop())
+  const service = await start(onFatal, manager)
+    .catch((thrown: unknown) => beforeAnotherStart(thrown, { ended, manager, logger, clock }))
+    .finally(() => manager.stop())
+  if (service === null) return
   const reload = (): void => service.reload()
   process.on('SIGHUP', reload)
   logger.info('ready')
@@ -69,6 +75,28 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   if (ending.kind === 'fatal') {
     throw new ProcessExit(EXIT.failed, `sternpost: ${errorText(ending.reason)}`, { cause: ending.reason })
   }
+}
+
+interface FailedStart extends Pick<RunServiceOptions, 'logger' | 'clock'> {
+  ended: Promise<Ending>
+  manager: ServiceManager
+}
+
+/**
+ * A start that failed for what may pass by itself (a database away, a disk full, a port taken) ends late under a service
+ * manager, which would else give up after a few. Throws the reason; null: it was stopped meanwhile.
+ */
+async function beforeAnotherStart(thrown: unknown, { ended, manager, logger, clock }: FailedStart): Promise<null> {
+  const mayPass = thrown instanceof ProcessExit && [EXIT.disk, EXIT.tryAgain].some((code) => code === thrown.exitCode)
+  if (!mayPass || !manager.isManaged) throw thrown
+  logger.warn({ problem: thrown.message }, 'not started; tried again in a minute')
+  manager.say(`not started, tried again in a minute: ${thrown.message}`)
+  const { promise: isOver, resolve } = Promise.withResolvers<null>()
+  const cancel = clock.after(WAIT_FOR_ANOTHER_START, () => resolve(null))
+  const ending = await Promise.race([ended, isOver])
+  cancel()
+  if (ending?.kind === 'signal') return null
+  throw thrown
 }
 
 function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void } {

@@ -55,6 +55,7 @@ export function createServiceManager({ environment, clock, onError }: ServiceMan
   }
 
   return {
+    isManaged,
     /** Until `ready`, and for an hour at most, a start that takes long (a migration) is not cut off. */
     starting(): void {
       if (!isManaged) return
@@ -69,6 +70,8 @@ export function createServiceManager({ environment, clock, onError }: ServiceMan
     },
     reloading: () => notify('RELOADING=1'),
     stopping: () => notify('STOPPING=1', 'STATUS=stopping'),
+    /** How the service is, until something else is said. */
+    say: (text: string) => notify(`STATUS=${text}`),
     /** Says each minute, and at once, how the service is. */
     startStatus(describe: () => Promise<string>): void {
       if (!isManaged) return

@@ -6,7 +6,6 @@
  * (store/README.md "Migrations"); `migrate --check` only reads, also beside a running server; for `migrate --to` see
  * `move.ts`.
  */
-import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { snakeFields } from '../../api/names.ts'
@@ -44,9 +43,12 @@ export function addRestoreCommand(program: Command): void {
 
 function restore(file: string, flags: RestoreFlags): void {
   const location = dataLocation(flags)
-  const present = join(location.folder, 'sternpost.db')
-  if (existsSync(present) && flags.yes !== true) {
-    printNote(flags, `There is a database: ${present}. It would be moved aside; what came since is in no backup.`)
+  const [present] = offline.databaseParts(location.folder)
+  if (present !== undefined && flags.yes !== true) {
+    printNote(
+      flags,
+      `${join(location.folder, present)} is there and would be moved aside; what came since is in no backup.`,
+    )
     printNote(flags, `Nothing is changed yet. Do it with: sternpost restore ${file} --yes`)
     process.exitCode = EXIT.usage
     return

@@ -3,7 +3,7 @@
  * themselves. All are written beside
  * their places and read as the server would read them, and only then put there. What is there already stays, also what
  * appears meanwhile. Throws ConfigurationError for files that the server would refuse, ProcessExit 78 for half a
- * certificate, and the system's errors; nothing is left behind then.
+ * certificate and for data whose master key is missing, and the system's errors; nothing is left behind then.
  */
 import { randomBytes } from 'node:crypto'
 import {
@@ -23,6 +23,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ConfigurationError, EXIT, ProcessExit, errorText } from '../../base/errors.ts'
 import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
+import { databaseParts } from '../../store/open/offline.ts'
 import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import type { SetupAnswers } from './answers.ts'
 import { poolsText, serverText } from './texts.ts'
@@ -91,7 +92,7 @@ export function stageFiles({ folder, answers, isWarmed }: SetupFilesOptions): Se
       configuration,
       added: missing.map(({ path }) => path),
       kept: WANTED.map(({ path }) => path).filter(isThere),
-      ...placing(missing, { staging, folder, discard }),
+      ...placing(missing, { staging, folder, discard, hasData: () => hasData(configuration) }),
     }
   } catch (thrown) {
     discard()
@@ -115,17 +116,19 @@ interface Placing {
   staging: string
   folder: string
   discard(): void
+  hasData(): boolean
 }
 
 function placing(
   files: readonly WantedFile[],
-  { staging, folder, discard }: Placing,
+  { staging, folder, discard, hasData }: Placing,
 ): Pick<SetupFiles, 'commit' | 'remove'> {
   const tls = join(folder, TLS)
   const inPlace: string[] = []
   let madeTls = false
   const remove = (): string[] => {
-    const removed = inPlace.splice(0)
+    // What a server made meanwhile opens with this key alone.
+    const removed = inPlace.splice(0).filter((path) => path !== MASTER_KEY || !hasData())
     for (const path of removed) rmSync(join(folder, path), { force: true })
     if (madeTls && existsSync(tls) && readdirSync(tls).length === 0) rmSync(tls, { recursive: true })
     discard()
@@ -174,11 +177,32 @@ function write(files: readonly WantedFile[], facts: SetupFilesOptions & { stagin
   serverWith(isMissing(CERTIFICATE) ? staging : folder)
   const configuration = loadConfiguration({ folder: staging, shippedFolder: SHIPPED_FOLDER, neededSecrets: 'none' })
   serverWith(folder)
+  if (isMissing(MASTER_KEY)) refuseNewKey(folder, configuration)
   for (const { path, mode } of files) {
     chmodSync(join(staging, path), mode)
     if (mode === FOR_SERVICE) giveToService(join(staging, path))
   }
   return configuration
+}
+
+const hasData = ({ server }: Configuration): boolean => databaseParts(server.data_dir).length > 0
+
+/** With another key than it was made with, data loses its secrets (DKIM keys, webhooks) without a word. */
+function refuseNewKey(folder: string, configuration: Configuration): void {
+  const { data_dir: dataFolder, secrets } = configuration.server
+  const [place, found] = [join(folder, MASTER_KEY), join(dataFolder, MASTER_KEY)]
+  const refuse = (fix: string): never => {
+    throw new ProcessExit(
+      EXIT.configuration,
+      `sternpost: ${dataFolder} has data, and ${place} is not there. Fix: ${fix}`,
+    )
+  }
+  // A purge of the package puts it there, whatever engine has the data.
+  if (existsSync(found)) refuse(`mv ${found} ${place}`)
+  // One that is read from elsewhere is the administrator's.
+  if (secrets.master_key.length > 0 || !hasData(configuration)) return
+  refuse(`put the key there that the data was made with; where it is lost, and DKIM keys and webhook secrets with it:
+  (umask 077; openssl rand -base64 32 > ${place})`)
 }
 
 function placesIn(folder: string): { certificate: string; key: string } {

@@ -12,14 +12,22 @@ const FIELDS = [
   { name: 'day of the week', min: 0, max: 7 },
 ]
 
+/** From January on; February once in four years. */
+const LONGEST_MONTHS = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+
 export const cronSchedule = field((value): Reading<string> => {
   // Spaces between the fields.
   const parts = typeof value === 'string' ? value.trim().split(/ +/) : []
   if (parts.length !== FIELDS.length) return refused(`${shown(value)} is not a cron schedule of five fields`)
+  const allowed: number[][] = []
   for (const [index, { name, min, max }] of FIELDS.entries()) {
-    const isField = (parts[index] ?? '').split(',').every((part) => isRange(part, min, max))
-    if (!isField) return refused(`${shown(value)}: ${shown(parts[index])} is not a ${name} (${min} to ${max})`)
+    const values = valuesOf(parts[index] ?? '', min, max)
+    if (values === null) return refused(`${shown(value)}: ${shown(parts[index])} is not a ${name} (${min} to ${max})`)
+    allowed.push(values)
   }
+  const [, , days = [], months = []] = allowed
+  const comesRound = months.some((month) => days.some((day) => day <= (LONGEST_MONTHS[month - 1] ?? 0)))
+  if (!comesRound) return refused(`${shown(value)} never comes round: no month in it has such a day`)
   return accepted(parts.join(' '))
 })
 
@@ -207,11 +215,16 @@ export function share({ max = 1 }: { max?: number } = {}) {
   )
 }
 
-function isRange(part: string, min: number, max: number): boolean {
-  // A star or a number or two numbers with a hyphen, and a step.
-  const match = /^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:\/(\d{1,2}))?$/.exec(part)
-  if (match === null || Number(match[3] ?? 1) === 0) return false
-  const first = Number(match[1] ?? min)
-  const last = Number(match[2] ?? match[1] ?? max)
-  return min <= first && first <= last && last <= max
+/** What a field of cron allows; null: it is none. */
+function valuesOf(text: string, min: number, max: number): number[] | null {
+  const values: number[] = []
+  for (const part of text.split(',')) {
+    // A star or two numbers with a hyphen, which may have a step, or a number.
+    const match = /^(?:(?:\*|(\d{1,2})-(\d{1,2}))(?:\/(\d{1,2}))?|(\d{1,2}))$/.exec(part)
+    const [first, last] = [Number(match?.[1] ?? match?.[4] ?? min), Number(match?.[2] ?? match?.[4] ?? max)]
+    const step = Number(match?.[3] ?? 1)
+    if (match === null || step === 0 || first < min || last < first || last > max) return null
+    for (let value = first; value <= last; value += step) values.push(value)
+  }
+  return values
 }

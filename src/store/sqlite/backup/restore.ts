@@ -88,12 +88,17 @@ export function placeDatabase(work: string, folder: string, name: string): strin
   return movedTo
 }
 
+/** Names of what is there of a database. A log alone counts: SQLite would play it into the next database beside it. */
+export function databaseParts(folder: string): string[] {
+  return PARTS.map((part) => `${DATABASE}${part}`).filter((part) => existsSync(join(folder, part)))
+}
+
 function moveAside(folder: string, name: string): string | null {
-  if (!existsSync(join(folder, DATABASE))) return null
+  const names = databaseParts(folder)
+  if (names.length === 0) return null
   const target = join(folder, name)
   mkdirSync(target, { mode: FOLDER_MODE })
   ownAs(target, folder)
-  const names = PARTS.map((part) => `${DATABASE}${part}`).filter((part) => existsSync(join(folder, part)))
   // First all of them are there, then none is here: after a kill in between no database has lost its log.
   for (const part of names) linkSync(join(folder, part), join(target, part))
   flush(target)

@@ -1,0 +1,33 @@
+/** What a reload does last: mail of a pool that is gone moves only when every part has taken the new files over. */
+import t from 'tap'
+import { createLogger } from '../../src/base/logger.ts'
+import { createMetrics } from '../../src/base/metrics.ts'
+import { createLiveConfiguration } from '../../src/config/live-configuration.ts'
+import { createReload } from '../../src/operations/reload.ts'
+import { poolOf, warmed, withPools } from '../egress/egress-parts.ts'
+
+t.test('mail stays in its pool while any part refuses the change, whenever that part began to listen', async (t) => {
+  const kept = poolOf([warmed('127.0.0.11')])
+  const live = createLiveConfiguration(withPools({ default: kept, legacy: poolOf([warmed('127.0.0.12')]) }))
+  const calls: string[][] = []
+  const { reload } = createReload({
+    live,
+    load: () => withPools({ default: kept }),
+    store: { moveOrphans: async (known) => (calls.push(known), [{ pool: 'legacy', messages: 3 }]) },
+    hasSpace: () => true,
+    onMoved() {},
+    readCertificates: () => () => {},
+    metrics: createMetrics(),
+    logger: createLogger({ level: 'silent' }),
+  })
+  let isWilling = false
+  live.onChange(() => {
+    if (!isWilling) throw new Error('planted')
+    t.same(calls, [])
+  })
+  await t.rejects(reload(false), { message: 'planted' })
+  t.same(calls, [])
+  isWilling = true
+  t.match(await reload(false), { moved: [{ pool: 'legacy', messages: 3 }] })
+  t.same(calls, [['default']])
+})
