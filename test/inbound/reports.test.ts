@@ -202,7 +202,7 @@ t.test('where a rule says so, only the second answer within 30 days calls an add
     const { messageId } = await parts.deliveredMessage('twice@example.com')
     const now = parts.clock.now()
     const fact = { kind: 'bounce' as const, bounce, suppress: 'second' as const }
-    t.match(await parts.store.recordReport({ messageId, now, acceptedSince: 0, fact }), { kind: 'recorded' })
+    t.match(await parts.store.recordReport({ messageId, now, sentSince: 0, fact }), { kind: 'recorded' })
     return suppressed('twice@example.com')
   }
   t.same(await reportOne(), [])

@@ -238,6 +238,15 @@ t.test('scanners, proxies and bursts are machines', async (t) => {
   )
 })
 
+t.test('what a machine did is told at once too', async (t) => {
+  const parts = await startParts(t)
+  const { pixel, messageId } = await parts.mail({ html: '<p>x</p>' })
+  parts.engagement.open(pixel, SCANNER)
+  await settle(parts, 1)
+  t.same(await parts.counts(messageId), [0, 0, 1, 0])
+  await until('the webhooks are woken', () => parts.events.count === 1)
+})
+
 t.test('hits wait while the store takes none, and the oldest are dropped when they are too many', async (t) => {
   const parts = await startParts(t)
   const { engagement, mail, clock, failure, requests, metrics, log, counts } = parts

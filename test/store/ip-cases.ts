@@ -167,7 +167,7 @@ export const ips: Cases = {
     await store.recordOutcomes({ epoch, now: NOW, outcomes })
     const complaint = { kind: 'complaint', feedbackType: 'abuse' } as const
     const messageId = messages[0]?.id ?? ''
-    await store.recordReport({ messageId, now: NOW + 20 * MINUTE, acceptedSince: 0, fact: complaint })
+    await store.recordReport({ messageId, now: NOW + 20 * MINUTE, sentSince: 0, fact: complaint })
     t.same(await store.ipHealth(IP, NOW - HOUR), { firstAttempts: 5, hard: 1, complained: 1, delivered: 2, blocks: 1 })
     t.same(await store.ipHealth(IP, NOW + 10 * MINUTE), {
       firstAttempts: 0,

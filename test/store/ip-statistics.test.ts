@@ -256,7 +256,7 @@ async function laterEvents(
   }: { facts: Fact[]; warmup: WarmupFact[]; firstTried: Map<string, number>; now: number },
 ): Promise<void> {
   const later = now + 30 * MINUTE
-  const report = { now: later, acceptedSince: 0 }
+  const report = { now: later, sentSince: 0 }
   for (const [index, { message, ip, isp }] of finals.entries()) {
     const firstAt = firstTried.get(`${message.key} ${ip}`) ?? 0
     const fact = (counter: Counter): number => facts.push({ ip, isp, at: later, counter })

@@ -1,6 +1,7 @@
 /**
  * Outcomes and expiry: what every store engine must do with what tries led to.
  */
+import { DAY } from '../../src/base/clock.ts'
 import { eventBody } from '../../src/mail/event.ts'
 import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
@@ -22,6 +23,22 @@ import {
 } from './store-samples.ts'
 
 export const outcomes: Cases = {
+  'a report is too old by the time since its message was sent, not since it was accepted': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW, NOW)
+    const sendAt = NOW + 30 * DAY
+    const messageId = await acceptOne(store, { sendAt }, { expiresAt: sendAt + LIFETIME })
+    const report = (now: number) => {
+      const fact = { kind: 'bounce' as const, bounce: sampleBounce, suppress: 'never' as const }
+      return store.recordReport({ messageId, now, sentSince: now - 35 * DAY, fact })
+    }
+    t.match(await report(sendAt + 20 * DAY), { kind: 'noted' }, 'one that waits, of its time')
+    const [message] = await claim(store, epoch, sendAt)
+    if (message === undefined) throw new Error('nothing was claimed')
+    const deliveredAt = sendAt + DAY
+    await store.recordOutcomes({ epoch, now: deliveredAt, outcomes: [outcomeRecord(message, delivered)] })
+    t.match(await report(deliveredAt + 35 * DAY + 1), { kind: 'too-old' })
+    t.match(await report(deliveredAt + 35 * DAY), { kind: 'recorded' })
+  },
   'delivered ends the message with its attempt and one event': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const record = outcomeRecord(message, delivered)

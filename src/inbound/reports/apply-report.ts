@@ -38,12 +38,7 @@ export function createApplyReport(
   async function record(messageId: string, fact: ReportedFact): Promise<ReportResult> {
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       const now = clock.now()
-      const result = await store.recordReport({
-        messageId,
-        now,
-        acceptedSince: now - settings.inbound.token_max_age,
-        fact,
-      })
+      const result = await store.recordReport({ messageId, now, sentSince: now - settings.inbound.token_max_age, fact })
       if (result.kind !== 'under-way') return result
       await sleep(RECORDED_AFTER_MILLISECONDS)
     }
@@ -81,7 +76,7 @@ export function createApplyReport(
       const fact = complaintFact(reading)
       if (fact === undefined) return undefined
       const now = clock.now()
-      return store.recordReport({ messageId, now, acceptedSince: now - MOST_COMPLAINT_AGE, fact })
+      return store.recordReport({ messageId, now, sentSince: now - MOST_COMPLAINT_AGE, fact })
     },
   }
 }

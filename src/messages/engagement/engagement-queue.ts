@@ -80,7 +80,7 @@ export function createEngagementQueue(options: EngagementQueueOptions) {
     const request = { now: clock.now(), hits, machineAfterDelivery: MACHINE_AFTER_DELIVERY }
     const tally = await options.store.recordEngagement(request)
     count(tally, metrics)
-    if (tally.opens + tally.clicks > 0) options.onEvents()
+    if (Object.values(tally).some((hits) => hits > 0)) options.onEvents()
   }
   const judged = ({ hit, click }: WaitingHit): WaitingHit => {
     const isBurst = click !== null && recent.isOfBurst(hit.messageId, click)

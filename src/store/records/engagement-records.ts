@@ -54,7 +54,8 @@ type UnsubscribeResult =
 export interface EngagementVerbs {
   /**
    * Counts each hit; the first open of a message and the first click on each of its links are events with their webhook
-   * deliveries. Hits of machines are counted apart and told to nobody. Returns what was counted as what.
+   * deliveries. Hits of machines are counted apart and told to endpoints that include them. Returns what was counted as
+   * what.
    */
   recordEngagement(request: RecordEngagementRequest): Promise<EngagementTally>
   /** Suppression (scope: the list of the message) and event; repeating it changes nothing. */

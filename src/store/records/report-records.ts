@@ -6,8 +6,8 @@ import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
 interface ReportRecord {
   messageId: string
   now: number
-  /** A message that was accepted earlier than this is too old: nothing changes. */
-  acceptedSince: number
+  /** A message that ended, or while it has not was to be sent, earlier than this is too old: nothing changes. */
+  sentSince: number
   fact: ReportedFact
 }
 

@@ -35,7 +35,8 @@ interface ReportedRow {
   recipient: string
   recipientDomain: string
   isp: string | null
-  createdAt: number
+  /** When it ended; before that, when it was to be sent. */
+  sentAt: number
   isTest: number
 }
 
@@ -50,7 +51,7 @@ export function createRecordReport(database: Database): Verb<'recordReport'> {
   const find = database.prepare<[Buffer], ReportedRow>(`
     select
       messages.seq, messages.state, messages.recipient, messages.recipient_domain as recipientDomain, messages.isp,
-      messages.created_at as createdAt, contents.is_test as isTest
+      coalesce(messages.final_at, contents.send_at, messages.created_at) as sentAt, contents.is_test as isTest
     from messages
     cross join contents on contents.content_id = messages.content_id
     where messages.id = ?`)
@@ -61,10 +62,10 @@ export function createRecordReport(database: Database): Verb<'recordReport'> {
   const count = createReportCounter(database)
   const apply = createFactWriter(database)
 
-  return ({ messageId, now, acceptedSince, fact }) => {
+  return ({ messageId, now, sentSince, fact }) => {
     const row = getNamed(find, 'msg', messageId)
     if (row === undefined) return { kind: 'unknown-message' }
-    if (row.createdAt < acceptedSince) return { kind: 'too-old' }
+    if (row.sentAt < sentSince) return { kind: 'too-old' }
     if (fact.kind === 'bounce' && row.state === 'sending') return { kind: 'under-way' }
     if (addReport.run(row.seq, reportKind(fact, row), now).changes === 0) return { kind: 'repeated' }
 
