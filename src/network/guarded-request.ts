@@ -62,8 +62,8 @@ export type GuardedDocument =
 export type GuardedRequest = ReturnType<typeof createGuardedRequest>
 
 const DEFAULT_ANSWER_BYTES = 512
-/** The whole request has its own, longer limit. */
-const CONNECT_TIMEOUT = 5 * SECOND
+/** As long as a webhook may take in all; the request has its own limit. */
+const CONNECT_TIMEOUT = 10 * SECOND
 const CHECK_LOOKUP_TIMEOUT = 5 * SECOND
 const MOST_HEADER_BYTES = 16_384
 /** URLs that are asked again and again. */

@@ -104,7 +104,8 @@ function createEntrances({ store, apiKeys, idle, realClock }: LoginsOptions) {
 }
 
 function createSessions({ store, apiKeys, idle, realClock, logger }: LoginsOptions) {
-  const noteUse = ({ id, usedAt }: SessionRecord, now: number): void => {
+  const noteUse = ({ id, usedAt }: SessionRecord): void => {
+    const now = realClock.now()
     if (now - usedAt < NOTED_EVERY_MILLISECONDS) return
     store.noteSessionUse(id, now).catch((thrown: unknown) => {
       logger.warn({ session_id: id, error: errorText(thrown) }, 'use of a session not noted')
@@ -113,19 +114,24 @@ function createSessions({ store, apiKeys, idle, realClock, logger }: LoginsOptio
   const isOver = ({ expiresAt, usedAt }: SessionRecord, now: number): boolean =>
     expiresAt <= now || usedAt + idle <= now
 
+  const find = async (secret: string, address: string): Promise<{ found: SessionRecord; who: LiveSession['who'] }> => {
+    const found = SECRET.test(secret) ? await store.findSession(hashOf(secret)) : null
+    if (found === null) throw new ServiceError('unauthorized', 'the session is unknown, or it was ended')
+    const now = realClock.now()
+    if (isOver(found, now)) {
+      await store.forgetSessions(now, now - idle)
+      throw new ServiceError('unauthorized', 'the session is over')
+    }
+    return { found, who: found.person ?? (await apiKeys.usable(found.keyId ?? '', address)) }
+  }
+
   return {
     async session(secret: string, address: string): Promise<LiveSession> {
-      const found = SECRET.test(secret) ? await store.findSession(hashOf(secret)) : null
-      if (found === null) throw new ServiceError('unauthorized', 'the session is unknown, or it was ended')
-      const now = realClock.now()
-      if (isOver(found, now)) {
-        await store.forgetSessions(now, now - idle)
-        throw new ServiceError('unauthorized', 'the session is over')
-      }
-      const who = found.person ?? (await apiKeys.usable(found.keyId ?? '', address))
-      noteUse(found, now)
+      const { found, who } = await find(secret, address)
+      noteUse(found)
       return { id: found.id, who }
     },
+    isAlive: (secret: string, address: string) => find(secret, address).then(Boolean, () => false),
     end: (id: string) => store.endSession(id),
     async sessions() {
       const now = realClock.now()

@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
+import { HOUR } from '../../src/base/clock.ts'
 import { acceptOne, claim, delivered, outcomeRecord } from '../store/store-samples.ts'
 import { until } from '../support/until.ts'
 import { ask, get, keyNamed, post, startApi, type ApiServer, type Got, type KeyName } from './api-server.ts'
@@ -181,11 +182,14 @@ interface StreamOptions {
   query?: string
   lastId?: string
   key?: string
+  /** Of a session of the console, in place of a key. */
+  cookie?: string
 }
 
 function openStream(t: Test, port: number, options: StreamOptions = {}): Promise<Stream> {
-  const { query = '', lastId = '', key = keyNamed('webhooks') } = options
-  const headers = { Authorization: `Bearer ${key}`, ...(lastId === '' ? {} : { 'Last-Event-ID': lastId }) }
+  const { query = '', lastId = '', key = keyNamed('webhooks'), cookie } = options
+  const caller = cookie === undefined ? { Authorization: `Bearer ${key}` } : { Cookie: cookie }
+  const headers = { ...caller, ...(lastId === '' ? {} : { 'Last-Event-ID': lastId }) }
   return new Promise((resolve, reject) => {
     const outgoing = request({ host: '127.0.0.1', port, path: `/v1/webhooks/stream${query}`, headers }, (incoming) => {
       let text = ''
@@ -206,6 +210,23 @@ function openStream(t: Test, port: number, options: StreamOptions = {}): Promise
     outgoing.end()
   })
 }
+
+t.test('a stream that is left open is no use of its session, and ends with it', async (t) => {
+  const { port, clock, features } = await startApi(t, { listener: { serve: ['api', 'console'] }, ownStore: true })
+  const { logins } = features
+  const link = await logins.makeLink({ name: 'ada', role: 'reader' })
+  const { secret } = await logins.openWithLink(link.secret, { address: '127.0.0.1', userAgent: '' })
+  const stream = await openStream(t, port, { cookie: `sternpost-${port}=${secret}` })
+  t.equal(stream.status, 200)
+  const openedAt = clock.now()
+  clock.advance(HOUR)
+  const heard = stream.text().length
+  await until('heartbeats', () => stream.text().length > heard + 3 * ':\n\n'.length)
+  t.match(await logins.sessions(), [{ usedAt: openedAt }])
+  t.notOk(stream.isOver())
+  clock.advance(11 * HOUR)
+  await until('the session was idle for too long', () => stream.isOver())
+})
 
 t.test('a stream tells what happens, and goes on where it was left', async (t) => {
   const api = await startApi(t)

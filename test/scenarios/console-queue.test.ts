@@ -6,6 +6,7 @@ import t from 'tap'
 import type { Browser } from 'playwright-core'
 import { goTo, logIn, openPage, skipWithoutChromium, startBrowser, type WatchedPage } from '../support/browser.ts'
 import { startSandbox, type SandboxProcess } from '../support/sandbox-process.ts'
+import { until } from '../support/until.ts'
 
 t.setTimeout(300_000)
 
@@ -126,3 +127,25 @@ t.test(
     t.same(watched.faults, [])
   },
 )
+
+t.test('a server that takes long is not asked again while it answers', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  await open(watched, 'queue')
+  const asked: string[] = []
+  const answer = Promise.withResolvers<void>()
+  await page.route('**/v1/admin/queue?*', async (route) => {
+    asked.push(route.request().url())
+    await answer.promise
+    await route.continue()
+  })
+  for (let polls = 0; polls < 5; polls += 1) await page.clock.runFor(11_000)
+  await until('each table has asked', () => asked.length >= 4)
+  t.equal(asked.length, new Set(asked).size)
+  answer.resolve()
+  await page.waitForLoadState('networkidle')
+  await page.clock.runFor(11_000)
+  await until('each table has asked once more', () => asked.length === 8)
+  t.same(watched.faults, [])
+})

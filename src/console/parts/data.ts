@@ -7,6 +7,8 @@ export interface Loaded<Data> {
   data: Data | null
   problem: string | null
   again: () => void
+  /** The same, unless it is being asked for: a server that takes long is not asked more often for that. */
+  poll: () => void
 }
 
 /** `path` null: nothing is asked. */
@@ -21,18 +23,27 @@ function useLoad<Data>(question: string | null, load: () => Promise<Data>): Load
     problem: null,
   })
   const latest = useRef(0)
+  const isOpen = useRef(false)
   const again = useCallback(() => {
     if (question === null) return
     const mine = ++latest.current
     const isLatest = (): boolean => mine === latest.current
-    load().then(
-      (data) => isLatest() && setState({ question, data, problem: null }),
-      (thrown: unknown) => isLatest() && setState((old) => ({ ...old, question, problem: problemText(thrown) })),
-    )
+    isOpen.current = true
+    load()
+      .then(
+        (data) => isLatest() && setState({ question, data, problem: null }),
+        (thrown: unknown) => isLatest() && setState((old) => ({ ...old, question, problem: problemText(thrown) })),
+      )
+      .finally(() => {
+        if (isLatest()) isOpen.current = false
+      })
   }, [question])
+  const poll = useCallback(() => {
+    if (!isOpen.current) again()
+  }, [again])
   useEffect(again, [again])
   const isCurrent = state.question === question
-  return { data: isCurrent ? state.data : null, problem: isCurrent ? state.problem : null, again }
+  return { data: isCurrent ? state.data : null, problem: isCurrent ? state.problem : null, again, poll }
 }
 
 export interface LoadedList<Entry> {
@@ -42,6 +53,7 @@ export interface LoadedList<Entry> {
   hasMore: boolean
   more: () => void
   again: () => void
+  poll: () => void
 }
 
 /** A list by pages of 50: `more` adds the next one. */
@@ -68,13 +80,14 @@ export function useList<Entry>(path: string | null, parameters: Parameters = {})
     hasMore: last?.has_more ?? false,
     more,
     again: first.again,
+    poll: first.poll,
   }
 }
 
 /** Asks again every so many seconds while the page is seen. */
-export function useEvery(seconds: number, run: () => void): void {
+export function useEvery(seconds: number, { poll }: Pick<Loaded<unknown>, 'poll'>): void {
   useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === 'visible' && run(), seconds * 1000)
+    const timer = setInterval(() => document.visibilityState === 'visible' && poll(), seconds * 1000)
     return () => clearInterval(timer)
-  }, [seconds, run])
+  }, [seconds, poll])
 }

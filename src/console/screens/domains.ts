@@ -67,7 +67,7 @@ function One({ name }: { name: string }): VNode {
   const checkQuietly = useCallback(() => {
     if (!isRight && mayAct('domains')) check().catch(() => undefined)
   }, [isRight, check])
-  useEvery(ASKED_EVERY_SECONDS, checkQuietly)
+  useEvery(ASKED_EVERY_SECONDS, { poll: checkQuietly })
   return html`<${Page} title=${name} command=${`sternpost domain show ${name}`} acts=${mayAct('domains') && html`<${Acts} path=${path} name=${name} again=${domain.again} check=${check} />`}>
     <${Shown} of=${domain} show=${(found: DomainJson) => html`<${Summary} of=${found} /> <${Records} of=${found.records} />`} />
     ${!isRight && html`<p class="quiet">The DNS is asked again every ${ASKED_EVERY_SECONDS} seconds while this page is open.</p>`}

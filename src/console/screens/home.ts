@@ -34,7 +34,7 @@ type Check = ChecksJson['checks'][number]
 /** What the checks found, what fails before what only warns. */
 function NeedsYou(): VNode {
   const checks = useData<ChecksJson>('/admin/checks')
-  useEvery(30, checks.again)
+  useEvery(30, checks)
   const isRunning = mayAct('admin')
   const check = (): Promise<void> =>
     run(async () => {
@@ -77,7 +77,7 @@ function Figures(): VNode {
   const interval = days === 1 ? 'hour' : 'day'
   const after = Math.floor(Date.now() / 1000 / 3600) * 3600 - days * 86_400
   const rows = useData<StatisticsRowJson[]>('/stats', { group_by: 'all', interval, after })
-  useEvery(60, rows.again)
+  useEvery(60, rows)
   return html`<section>
     <h2>Mail of the last ${SPANS[span].title}</h2>
     <p class="choice">
@@ -123,7 +123,7 @@ function labelOf(at: number, interval: 'hour' | 'day'): string {
 
 function IpsToday(): VNode {
   const ips = useList<IpJson>('/ips')
-  useEvery(30, ips.again)
+  useEvery(30, ips)
   const columns = [
     { head: 'IP', cell: ({ ip }: IpJson) => html`<${Link} to=${`ips/${encodeURIComponent(ip)}`}>${ip}<//>` },
     { head: 'State', cell: ({ status }: IpJson) => html`<${State} of=${status} />` },

@@ -111,7 +111,7 @@ interface ClockJson {
 /** The sandbox's clock, and how its receiving server answers. */
 function World(): VNode {
   const clock = useData<ClockJson>('/dev/clock')
-  useEvery(5, clock.again)
+  useEvery(5, clock)
   const change = (body: object): Promise<void> =>
     run(async () => {
       await act('POST', '/dev/clock', body)
@@ -243,8 +243,8 @@ function Told({ of: { envelope } }: { of: OpenedMail }): VNode {
   const [recipient = ''] = envelope.to
   const messages = useData<{ message_id: string; state: string }[]>('/email', { recipient, limit: 1 })
   const hooks = useData<Hook[]>('/dev/hooks/inspector')
-  useEvery(2, hooks.again)
-  useEvery(2, messages.again)
+  useEvery(2, hooks)
+  useEvery(2, messages)
   const id = messages.data?.[0]?.message_id
   const about = (hooks.data ?? []).filter(({ body }) => id !== undefined && body.includes(id))
   return html`<section>

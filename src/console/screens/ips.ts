@@ -28,7 +28,7 @@ const COLUMNS = [
 
 function List(): VNode {
   const ips = useList<IpJson>('/ips')
-  useEvery(30, ips.again)
+  useEvery(30, ips)
   return html`<${Page} title="IPs" command="sternpost ip list">
     <${ShownList}
       of=${ips}

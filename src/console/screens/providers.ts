@@ -15,7 +15,7 @@ const DAYS = 14
 
 export default function Providers(): VNode {
   const paths = useList<PathJson>('/admin/paths')
-  useEvery(15, paths.again)
+  useEvery(15, paths)
   const after = Math.floor(Date.now() / 86_400_000) * 86_400 - DAYS * 86_400
   const rows = useData<StatisticsRowJson[]>('/stats', { group_by: 'provider', interval: 'day', after })
   return html`<${Page} title="Providers" command="sternpost path list">

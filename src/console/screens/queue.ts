@@ -51,7 +51,7 @@ interface GroupsProps {
 /** What has no name yet has no link: no filter means it. */
 export function Groups({ by, title, filter = {} }: GroupsProps): VNode {
   const groups = useList<QueueGroupJson>('/admin/queue', { by, ...filter })
-  useEvery(10, groups.again)
+  useEvery(10, groups)
   const linkTo = (name: string): string => `queue?${new URLSearchParams({ ...filter, [by]: name }).toString()}`
   const columns = [
     {

@@ -55,7 +55,7 @@ const NODE_COLUMNS = [
 /** Who lives and who sends from which IPs; with SQLite there is nothing to tell. */
 function Nodes(): VNode {
   const nodes = useData<NodesJson>('/admin/nodes')
-  useEvery(10, nodes.again)
+  useEvery(10, nodes)
   return html`<section>
     <h2>Nodes</h2>
     <${Shown}
@@ -147,7 +147,7 @@ function renew(name: string, again: () => void): Promise<void> {
 
 function Certificates(): VNode {
   const certificates = useData<CertificatesJson>('/admin/certificates')
-  useEvery(30, certificates.again)
+  useEvery(30, certificates)
   const columns = [...CERTIFICATE_COLUMNS, ...(mayAct('admin') ? [RENEW_COLUMN(certificates.again)] : [])]
   return html`<section>
     <h2>Certificates</h2>
@@ -199,7 +199,7 @@ const BACKUP_COLUMNS = [
 
 function Backups(): VNode {
   const backups = useData<BackupsJson>('/admin/backups')
-  useEvery(backups.data?.running === null ? 60 : 1, backups.again)
+  useEvery(backups.data?.running === null ? 60 : 1, backups)
   const begin = (): Promise<void> =>
     run(async () => {
       await act('POST', '/admin/backups', {})

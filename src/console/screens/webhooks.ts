@@ -77,7 +77,7 @@ function One({ id }: { id: string }): VNode {
   const endpoint = useData<WebhookEndpointJson>(path)
   const status = place.value.query.get('status')
   const deliveries = useList<WebhookDeliveryJson>(`${path}/deliveries`, { status })
-  useEvery(10, deliveries.again)
+  useEvery(10, deliveries)
   const columns = [
     {
       head: 'Event',

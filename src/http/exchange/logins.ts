@@ -62,6 +62,8 @@ export interface Logins {
   openWithKey(key: string, visitor: Visitor): Promise<OpenedSession>
   /** ServiceError `unauthorized` when the session has ended, or its key may not be used from this address. */
   session(secret: string, address: string): Promise<LiveSession>
+  /** Whether it would be found. To ask is no use of it: what goes on by itself keeps no session from ending. */
+  isAlive(secret: string, address: string): Promise<boolean>
   /** False: there was none. */
   end(sessionId: string): Promise<boolean>
   sessions(): Promise<ListedSession[]>

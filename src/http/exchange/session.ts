@@ -15,7 +15,7 @@ const CONSOLE_HEADER = 'x-sternpost-console'
 const READING = ['GET', 'HEAD']
 
 interface SessionAuthenticationOptions {
-  logins: Pick<Logins, 'session'>
+  logins: Pick<Logins, 'session' | 'isAlive'>
   trustedProxies: readonly string[]
   /** A server for development: test keys see everything. */
   testMode: boolean
@@ -37,8 +37,7 @@ export function createSessionAuthentication(options: SessionAuthenticationOption
     try {
       const { who } = await logins.session(secret, address)
       const principal = 'role' in who ? principalOfPerson(who, testMode) : principalOfKey(who, testMode)
-      const isAlive = (): Promise<boolean> => logins.session(secret, address).then(Boolean, () => false)
-      return { ...principal, isAlive }
+      return { ...principal, isAlive: () => logins.isAlive(secret, address) }
     } catch (thrown) {
       if (thrown instanceof ServiceError && thrown.code === 'unauthorized') failedLogins.note(address)
       throw thrown
