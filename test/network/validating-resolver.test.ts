@@ -132,6 +132,8 @@ t.test('a server without DNSSEC is asked as well, by UDP and TCP', async (t) => 
   t.match(await resolver.mx('odd.example'), { records: [{ exchange: 'bad\\032host\\033.example' }] })
   t.same(await resolver.mx('not a name'), { kind: 'no-name' })
   t.match(await ask('127.0.0.1:9', 300, 1).mx('example.com'), { kind: 'no-answer' }, 'nobody is there')
+  const broadcast = { kind: 'no-answer', reason: /EACCES/ }
+  t.match(await ask('127.255.255.255:9').mx('example.com'), broadcast, 'what no socket may connect to')
 })
 
 t.test('what does not answer this question is passed over', async (t) => {
