@@ -12,7 +12,7 @@ const RENEWED_AFTER = 2 / 3
 /** So that not all servers of the world ask at the full hour; a short life has less of it. */
 const MOST_SPREAD = HOUR
 const SPREAD_SHARE = 1 / 12
-/** No suggestion leads beyond this share of a life, nor to more than one renewal in so long. */
+/** No suggestion leads beyond this share of a life, and nothing to more than one renewal in so long. */
 const LATEST_SHARE = 0.9
 const LEAST_BETWEEN = 6 * HOUR
 /** Between two questions about one certificate, unless the authority says otherwise (RFC 9773 §4.3.2). */
@@ -20,12 +20,16 @@ const ASKED_EVERY = 6 * HOUR
 const LEAST_PAUSE = HOUR
 const MOST_PAUSE = 24 * HOUR
 
-export function plannedRenewal(parsed: X509Certificate): number {
+type Life = Pick<X509Certificate, 'validFromDate' | 'validToDate'>
+
+/** Of one that is issued `now`: its life may have begun long ago, and then two thirds of what is left of it count. */
+export function plannedRenewal(parsed: Life, now: number): number {
   const { from, life } = lifeOf(parsed)
-  return Math.floor(from + life * RENEWED_AFTER + Math.random() * Math.min(MOST_SPREAD, life * SPREAD_SHARE))
+  const planned = from + life * RENEWED_AFTER + Math.random() * Math.min(MOST_SPREAD, life * SPREAD_SHARE)
+  return Math.floor(Math.max(planned, now + Math.min(LEAST_BETWEEN, (from + life - now) * RENEWED_AFTER)))
 }
 
-function lifeOf(parsed: X509Certificate): { from: number; life: number } {
+function lifeOf(parsed: Life): { from: number; life: number } {
   const [from, to] = [parsed.validFromDate.getTime(), parsed.validToDate.getTime()]
   return { from, life: to - from }
 }

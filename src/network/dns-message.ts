@@ -54,6 +54,8 @@ const CODE_BITS = 0x000f
 const FLAG_DNSSEC_OK = 0x8000
 /** RFC 1035 §2.3.4. */
 const MOST_NAME_BYTES = 255
+/** Of one name: it has at most as many labels. */
+const MOST_POINTERS = 128
 /** The two high bits of a length say that it is a pointer. */
 const POINTER_BITS = 0xc0
 
@@ -145,12 +147,13 @@ export function readName(message: Buffer, start: number): { name: string; end: n
   let bytes = 0
   let at = start
   let end: number | undefined
+  let pointers = 0
   for (let length = message.readUInt8(at); length !== 0; length = message.readUInt8(at)) {
     if ((length & POINTER_BITS) === POINTER_BITS) {
       const target = message.readUInt16BE(at) & ~(POINTER_BITS << 8)
       end ??= at + 2
       // Backwards alone, so there is no circle.
-      if (target >= at) throw new RangeError('a pointer does not lead back')
+      if (target >= at || ++pointers > MOST_POINTERS) throw new RangeError('a pointer does not lead back')
       at = target
       continue
     }

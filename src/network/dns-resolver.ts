@@ -17,22 +17,39 @@ interface DnsResolverOptions {
   tries: number
 }
 
+/** Of one question and all that follow from it. */
+interface LookupLimits {
+  /** By `performance.now()`. */
+  endsAt: number
+  aliases: number
+}
+
 type Ask<Item> = (resolver: promises.Resolver, name: string) => Promise<Item[]>
 
 export function createDnsResolver(options: DnsResolverOptions): Resolver {
-  const { timeoutMilliseconds } = options
+  const { timeoutMilliseconds, tries } = options
   const resolvers = createResolvers(timeoutMilliseconds)
   const order = createServerOrder(() => (options.servers.length > 0 ? options.servers : resolvers.systemServers()))
 
-  async function look<Item>(type: string, askedName: string, ask: Ask<Item>, aliases = 0): Promise<DnsAnswer<Item>> {
+  function look<Item>(type: string, name: string, ask: Ask<Item>): Promise<DnsAnswer<Item>> {
+    return lookUntil({ endsAt: performance.now() + timeoutMilliseconds * tries, aliases: 0 }, [type, name], ask)
+  }
+
+  async function lookUntil<Item>(
+    limits: LookupLimits,
+    [type, askedName]: [type: string, name: string],
+    ask: Ask<Item>,
+  ): Promise<DnsAnswer<Item>> {
     const name = normaliseDnsName(askedName)
     if (!isDnsName(name)) return { kind: 'no-name' }
     let servers = order.serversFor(name)
     let reason = 'there is no server'
-    let left = options.tries
+    let left = tries
     for (let [server, ...others] = servers; server !== undefined && left > 0; [server, ...others] = servers) {
-      const answer = await askServer(resolvers.lend(server), name, ask, timeoutMilliseconds)
-      if (answer.kind === 'alias-alone') return followAlias([type, name], ask, aliases)
+      const timeout = Math.min(timeoutMilliseconds, limits.endsAt - performance.now())
+      if (timeout <= 0) return { kind: 'no-answer', reason: `${type} ${name}: ${SILENCE}` }
+      const answer = await askServer(resolvers.lend(server), name, ask, timeout)
+      if (answer.kind === 'alias-alone') return followAlias(limits, [type, name], ask)
       if (answer.kind === 'no-name') order.noteDenied(name, server)
       if (answer.kind !== 'failed') return answer
       reason = reasonOf(answer.code)
@@ -48,15 +65,15 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
 
   /** A server with zones of its own alone leaves it to us to go on at the alias' target (RFC 1034 §5.3.3, 4.c). */
   async function followAlias<Item>(
-    question: [type: string, name: string],
+    { endsAt, aliases }: LookupLimits,
+    [type, name]: [type: string, name: string],
     ask: Ask<Item>,
-    aliases: number,
   ): Promise<DnsAnswer<Item>> {
-    const [type, name] = question
     if (aliases === MOST_ALIASES) return { kind: 'no-answer', reason: `${type} ${name}: too many aliases in a row` }
-    const alias = await look('CNAME', name, resolveCname)
+    const limits = { endsAt, aliases: aliases + 1 }
+    const alias = await lookUntil(limits, ['CNAME', name], resolveCname)
     const target = alias.kind === 'found' ? alias.records[0] : undefined
-    if (target !== undefined) return look(type, target, ask, aliases + 1)
+    if (target !== undefined) return lookUntil(limits, [type, target], ask)
     return alias.kind === 'found' ? { kind: 'no-record' } : alias
   }
 
@@ -165,6 +182,7 @@ export function normaliseDnsName(name: string): string {
   return name.endsWith('.') ? name.slice(0, -1).toLowerCase() : name.toLowerCase()
 }
 
+const SILENCE = 'no server answered in time'
 const KEPT_FOR = SECOND
 /** Never asked. */
 const NO_SERVER = '127.0.0.1:1'
@@ -193,7 +211,7 @@ function isSilence(code: string): boolean {
 }
 
 function reasonOf(code: string): string {
-  if (isSilence(code)) return 'no server answered in time'
+  if (isSilence(code)) return SILENCE
   if (code === promises.CONNREFUSED) return 'no server could be reached'
   if (code === promises.SERVFAIL) return 'SERVFAIL'
   if (code === promises.REFUSED) return 'REFUSED'

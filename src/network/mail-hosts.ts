@@ -5,7 +5,7 @@
  */
 import { canonicalIp, ipFamily, isPublicUnicast } from '../base/ip-address.ts'
 import { unreachable } from '../base/errors.ts'
-import type { MxRecord, Resolver } from './resolver.ts'
+import { MOST_RECORDS, type MxRecord, type Resolver } from './resolver.ts'
 
 export interface FoundHost {
   name: string
@@ -40,14 +40,14 @@ export interface MailHostsOptions {
   allowPrivateAddresses: boolean
   /** Our egress and listener addresses; connecting there would be a loop. */
   ownAddresses: () => readonly string[]
-  /**
-   * In all hosts together, of each family (an attempt uses one family; network/README.md "Mail hosts": 20); also the
-   * most host names that are looked up.
-   */
+  /** In all hosts together, of each family (an attempt uses one family; network/README.md "Mail hosts": 20). */
   mostAddresses: number
   /** 0 to 1, as Math.random; orders hosts of equal preference. */
   random?: () => number
 }
+
+/** Host names; as long as none of them has an address, the next ones follow. */
+const LOOKED_UP_AT_ONCE = 20
 
 export type MailHostsFinder = ReturnType<typeof createMailHosts>
 
@@ -69,7 +69,10 @@ export function createMailHosts(options: MailHostsOptions) {
           const isSecure = answer.facts?.isSecure === true
           const accepted = targets.filter(({ exchange }) => filter(exchange, isSecure))
           if (accepted.length === 0) return { kind: 'none-accepted', mxNames: targets.map(({ exchange }) => exchange) }
-          return hostsOf(accepted, isSecure, options)
+          const found = await hostsOf(accepted, isSecure, options)
+          // There may be more of them, and what is not known of them must not end a message.
+          const isCut = found.kind === 'no-address' && records.length === MOST_RECORDS
+          return isCut ? { kind: 'no-answer', reason: `MX ${domain}: no address of the best ${MOST_RECORDS}` } : found
         }
         default:
           return unreachable(answer)
@@ -89,13 +92,16 @@ function withoutRepeats(records: readonly MxRecord[]): MxRecord[] {
 
 async function hostsOf(targets: MxRecord[], isSecure: boolean, options: MailHostsOptions): Promise<MailHosts> {
   const { resolver, mostAddresses, random = Math.random } = options
-  // A domain may publish hundreds of hosts: only as many are asked for as addresses are tried.
-  const tried = shuffledWithinPreference(targets, random).slice(0, mostAddresses)
   const own = new Set(options.ownAddresses().map((address) => canonicalIp(address) ?? address))
   const isAllowed = (address: string): boolean =>
     options.allowPrivateAddresses || (isPublicUnicast(address) && !own.has(canonicalIp(address) ?? address))
 
-  const found = await Promise.all(tried.map(({ exchange }) => addressesOf(exchange, resolver)))
+  const ordered = shuffledWithinPreference(targets, random)
+  const found: (FoundHost & { isBogus: boolean })[] = []
+  while (found.length < ordered.length && found.every(({ addresses }) => addresses.length === 0)) {
+    const next = ordered.slice(found.length, found.length + LOOKED_UP_AT_ONCE)
+    found.push(...(await Promise.all(next.map(({ exchange }) => addressesOf(exchange, resolver)))))
+  }
   const hosts: FoundHost[] = []
   const left = { 4: mostAddresses, 6: mostAddresses }
   for (const { isBogus: _, ...host } of found) {

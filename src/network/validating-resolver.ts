@@ -213,9 +213,11 @@ function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): Promise
       const answer = answerTo(question, message)
       if (answer !== undefined) end(answer)
     })
-    socket.connect(server.port, server.address, () => {
+    // No callback of `connect`, which is called for an error too: without one that is an event.
+    socket.on('connect', () => {
       if (!isOver) socket.send(writeQuestion(question))
     })
+    socket.connect(server.port, server.address)
   })
 }
 

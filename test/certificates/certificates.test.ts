@@ -7,7 +7,7 @@ import { X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { loadAcme } from '../../src/certificates/acme-client.ts'
-import { certificateIdOf } from '../../src/certificates/renewal-time.ts'
+import { certificateIdOf, plannedRenewal } from '../../src/certificates/renewal-time.ts'
 import type { DoorRule } from '../support/authority-door.ts'
 import { skipWithoutPebble } from '../support/pebble.ts'
 import { HOST, startScene, type Scene } from './certificate-scene.ts'
@@ -61,6 +61,19 @@ t.test('it is renewed behind two thirds of its life', skipping, async (t) => {
   clock.set(twoThirds + HOUR)
   await certificates.run()
   t.not(await serial(), first)
+})
+
+t.test('one whose life began long before it was issued is renewed six hours later', async (t) => {
+  const now = Date.UTC(2026, 10, 21)
+  const planned = (before: number, left: number): number =>
+    plannedRenewal({ validFromDate: new Date(now - before), validToDate: new Date(now + left) }, now) - now
+  t.equal(planned(30 * DAY, 10 * DAY), 6 * HOUR)
+  t.equal(planned(30 * DAY, 15 * DAY), 6 * HOUR)
+  t.equal(planned(30 * DAY, 6 * HOUR), 4 * HOUR, 'and before its end')
+  const usual = planned(HOUR, 90 * DAY - HOUR)
+  t.ok(usual >= 60 * DAY - HOUR && usual < 60 * DAY, 'two thirds of a new one')
+  const short = planned(0, 3 * HOUR)
+  t.ok(short >= 2 * HOUR && short <= 2.25 * HOUR, 'also of a short one')
 })
 
 t.test('it is renewed when the authority says so (RFC 9773)', skipping, async (t) => {

@@ -14,7 +14,7 @@ import { startZone, type Zone, type ZoneServer } from '../support/zone.ts'
 
 const TRY_MILLISECONDS = 20_000
 /** Where nobody answers. */
-const SHORT_TRY_MILLISECONDS = 200
+const SHORT_TRY_MILLISECONDS = 1_000
 const LONG_TEXT = 'v=DKIM1; p=' + 'k'.repeat(900)
 
 const ZONE: Zone = {
@@ -109,6 +109,26 @@ t.test('an alias that comes alone is followed by the asker, and not for ever', a
   t.same(await resolver.addresses('bounces.example.com', 6), { kind: 'no-record' })
   t.same(await resolver.txt('nowhere.example.com'), { kind: 'no-name' })
   t.match(await resolver.txt('circle.example'), { kind: 'no-answer', reason: /aliases/ })
+})
+
+t.test('a lookup and all aliases that it follows have the time of one', async (t) => {
+  const zone = await zoneFor(t, {
+    ...Object.fromEntries(
+      [0, 1, 2, 3, 4, 5].map((index) => [
+        `alias${index}.example`,
+        { CNAME: `alias${index + 1}.example`, isAliasAlone: true },
+      ]),
+    ),
+    'alias6.example': { A: ['192.0.2.1'] },
+  })
+  const relay = await startRelay(t, zone)
+  t.match(await resolverFor(relay.server).addresses('alias0.example', 4), found('192.0.2.1'))
+  t.equal(zone.queries.length, 13)
+  zone.queries.length = 0
+  relay.delay = 800
+  const late = { kind: 'no-answer', reason: /no server answered in time/ }
+  t.match(await hastyResolverFor(relay.server).addresses('alias0.example', 4), late)
+  t.ok(zone.queries.length <= 3, 'each answer takes 800 ms, and all of them have 2 s')
 })
 
 t.test('exchanges are lower case, and odd ones arrive as they are', async (t) => {

@@ -196,7 +196,7 @@ t.test('every special address is left out, and our own', async (t) => {
   t.equal(addressesOf(ownLifted).length, 3)
 })
 
-t.test('at most so many addresses in all, and as many lookups', async (t) => {
+t.test('at most so many addresses in all, and 20 lookups where they are enough', async (t) => {
   const hosts = Array.from({ length: 500 }, (_, index) => `mx${index}.example`)
   const { find, zone } = await finderFor(t, {
     'example.com': { MX: hosts.map((host, index) => `${index} ${host}`) },
@@ -210,6 +210,21 @@ t.test('at most so many addresses in all, and as many lookups', async (t) => {
   t.equal(zone.queries.filter((question) => question.startsWith('A ')).length, 20)
   t.equal(addressesOf(await find('wide.example')).length, 20)
   t.equal(addressesOf(await find('wide.example', { mostAddresses: 3 })).length, 3)
+})
+
+t.test('where the best hosts have no address the others are looked up', async (t) => {
+  const { find, zone } = await finderFor(t, {
+    'many.example': { MX: Array.from({ length: 21 }, (_, index) => `${index} mx${index}.example`) },
+    'mx20.example': { A: ['8.8.8.1'] },
+    'two.example': { MX: ['10 gone.example', '20 mx20.example'] },
+    'endless.example': { MX: Array.from({ length: 150 }, (_, index) => `${index} none${index}.example`) },
+  })
+  t.same(namesOf(await find('many.example')), ['mx20.example'])
+  t.same(namesOf(await find('two.example', { mostAddresses: 1 })), ['mx20.example'])
+  zone.queries.length = 0
+  const reason = 'MX endless.example: no address of the best 100'
+  t.same(await find('endless.example'), { kind: 'no-answer', reason }, 'not all were looked up')
+  t.equal(zone.queries.filter((question) => question.startsWith('A ')).length, 100)
 })
 
 t.test('equal preferences are shuffled by the random source, others never', async (t) => {

@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import t from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createDnsCache } from '../../src/network/cached-resolver.ts'
-import { readAnswer, writeQuestion } from '../../src/network/dns-message.ts'
+import { readAnswer, readName, writeQuestion } from '../../src/network/dns-message.ts'
 import { createMailHosts } from '../../src/network/mail-hosts.ts'
 import { withFront, type DnsAnswer, type ValidatingResolver } from '../../src/network/resolver.ts'
 import { createValidatingResolver } from '../../src/network/validating-resolver.ts'
@@ -132,6 +132,8 @@ t.test('a server without DNSSEC is asked as well, by UDP and TCP', async (t) => 
   t.match(await resolver.mx('odd.example'), { records: [{ exchange: 'bad\\032host\\033.example' }] })
   t.same(await resolver.mx('not a name'), { kind: 'no-name' })
   t.match(await ask('127.0.0.1:9', 300, 1).mx('example.com'), { kind: 'no-answer' }, 'nobody is there')
+  const broadcast = { kind: 'no-answer', reason: /EACCES/ }
+  t.match(await ask('127.255.255.255:9').mx('example.com'), broadcast, 'what no socket may connect to')
 })
 
 t.test('what does not answer this question is passed over', async (t) => {
@@ -168,6 +170,10 @@ t.test('no bytes make the reader throw or run on', (t) => {
   const pointing = Buffer.from(response)
   pointing.writeUInt16BE(0xc00c, 12) // a name that points at itself
   t.equal(readAnswer(pointing), undefined)
+  const chained = Buffer.alloc(500)
+  for (let at = 2; at < chained.length; at += 2) chained.writeUInt16BE(0xc000 + at - 2, at) // each at the one before
+  t.same(readName(chained, 256), { name: '', end: 258 }, '128 pointers')
+  t.throws(() => readName(chained, 258), RangeError, 'and no more')
   const many = Buffer.from(response)
   many.writeUInt16BE(0xffff, 6) // more records than there are bytes
   t.equal(readAnswer(many), undefined)
