@@ -58,7 +58,7 @@ export function createBackups(options: BackupsOptions) {
   /** A folder that cannot be read is told when a backup is written into it. */
   function listOrNone(): StoredBackup[] {
     try {
-      return listArchives(settings().dir)
+      return listArchives(settings().dir, clock.now())
     } catch (thrown) {
       logger.warn({ folder: settings().dir, error: errorText(thrown) }, 'the folder of the backups cannot be read')
       return []
@@ -85,7 +85,8 @@ export function createBackups(options: BackupsOptions) {
     logger.info({ file: path, bytes, schema, messages: counts?.messages, ms: milliseconds }, 'backup written')
     if (target === dir) {
       metrics.backupLastSuccess.set(toUnixSeconds(Date.parse(mark)))
-      for (const { path } of listOrNone().slice(keep)) removeBackup(path, logger)
+      const others = listOrNone().filter((each) => each.path !== path)
+      for (const old of others.slice(keep - 1)) removeBackup(old.path, logger)
     }
     const sealedAcmeKeys = manifest.sealed_acme_keys ?? null
     return { ...written, milliseconds, schema, madeAt: Date.parse(mark), sealedAcmeKeys }
