@@ -14,12 +14,16 @@ import { entriesAt, itemsAt, nearestPosition, nodeAt, pathText, textAt } from '.
 import { emptyMap, type Position, type SourceNode } from './source/source-tree.ts'
 import { readYamlSource } from './source/yaml-source.ts'
 
-/** Where the server listens for its administrator: that must work whatever was written since it started. */
-export function readAdminSocket(folder: string, shippedFolder: string): string {
+/**
+ * Where the server listens for its administrator: that must work whatever was written since it started. With mistakes in
+ * sternpost.yaml it is the path that is named there all the same; null: none is.
+ */
+export function readAdminSocket(folder: string, shippedFolder: string): { path: string | null; mistakes: Mistake[] } {
   const { trees, mistakes } = readFolder(folder, shippedFolder, ['sternpost'])
   const server = judge.sternpost(trees.sternpost, mistakes)
-  if (server === undefined) throw new ConfigurationError(mistakes)
-  return server.listen.admin_socket
+  if (server !== undefined) return { path: server.listen.admin_socket, mistakes: [] }
+  const path = trees.sternpost && textAt(trees.sternpost, ['listen', 'admin_socket'])
+  return { path: path?.startsWith('/') === true ? path : null, mistakes }
 }
 
 /**

@@ -26,8 +26,11 @@ export function timeStamp(at: number): string {
   return text.replace(/\.\d+Z$/, 'Z').replace(/[-:]/g, '')
 }
 
-/** Newest first; a folder that is not there has none. */
-export function listArchives(folder: string): StoredBackup[] {
+/**
+ * Newest first; a folder that is not there has none. Names of the future, of a clock that ran ahead, come last: what is
+ * made now is newer.
+ */
+export function listArchives(folder: string, now: number): StoredBackup[] {
   const names = existsSync(folder) ? readdirSync(folder) : []
   return names
     .flatMap((name): StoredBackup[] => {
@@ -35,10 +38,13 @@ export function listArchives(folder: string): StoredBackup[] {
       if (schema === undefined) return []
       const madeAt = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`)
       const path = join(folder, name)
+      const bytes = statSync(path, { throwIfNoEntry: false })?.size
+      // Gone meanwhile, or a link that leads nowhere.
+      if (bytes === undefined) return []
       const sealedAcmeKeys = glanceAtManifest(path)?.sealed_acme_keys ?? null
-      return [{ path, bytes: statSync(path).size, madeAt, schema: Number(schema), sealedAcmeKeys }]
+      return [{ path, bytes, madeAt, schema: Number(schema), sealedAcmeKeys }]
     })
-    .sort((left, right) => right.madeAt - left.madeAt)
+    .sort((left, right) => Number(left.madeAt > now) - Number(right.madeAt > now) || right.madeAt - left.madeAt)
 }
 
 /** Of a tar header (ustar): 512 bytes, with the name, and the size in octal digits. */
@@ -46,10 +52,11 @@ const HEADER_BYTES = 512
 const SIZE_AT = 124
 const SIZE_DIGITS = 11
 
-/** Without the program tar, which a list of many would wait for. null: it is not where we put it. */
+/** Without the program tar, which a list of many would wait for. null: it is not where we put it, or unreadable. */
 function glanceAtManifest(archive: string): Partial<BackupManifest> | null {
-  const file = openSync(archive, 'r')
+  let file: number | undefined
   try {
+    file = openSync(archive, 'r')
     const header = Buffer.alloc(HEADER_BYTES)
     readSync(file, header)
     const size = Number.parseInt(header.toString('latin1', SIZE_AT, SIZE_AT + SIZE_DIGITS), 8)
@@ -62,7 +69,7 @@ function glanceAtManifest(archive: string): Partial<BackupManifest> | null {
     // Whether a backup is whole is for `verify` to say.
     return null
   } finally {
-    closeSync(file)
+    if (file !== undefined) closeSync(file)
   }
 }
 

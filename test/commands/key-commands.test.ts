@@ -3,7 +3,7 @@
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { keyNamed, shareStore } from '../http/api-server.ts'
@@ -117,6 +117,22 @@ t.test('a server elsewhere is named by flags, by the environment or by a file', 
   chmodSync(file, 0o600)
   t.match(await sternpost(list, atHome), { code: 78, stderr: /expected the keys url and api_key/ })
 })
+
+t.test(
+  'a mistake in sternpost.yaml leaves its server within reach, where the file still says where it is',
+  async (t) => {
+    const { folder, run } = await commandServer(t)
+    const file = join(folder, 'sternpost.yaml')
+    const text = readFileSync(file, 'utf8')
+    writeFileSync(file, text.replace('{', '{"lsiten":{},'))
+    const told = await run('key', 'list', '--json')
+    t.match(told, { code: 0, stderr: /unknown key "lsiten"[^]*The server at .*admin\.sock is asked all the same\.\n$/ })
+    for (const lost of [text.replace('admin_socket', 'admin_sokcet'), `${text}]`]) {
+      writeFileSync(file, lost)
+      t.match(await run('key', 'list'), { code: 78, stdout: '' }, 'never another one, which has the usual place')
+    }
+  },
+)
 
 t.test('what the server refuses ends with a code that says what kind it is', async (t) => {
   const { api } = await commandServer(t)

@@ -4,7 +4,7 @@
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -268,6 +268,26 @@ t.test('the manager is told of start, state, reloads and stop', async (t) => {
   const [code] = await once(service.child, 'exit')
   t.equal(code, 0)
   t.match(told().at(-1), 'STOPPING=1')
+})
+
+t.test('a stop does not wait for a backup that is in a long call', async (t) => {
+  const programs = t.testdir({ tar: '#!/bin/sh\necho $$ > "${0%/*}/process"\nexec sleep 90\n' })
+  chmodSync(join(programs, 'tar'), 0o755)
+  const service = await startService(t, {
+    environment: { PATH: `${programs}:${process.env['PATH'] ?? ''}` },
+    listen: { http: [{ address: '127.0.0.1', port: await freePort(), tls: false, serve: ['api'] }] },
+  })
+  await service.says('"ready"')
+  const backup = spawn('sh', ['scripts/sternpost', 'backup', '--config', service.folder], { cwd: REPOSITORY })
+  t.teardown(() => backup.kill('SIGKILL'))
+  await until('the archive is being packed', () => existsSync(join(programs, 'process')))
+  const begun = performance.now()
+  service.child.kill('SIGTERM')
+  t.same(await once(service.child, 'exit'), [0, null])
+  t.ok(performance.now() - begun < 60_000)
+  t.match(service.output(), /a backup under way is not waited for any longer[^]*"stopped"/)
+  t.same(readdirSync(join(service.folder, 'data', 'backups')), [])
+  process.kill(Number(readFileSync(join(programs, 'process'), 'utf8')))
 })
 
 const skipHolding =

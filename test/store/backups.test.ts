@@ -77,6 +77,19 @@ t.test("the newest few are kept; what is written elsewhere is nobody's to remove
   t.notOk(readFileSync(elsewhere.path).includes('c2VjcmV0'))
 })
 
+t.test('names of a clock that ran ahead, and one that cannot be read, keep no new one from its place', async (t) => {
+  const { backups, clock, dir } = await scene(t, 2)
+  mkdirSync(dir)
+  for (const year of [2098, 2099]) writeFileSync(join(dir, `sternpost-${year}0101T000000Z-20.tar`), '')
+  symlinkSync('nowhere', join(dir, 'sternpost-20250101T000000Z-20.tar'))
+  const first = await backups.write(null)
+  t.same(backups.list()[0]?.path, first.path)
+  t.match(readdirSync(dir).sort(), [/^sternpost-2025/, /^sternpost-20261121/, /^sternpost-2099/])
+  await clock.advance(DAY)
+  await backups.write(null)
+  t.match(readdirSync(dir).sort(), [/^sternpost-2025/, /^sternpost-20261121/, /^sternpost-20261122/])
+})
+
 t.test('one that holds sealed keys of ACME is marked, in its manifest and in the listing', async (t) => {
   const { store, backups, clock, dir, folder } = await scene(t)
   await backups.write(null)

@@ -30,6 +30,8 @@ const OTHERS_AND_GROUP = 0o077
 /** After a fatal report the parts may wait for something that is not there any more. */
 const LONGEST_STOP_AFTER_FATAL = 5 * SECOND
 
+/** Once all is stopped; a thread of a backup may be in a call that takes minutes. */
+const LONGEST_END = SECOND
 /** With the unit's RestartSec no five starts fall into its StartLimitIntervalSec: it is tried for ever. */
 const WAIT_FOR_ANOTHER_START = MINUTE
 
@@ -66,15 +68,23 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   // The next start finds the same as after a kill.
   const endAtOnce = (): never => {
     logger.error('not stopped in time')
-    process.exit(EXIT.failed)
+    endProcess(EXIT.failed)
   }
   const cancel = ending.kind === 'fatal' ? clock.after(LONGEST_STOP_AFTER_FATAL, endAtOnce) : () => {}
   await service.stop()
   cancel()
   logger.info('stopped')
+  setTimeout(endProcess, LONGEST_END, ending.kind === 'fatal' ? EXIT.failed : EXIT.done).unref()
   if (ending.kind === 'fatal') {
     throw new ProcessExit(EXIT.failed, `sternpost: ${errorText(ending.reason)}`, { cause: ending.reason })
   }
+}
+
+/** Whatever its threads do: process.exit waits until each has left its call of SQLite or the system. */
+function endProcess(exitCode: number): never {
+  // Another program takes the place of this one, and ends.
+  process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`])
+  process.exit(exitCode)
 }
 
 interface FailedStart extends Pick<RunServiceOptions, 'logger' | 'clock'> {

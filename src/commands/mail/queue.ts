@@ -8,7 +8,7 @@ import { Option, type Command } from 'commander'
 import { explanationSchema } from '../../api/message.ts'
 import * as wire from '../../api/queue.ts'
 import { SECOND } from '../../base/clock.ts'
-import { ask, askRows, callServer, readAnswer, withQuery } from '../shared/api-client.ts'
+import { askRows, callServer, LONG_PATIENCE, readAnswer, withQuery } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { printList, printResult } from '../shared/print.ts'
 import { countOf, localTime, type Columns } from '../shared/text.ts'
@@ -96,7 +96,8 @@ async function act(
 ): Promise<void> {
   const filter = queueFilter(flags)
   const body = { action, to_pool: pool, filter, dry_run: flags.yes !== true }
-  const result = await ask(flags, wire.queueActionResultSchema, 'POST /v1/admin/queue/actions', body)
+  const answer = await callServer(flags, 'POST /v1/admin/queue/actions', { body, patience: LONG_PATIENCE })
+  const result = readAnswer(wire.queueActionResultSchema, answer)
   const count = countOf(result.messages, 'message')
   if (result.dry_run && result.messages > 0) {
     const target = pool === undefined ? '' : ` --to ${pool}`

@@ -1,7 +1,7 @@
 /** `sternpost recipient`: what is stored about an address, and its erasure (messages/README.md "Privacy"). */
 import type { Command } from 'commander'
 import { erasedRecipientSchema, recipientDataSchema, type RecipientDataJson } from '../../api/server.ts'
-import { ask, withQuery, type ApiPath } from '../shared/api-client.ts'
+import { ask, callServer, LONG_PATIENCE, readAnswer, withQuery, type ApiPath } from '../shared/api-client.ts'
 import { printNote, printResult } from '../shared/print.ts'
 import { sheetText } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
@@ -45,7 +45,8 @@ async function erase(address: string, flags: ConsentFlags): Promise<void> {
     isConfirmed(flags, { document, text, command: `sternpost recipient erase ${address}` })
     return
   }
-  const erased = await ask(flags, erasedRecipientSchema, `POST ${pathOf(address)}/erase`)
+  const answer = await callServer(flags, `POST ${pathOf(address)}/erase`, { body: {}, patience: LONG_PATIENCE })
+  const erased = readAnswer(erasedRecipientSchema, answer)
   printResult(flags, erased, () =>
     sheetText(`${address}  erased`, [
       ['messages', `${erased.messages}, ${erased.canceled} of them canceled`],

@@ -6,9 +6,18 @@
  */
 import { Option, type Command } from 'commander'
 import * as wire from '../../api/webhook.ts'
-import { HOUR, SECOND, systemClock, type Clock } from '../../base/clock.ts'
+import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { ask, askAll, askPages, callServer, readAnswer, unlessExit, type ApiPath } from '../shared/api-client.ts'
+import {
+  ask,
+  askAll,
+  askPages,
+  callServer,
+  LONG_PATIENCE,
+  readAnswer,
+  unlessExit,
+  type ApiPath,
+} from '../shared/api-client.ts'
 import { collect, countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
 import { printResult, progressLine } from '../shared/print.ts'
 import { countOf, preciseTime, type Columns } from '../shared/text.ts'
@@ -20,8 +29,6 @@ type DeliveriesFlags = LimitFlags & Given<'status' | 'event' | 'message' | 'endp
 type ReplayFlags = VerbFlags & Given<'endpoint' | 'since' | 'until'> & { status: string; event?: string[] }
 
 const STATUSES = ['pending', 'succeeded', 'failed', 'skipped']
-/** All of 100,000 among a million took 13 s on a busy machine: there may be many millions, and slower ones. */
-const REPLAY_PATIENCE = HOUR
 const REPLAYED_STATUSES = ['failed', 'skipped', 'all']
 
 export function addDeliveryCommands(webhook: Command): void {
@@ -105,7 +112,7 @@ async function replaySince(server: ServerAddress, flags: ReplayFlags): Promise<v
   const pending = async (): Promise<number> =>
     (await ask(server, wire.webhookEndpointSchema, `GET ${pathOf(endpoint)}`)).pending
   if (line.isShown) void showReplayProgress({ clock: systemClock, pending, show: line.show, signal: ended.signal })
-  const call = callServer(server, `POST ${pathOf(endpoint)}/replay`, { body, patience: REPLAY_PATIENCE })
+  const call = callServer(server, `POST ${pathOf(endpoint)}/replay`, { body, patience: LONG_PATIENCE })
   const answer = await call.finally(() => {
     ended.abort()
     line.end()

@@ -9,7 +9,15 @@ import { authenticationSchema } from '../../api/authentication.ts'
 import { domainLinkSchema, domainSchema, removedDomainSchema, type DomainJson } from '../../api/domain.ts'
 import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
-import { ask, askAll, textFromServer, type ApiPath } from '../shared/api-client.ts'
+import {
+  ask,
+  askAll,
+  callServer,
+  LONG_PATIENCE,
+  readAnswer,
+  textFromServer,
+  type ApiPath,
+} from '../shared/api-client.ts'
 import { countFlag, durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
 import { isTerminal } from '../shared/text.ts'
@@ -161,7 +169,8 @@ async function dmarc(name: string, flags: VerbFlags & { days: string }): Promise
 async function remove(name: string, flags: ConsentFlags & { purge?: boolean }): Promise<void> {
   const purge = flags.purge === true
   const query = `purge=${purge}&dry_run=${flags.yes !== true}`
-  const removed = await ask(flags, removedDomainSchema, `DELETE ${pathOf(name)}?${query}`)
+  const answer = await callServer(flags, `DELETE ${pathOf(name)}?${query}`, { patience: LONG_PATIENCE })
+  const removed = readAnswer(removedDomainSchema, answer)
   const fate = purge ? 'canceled' : 'delivered with its keys'
   const would = {
     document: removed,

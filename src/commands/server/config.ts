@@ -17,7 +17,7 @@ import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { FILE_NAMES, type FileName } from '../../config/source/finding.ts'
 import { readFolder } from '../../config/source/read-folder.ts'
 import { shownSettings, type SettingDoc } from '../../config/source/setting-docs.ts'
-import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
+import { askAll, callServer, ifPermitted, LONG_PATIENCE, readAnswer } from '../shared/api-client.ts'
 import { installedOrShippedFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { printNote, printResult, type OutputFlags } from '../shared/print.ts'
 import { columnsText, linesText, preciseTime, printable, sheetText, type Columns } from '../shared/text.ts'
@@ -153,7 +153,9 @@ async function diff(flags: VerbFlags): Promise<void> {
 
 /** null: with --json, files with errors were told already. */
 async function askFor(flags: VerbFlags, isDryRun: boolean): Promise<ReloadResultJson | null> {
-  const answer = await ask(flags, reloadResultSchema, 'POST /v1/admin/reload', { dry_run: isDryRun })
+  // It moves the mail of pools that are gone.
+  const options = { body: { dry_run: isDryRun }, patience: LONG_PATIENCE }
+  const answer = readAnswer(reloadResultSchema, await callServer(flags, 'POST /v1/admin/reload', options))
   const { mistakes } = answer
   if (!mistakes.some(({ severity }) => severity === 'error')) {
     if (mistakes.length > 0) printNote(flags, explainMistakes(mistakes))

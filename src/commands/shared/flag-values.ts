@@ -58,7 +58,7 @@ export function collect(value: string, earlier: string[] = []): string[] {
 
 /** The files of the package, for those that an administrator did not write. */
 export const SHIPPED_FOLDER = fileURLToPath(new URL('../../../config', import.meta.url))
-const PRODUCTION_FOLDER = '/etc/sternpost'
+export const PRODUCTION_FOLDER = '/etc/sternpost'
 
 /**
  * `--config`, else STERNPOST_CONFIG, else the folder of an installed package (config/README.md "Rules of the files").

@@ -1,16 +1,18 @@
 /**
  * Which server a verb asks: the one on this machine by its admin socket, or one elsewhere by URL and API key. What was
  * said most plainly wins (commands/README.md "The command line"). Throws ProcessExit: 64 for half an address, 78 for a
- * file that is not as it should be; and what reading the configuration throws.
+ * file that is not as it should be; ConfigurationError when the files do not say where the server is.
  */
 import { readFileSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { EXIT, ProcessExit } from '../../base/errors.ts'
+import { ConfigurationError, EXIT, ProcessExit } from '../../base/errors.ts'
 import { readAdminSocket } from '../../config/read-parts.ts'
+import { ADMIN_SOCKET } from '../../config/settings/server-settings.ts'
+import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { valueOf } from '../../config/source/source-tree.ts'
 import { readYamlSource } from '../../config/source/yaml-source.ts'
-import { misuse, configurationFolder, SHIPPED_FOLDER } from './flag-values.ts'
+import { misuse, configurationFolder, PRODUCTION_FOLDER, SHIPPED_FOLDER } from './flag-values.ts'
 
 export type ServerFlags = Partial<Record<'config' | 'url' | 'apiKey', string>>
 
@@ -27,6 +29,9 @@ interface Remote {
 const OTHERS_AND_GROUP = 0o077
 // The version segment that a base address ends in, and slashes around it.
 const VERSION_SEGMENT = /\/*(?:\/api)?(?:\/v1)?\/*$/
+
+/** A verb asks more than once. */
+const toldFolders = new Set<string>()
 
 export function serverAddress({ config, url, apiKey }: ServerFlags): ServerAddress {
   const environment: Remote = { url: given('STERNPOST_URL'), apiKey: given('STERNPOST_API_KEY') }
@@ -46,8 +51,17 @@ export function shownAddress(server: ServerAddress): string {
   return server.kind === 'socket' ? server.socketPath : server.url.origin
 }
 
-function onThisMachine(folder: string | undefined): ServerAddress {
-  return { kind: 'socket', socketPath: readAdminSocket(configurationFolder(folder), SHIPPED_FOLDER) }
+function onThisMachine(flag: string | undefined): ServerAddress {
+  const folder = configurationFolder(flag)
+  const { path, mistakes } = readAdminSocket(folder, SHIPPED_FOLDER)
+  // By the usual one the server of another folder could be asked.
+  const socketPath = path ?? (folder === PRODUCTION_FOLDER ? ADMIN_SOCKET : null)
+  if (socketPath === null) throw new ConfigurationError(mistakes)
+  if (mistakes.length > 0 && !toldFolders.has(folder)) {
+    toldFolders.add(folder)
+    process.stderr.write(`${explainMistakes(mistakes)} The server at ${socketPath} is asked all the same.\n`)
+  }
+  return { kind: 'socket', socketPath }
 }
 
 function remote({ url, apiKey }: Remote): ServerAddress {

@@ -38,6 +38,8 @@ const readNodeId = readName('node id', /^[a-z0-9-]{1,63}$/, 'only a-z, 0-9 and h
 // A header name of RFC 5322 §2.2 that a mail program would write, as in X-Sternpost-Ref.
 const readHeaderName = readName('header name', /^[A-Za-z][A-Za-z0-9-]{0,60}$/, 'only letters, digits and hyphens')
 
+export const ADMIN_SOCKET = '/run/sternpost/admin.sock'
+
 export const serverSchema = section({
   version: choice([1]),
   hostname: hostName,
@@ -65,7 +67,7 @@ export const serverSchema = section({
       ]),
     inbound: z.array(section({ address: listenAddress, port })).default([{ address: '*', port: 25 }]),
     metrics: section({ address: listenAddress, port }).nullable().default({ address: '127.0.0.1', port: 9464 }),
-    admin_socket: absolutePath.default('/run/sternpost/admin.sock'),
+    admin_socket: absolutePath.default(ADMIN_SOCKET),
   }).prefault({}),
   http: section({
     trusted_proxies: z.array(network).default([]),

@@ -5,10 +5,11 @@
 import { rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import { toUnixSeconds, type Clock } from '../../base/clock.ts'
+import { SECOND, toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
+import { within } from '../../base/within.ts'
 import { DATABASE, listArchives } from '../backup-archive.ts'
 import {
   BackupError,
@@ -34,6 +35,8 @@ interface BackupsOptions {
 export type Backups = ReturnType<typeof createBackups>
 
 const WORK_FOLDER = '.backup-unfinished'
+/** A thread ends only between its calls of SQLite and tar, which may take minutes. */
+const LONGEST_STOP = 5 * SECOND
 
 interface Running {
   stage: BackupStage
@@ -55,7 +58,7 @@ export function createBackups(options: BackupsOptions) {
   /** A folder that cannot be read is told when a backup is written into it. */
   function listOrNone(): StoredBackup[] {
     try {
-      return listArchives(settings().dir)
+      return listArchives(settings().dir, clock.now())
     } catch (thrown) {
       logger.warn({ folder: settings().dir, error: errorText(thrown) }, 'the folder of the backups cannot be read')
       return []
@@ -82,7 +85,8 @@ export function createBackups(options: BackupsOptions) {
     logger.info({ file: path, bytes, schema, messages: counts?.messages, ms: milliseconds }, 'backup written')
     if (target === dir) {
       metrics.backupLastSuccess.set(toUnixSeconds(Date.parse(mark)))
-      for (const { path } of listOrNone().slice(keep)) removeBackup(path, logger)
+      const others = listOrNone().filter((each) => each.path !== path)
+      for (const old of others.slice(keep - 1)) removeBackup(old.path, logger)
     }
     const sealedAcmeKeys = manifest.sealed_acme_keys ?? null
     return { ...written, milliseconds, schema, madeAt: Date.parse(mark), sealedAcmeKeys }
@@ -112,7 +116,8 @@ export function createBackups(options: BackupsOptions) {
     async stop(): Promise<void> {
       const stopped = running
       if (stopped === undefined) return
-      await stopped.worker.terminate()
+      const ended = await within(stopped.worker.terminate(), LONGEST_STOP)
+      if (ended === undefined) logger.warn({ stage: stopped.stage }, 'a backup under way is not waited for any longer')
       rmSync(stopped.workFolder, { recursive: true, force: true })
     },
   }
