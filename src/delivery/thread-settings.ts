@@ -38,9 +38,7 @@ export function threadCount(threads: 'auto' | number): number {
 
 /** The longest that a session waits without anything happening. */
 export function longestStage({ server }: Configuration): number {
-  const timeouts = sessionTimeouts(server.delivery)
-  const { rset, mail, rcpt, data, final_dot } = timeouts
-  return Math.max(...Object.values(timeouts), rset + mail + rcpt + Math.max(data, final_dot))
+  return Math.max(...Object.values(sessionTimeouts(server.delivery)))
 }
 
 function sessionTimeouts({ timeouts }: Configuration['server']['delivery']): DeliveryThreadSettings['timeouts'] {

@@ -101,9 +101,11 @@ function createConnectionLimits({ connections, trusted_proxies }: HttpSettings['
     /** Counts the connection, or closes it. */
     admit(socket: Socket) {
       const peer = socket.remoteAddress ?? ''
-      const address = clientKey(peer)
+      const isProxy = isTrusted(peer, trusted_proxies)
+      // A proxy does not count among its neighbours.
+      const address = isProxy ? peer : clientKey(peer)
       const ofAddress = byAddress.get(address) ?? 0
-      if (open >= total || (ofAddress >= perAddress && !isTrusted(peer, trusted_proxies))) {
+      if (open >= total || (ofAddress >= perAddress && !isProxy)) {
         socket.destroy()
         return
       }

@@ -98,6 +98,12 @@ const FLIGHTS: [string, EvilScript, string[], RegExp | null][] = [
     null,
   ],
   [
+    'says 421 to BDAT, refuses the RSET behind it otherwise, and closes',
+    { 'B BDAT': '421 4.3.2 closing', 'C RSET': '503 5.5.1 bye', 'C MAIL': halfClose },
+    endsWith('refused dot 421'),
+    null,
+  ],
+  [
     'says 421 to all, and closes',
     {
       ...Object.fromEntries(['RSET', 'MAIL', 'RCPT', 'BDAT'].map((verb) => [`C ${verb}`, '421 4.3.2 closing'])),
@@ -150,7 +156,7 @@ const FLIGHTS: [string, EvilScript, string[], RegExp | null][] = [
     endsWith('refused rcpt 550', 'unanswered'),
     /, with 3 in flight/,
   ],
-  ['falls silent at RCPT', { 'B RCPT': silence }, CUT, /nothing within 800 ms, with 3 in flight/],
+  ['falls silent at RCPT', { 'B RCPT': silence }, CUT, /nothing within 400 ms, with 3 in flight/],
   ['falls silent at BDAT', { 'B BDAT': silence }, CUT, /reply to BDAT: nothing within 400 ms, with 3/],
   ['drips', { 'B MAIL': drip }, CUT, /nothing within/],
   ['answers once too often at the end', { 'D BDAT': '250 2.0.0 queued\r\n250 2.0.0 queued' }, NONE, /out of step/],

@@ -125,10 +125,6 @@ t.test('replies that a host holds back until the end of a write are waited for',
   const jobs = ['a', 'b'].map((name) => job({ envelope: to(name) }))
   for (const each of jobs) opened.send(each)
   for (const each of jobs) t.match(await each.end, { kind: 'accepted' })
-  const server = await mx(t, { script: { rset, rcpt: ['550 5.1.1 no', '250 2.1.5 ok'] } })
-  const careful = await session(t, server, { timeouts })
-  t.match(await careful.deliver(to('no'), BYTES), { kind: 'refused', stage: 'rcpt' })
-  t.match(await careful.deliver(to('a'), BYTES), { kind: 'accepted' })
 })
 
 t.test('the transcript shows the flight of each message, and never its bytes', async (t) => {

@@ -166,6 +166,8 @@ const TEXTS: [text: string, left: string][] = [
   ['https://shop.test/?u=%3Fto%3Dann%40acme.org%26x', 'https://shop.test/?u=%3Fto%3D-%26x'],
   [String.raw`{"reply":"550\nann@acme.org\n\u003cann@acme.org\u003e"}`, String.raw`{"reply":"550\n-\n\u003c-\u003e"}`],
   ['宛先ann@acme.orgへ', '宛先-へ'],
+  ['550-ann@acme.org is unknown\n550-ann@acme.org\n550 x', '550-- is unknown\n550--\n550 x'],
+  ['<a href=3D"mailto:ann@acme.org" x=3Dann@acme.org>=20ann@acme.org', '<a href=3D"mailto:-" x=3D->=20-'],
   ...['joann@acme.org', 'jo.ann@acme.org', 'jo_ann@acme.org', 'jo-ann@acme.org', 'jo+ann@acme.org', '7ann@acme.org']
     .concat(['ann@acme.org.au', 'ann@acme.organic', 'ann@acme.org-x.com', 'ann@sub.acme.org', 'joann%40acme.org'])
     .map((other): [string, string] => [`<${other}>`, `<${other}>`]),

@@ -7,7 +7,7 @@ import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { ConnectionEnding, Transaction } from './transaction-end.ts'
 import type { RawReply } from './reply-reader.ts'
 import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
-import { answeredTogether, CLOSING_CODE, type Expectation, type SmtpWire } from './smtp-wire.ts'
+import { CLOSING_CODE, type Expectation, type SmtpWire } from './smtp-wire.ts'
 
 interface EnvelopeTools {
   wire: Pick<SmtpWire, 'say'>
@@ -99,7 +99,7 @@ export function createEnvelopeSteps(tools: EnvelopeTools) {
       add(recipientCommand(job.envelope, extensions), expect(transaction, 'rcpt', onRecipient))
       add('DATA', expect(transaction, 'data', onData))
     }
-    return { lines, expectations: answeredTogether(expectations) }
+    return { lines, expectations }
   }
 }
 

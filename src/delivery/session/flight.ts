@@ -241,7 +241,7 @@ function createFlyerReplies({ timeouts, ending }: FlightTools, faults: Faults, o
 
   function onReset(reply: RawReply): void {
     if (reply.code === CLOSING_CODE) awaitClose(reply, false)
-    else if (!isPositive(reply)) ending.outOfStep(reply, 'RSET')
+    else if (!isPositive(reply) && !faults.isClosing) ending.outOfStep(reply, 'RSET')
   }
 
   function onEnvelope(flyer: Flyer, stage: 'mail' | 'rcpt', reply: RawReply): void {

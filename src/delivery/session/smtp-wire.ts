@@ -129,16 +129,14 @@ export function createSmtpWire(socket: Socket, { onEnd, onRead }: WireListener) 
 }
 
 /**
- * Of commands in one write: a host may hold back replies until those behind them are there (RFC 2920 §3.2), so each is
- * waited for as long as all these together.
+ * Of commands in one write: a host may hold back replies until those behind them are there (RFC 2920 §3.2), so none is
+ * waited for less long than those.
  */
-export function answeredTogether(expectations: Expectation[]): Expectation[] {
-  let total = 0
-  for (let index = expectations.length - 1; index >= 0; index--) {
-    const expectation = expectations[index]
-    if (expectation !== undefined) total = expectation.limitMilliseconds += total
-  }
-  return expectations
+export function answeredTogether(expectations: readonly Expectation[]): Expectation[] {
+  return expectations.map((expectation, index) => ({
+    ...expectation,
+    limitMilliseconds: Math.max(...expectations.slice(index).map(({ limitMilliseconds }) => limitMilliseconds)),
+  }))
 }
 
 const IN_STEP = { reply: null, isTimeout: false, isOutOfStep: false }

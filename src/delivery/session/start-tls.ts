@@ -12,9 +12,6 @@ import { judgePeer, readPeer, type HostTls, type Peer } from '../protocol/host-t
 import { ignoreLateError } from './smtp-wire.ts'
 import { oneLine } from './transcript.ts'
 
-/** With the certificate of the host in it. Most have a third of that; the few hosts above it are not worth the memory. */
-const MOST_TICKET_BYTES = 8_192
-
 interface StartTlsRequest {
   socket: Socket
   host: string
@@ -53,8 +50,7 @@ export function startTls(request: StartTlsRequest): Promise<Encrypted> {
     let early: Buffer | undefined
     const keepTicket = (session: Buffer): void => {
       if (peer === undefined) early = session
-      else if (session.length <= MOST_TICKET_BYTES)
-        tickets.set(host, { session, peer: { ...peer, chain: peer.chain.slice(0, 1) } })
+      else tickets.set(host, { session, peer: { ...peer, chain: peer.chain.slice(0, 1) } })
     }
     const finish = (encrypted: Encrypted): void => {
       clearTimeout(timer)

@@ -4,6 +4,7 @@
  * recipient domain it was opened for. What cannot be stored stays in the sums and is tried again, and keeps nothing else
  * from being stored. And the memory of plain fallbacks, which they feed.
  */
+import { errorCode } from '../../../base/errors.ts'
 import { SECOND, type Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'
 import { recentEntries } from '../../../base/recent-entries.ts'
@@ -126,9 +127,10 @@ async function storeEach(
       await store.addTlsResults([result])
       if (refused.length > 0) logger.error({ refused }, 'a TLS result that the store does not take is dropped')
       refused = []
-    } catch {
+    } catch (thrown) {
       refused.push(result)
-      if (refused.length > 1) return [...results.slice(index + 1), ...refused]
+      const isAway = errorCode(thrown) === 'unavailable'
+      if (isAway || refused.length > 1) return [...results.slice(index + 1), ...refused]
     }
   }
   return refused

@@ -133,7 +133,7 @@ function createRestErasure(database: Database): (address: string, now: number) =
   const suppress = oneColumn(database)<[Buffer, string, number], string>(`
     insert into suppressions (id, address, is_test, scope, reason, created_at)
     values (?, erased_address(?), 0, 'all', 'manual', ?)
-    on conflict (address, is_test, scope, domain) do update set created_at = suppressions.created_at
+    on conflict (address, is_test, scope, domain) do update set owners = excluded.owners
     returning address`)
   return (address, now) => {
     const removed = removeTraces.run(address).changes + removeReports.run({ address }).changes

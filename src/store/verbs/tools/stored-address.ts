@@ -4,8 +4,11 @@
  */
 import { createHmac } from 'node:crypto'
 
-// Not the end of a longer local part, unless what stands before it is an escape of a URL, of JSON or of PostgreSQL.
-const BEGINNING = String.raw`(?:(?<![a-z0-9][._+-]?)|(?<=%[0-9a-f]{2}|\\[bfnrt]|\\u[0-9a-f]{4}|\\[0-7]{3}))`
+// Before it: an escape of a URL, of quoted-printable, of JSON or of PostgreSQL, or the code of a reply of several lines.
+const ESCAPE = String.raw`%[0-9a-f]{2}|=[0-9a-f]{2}|\\[bfnrt]|\\u[0-9a-f]{4}|\\[0-7]{3}`
+const REPLY_CODE = '^[2-5][0-9]{2}-|[^a-z0-9][2-5][0-9]{2}-'
+// Else not the end of a longer local part.
+const BEGINNING = `(?:(?<![a-z0-9][._+-]?)|(?<=${ESCAPE}|${REPLY_CODE}))`
 // Not the beginning of a longer domain; the full stop behind a sentence belongs to none.
 const END = '(?![.-]?[a-z0-9])'
 
