@@ -152,6 +152,7 @@ export function createRowEvents(parts: DispatcherParts, wake: WakeUps) {
         directory.noteRow({ pool, route, domain, stream, isRetry }, dueAt, waitingFor)
         if (route === UNROUTED) wake.domains.note([recipientDomain], dueAt)
       }
+      for (const { message } of rows) directory.openDomain(message)
       if (hasEvents) parts.onEvents()
       wake.claims()
       wake.domains.wake()

@@ -43,6 +43,8 @@ export type Retention = ReturnType<typeof createRetention>
 const ROWS = 1_000
 /** Of verbs that end by rows alone, not by time. */
 const ROWS_COUNTED = 250
+/** http/README.md "Idempotency". */
+const ANSWERS_KEPT = DAY
 /** Hours by provider are of interest for a while; the sums of an IP for longer (http/README.md "IP statistics"). */
 const HOURS_BY_PROVIDER_KEPT = 35 * DAY
 /** Above this share of the budget what is final goes early, until the lower one: the file must not come to it. */
@@ -66,7 +68,7 @@ const never = async (): Promise<boolean> => false
 export function createRetention(options: RetentionOptions) {
   const { store, times, clock, logger } = options
   const slices = createSlices(options.realClock)
-  const steps = createSteps(store, options.keptLinksText, slices)
+  const steps = createSteps(options, options.keptLinksText, slices)
   const parts: RetentionParts = { store, steps, slices }
   const budgetTold = createBudgetNews(logger)
   let running: Promise<void> | undefined
@@ -134,7 +136,7 @@ async function forgetOverdue(
     messages: await drain(steps.messages(messages, links)),
     events: await drain(steps.rows('forgetEvents', messages)),
     links: (await drain(steps.rows('forgetLinks', links))) + (await drain(steps.rows('forgetTraces', links))),
-    answers: await drain(counted((limit) => store.forgetAnswers(now, limit))),
+    answers: await drain(steps.rows('forgetAnswers', now - ANSWERS_KEPT, ROWS_COUNTED)),
     reports: await store.forgetUnmatchedReports(now - unmatchedReports),
     authentication: await drain(counted((limit) => store.forgetAuthenticationReports(utcDay(now - statistics), limit))),
     statistics:
@@ -211,11 +213,13 @@ function counted(forget: (limit: number) => Promise<number>): Step {
   }
 }
 
+type WalkingVerb = 'forgetEvents' | 'forgetTranscripts' | 'forgetLinks' | 'forgetTraces' | 'forgetAnswers'
+
 type Steps = ReturnType<typeof createSteps>
 
 /** What one slice of each kind removes. */
 function createSteps(
-  store: Store,
+  { store, clock }: Pick<RetentionOptions, 'store' | 'clock'>,
   keptLinksText: RetentionOptions['keptLinksText'],
   { pause, isStopped }: Pick<Slices, 'pause' | 'isStopped'>,
 ) {
@@ -228,7 +232,7 @@ function createSteps(
     contents:
       (before: number, isEnough = never): Step =>
       async (after) => {
-        const found = await store.overdueContents({ before, after, limit: ROWS })
+        const found = await store.overdueContents({ before, now: clock.now(), after, limit: ROWS })
         let removed = 0
         let contents = found.contents
         while (contents.length > 0 && !isStopped() && !(await isEnough())) {
@@ -245,11 +249,11 @@ function createSteps(
     messages:
       (before: number, linksBefore: number): Step =>
       (after) =>
-        store.forgetMessages({ before, linksBefore, after, limit: ROWS }),
+        store.forgetMessages({ before, now: clock.now(), linksBefore, after, limit: ROWS }),
     rows:
-      (verb: 'forgetEvents' | 'forgetTranscripts' | 'forgetLinks' | 'forgetTraces', before: number): Step =>
+      (verb: WalkingVerb, before: number, limit = ROWS): Step =>
       (after) =>
-        store[verb]({ before, after, limit: ROWS }),
+        store[verb]({ before, now: clock.now(), after, limit }),
     webhooks: (now: number, succeededBefore: number, failedBefore: number): Step =>
       counted((limit) => store.pruneWebhooks({ now, succeededBefore, failedBefore, limit })),
     freePages:

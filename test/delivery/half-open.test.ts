@@ -1,5 +1,5 @@
 /**
- * A suspended path comes back by one message at a time, and a restart forgets nothing of it (egress/README.md
+ * A suspended path or lane comes back by one message at a time, and a restart forgets nothing of it (egress/README.md
  * "Suspension ladder").
  */
 import t, { type Test } from 'tap'
@@ -10,8 +10,10 @@ import { startOrderingSink, type OrderingSink } from '../support/ordering-sink.t
 import { startEngine, type Engine } from './start-engine.ts'
 
 const ANNA = 'anna@dest.test'
-const BLOCK = '554 5.7.1 blocked using a list'
-/** So many in an hour suspend a path. */
+/** What suspends it, for how many minutes at first, and from where mail goes. */
+const PATH = { refusal: '554 5.7.1 blocked using a list', minutes: 15, ips: ipsOf(11) }
+const LANE = { refusal: '550 5.7.26 not authenticated', minutes: 60, ips: ipsOf(11, 12) }
+/** So many in an hour suspend. */
 const BLOCKS = 5
 const WAITING = 20
 
@@ -22,27 +24,35 @@ interface World {
   receiver: { isBlocking: boolean; tries: number }
 }
 
-/** Its one path has been suspended for 15 minutes, with mail waiting. */
-async function suspended(t: Test): Promise<World> {
+/** Its one path, or its one lane, has just been suspended, with mail waiting. */
+async function suspended(t: Test, { refusal, minutes, ips } = PATH): Promise<World> {
   const receiver = { isBlocking: true, tries: 0 }
   const sink = await startOrderingSink({
     onCommand(verb) {
       if (verb !== 'RCPT') return undefined
       receiver.tries++
-      return receiver.isBlocking ? BLOCK : undefined
+      return receiver.isBlocking ? refusal : undefined
     },
   })
   t.teardown(() => sink.close())
   const clock = manualClock()
-  const engine = await startEngine(t, { port: sink.port, clock })
+  const engine = await startEngine(t, { port: sink.port, clock, ips })
   for (let block = 0; block < BLOCKS; block++) {
     await engine.untilState((await engine.accept(ANNA))[0], 'deferred')
   }
   await engine.accept(ANNA, { count: WAITING - BLOCKS })
   const [view] = pathsOf(engine)
-  t.match(view, { status: 'suspended', step: 1, holds: [{ kind: 'suspension', until: clock.now() + 15 * MINUTE }] })
+  t.match(view, {
+    status: 'suspended',
+    step: 1,
+    holds: [{ kind: 'suspension', until: clock.now() + minutes * MINUTE }],
+  })
   receiver.tries = 0
   return { engine, sink, clock, receiver }
+}
+
+function ipsOf(...hosts: number[]): Record<string, unknown>[] {
+  return hosts.map((host) => ({ address: `127.0.0.${host}`, hostname: `mta${host}.sternpost.test`, warmed: true }))
 }
 
 const pathsOf = ({ shaping }: Engine): PathView[] => shaping.views()
@@ -56,11 +66,11 @@ async function settle({ engine, clock }: World): Promise<void> {
   }
 }
 
-t.test('exactly one message goes, then one more after each that passes; after three the path is open', async (t) => {
-  const world = await suspended(t)
+const goesOneByOne = (cause: typeof PATH) => async (t: Test) => {
+  const world = await suspended(t, cause)
   const { engine, sink, clock, receiver } = world
   receiver.isBlocking = false
-  await clock.advance(15 * MINUTE - 1)
+  await clock.advance(cause.minutes * MINUTE - 1)
   await settle(world)
   t.equal(receiver.tries, 0, 'nothing goes before its end')
   sink.hold()
@@ -74,11 +84,14 @@ t.test('exactly one message goes, then one more after each that passes; after th
     sink.hold()
     await engine.until('it was taken', () => sink.arrivals.length === probe)
   }
-  await engine.until('the path is open', () => pathsOf(engine).length === 0)
+  await engine.until('it is open', () => pathsOf(engine).length === 0)
   sink.release()
   await engine.until('all others follow', () => sink.arrivals.length === WAITING)
   t.notOk(engine.log.some(({ msg }) => msg === 'scheduler.missed_wake'))
-})
+}
+
+t.test('one message goes by a path, then one after each that passes; after three it is open', goesOneByOne(PATH))
+t.test('one message goes of a lane, then one after each that passes; after three it is open', goesOneByOne(LANE))
 
 t.test('a block in answer to the probe suspends for longer, and ends no message', async (t) => {
   const world = await suspended(t)

@@ -2,6 +2,7 @@
  * Between the claim and the thread: what the store refuses half way, and a ready window that gets room.
  */
 import t from 'tap'
+import { SECOND } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { OpenGate } from '../../src/egress/shaping/shaping.ts'
@@ -133,6 +134,37 @@ t.test('a store that is away for a moment is asked again soon, what is wrong for
   }
   t.equal(await returnedAt(new ServiceError('unavailable')), 2_000)
   t.equal(await returnedAt(new Error('SQLITE_BUSY')), 300_000)
+})
+
+t.test('what only an IP with a used up rate may send is not claimed again and again', async (t) => {
+  const clock = manualClock()
+  const startedAt = clock.now()
+  const [rows, interval] = [200, 6 * SECOND]
+  let tokenAt = clock.now() + 10
+  const due = new Map<number, number>(Array.from({ length: rows }, (_, key) => [key, clock.now()]))
+  const kept = { kind: 'wait', waitingFor: 'rate', text: '', keptTo: '127.0.0.11' } as const
+  const { placer, placed } = world({
+    clock,
+    choosePath() {
+      if (tokenAt > clock.now()) return { ...kept, until: tokenAt }
+      tokenAt = clock.now() + interval
+      return { kind: 'path', facts, ip: null, needsGrant: false, isProbe: false }
+    },
+    recorder: { giveBack: ({ key }, { nextAt }) => void due.set(key, nextAt) },
+  })
+  let claims = 0
+  const wanted = 50
+  while (placed.length < wanted) {
+    const next = Math.min(...due.values())
+    await clock.advance(Math.max(0, next - clock.now()))
+    const keys = [...due].filter(([, at]) => at <= clock.now()).map(([key]) => key)
+    for (const key of keys) due.delete(key)
+    claims += keys.length
+    placer.place(keys.map((key) => message(key, { attempts: 1 })))
+    await placer.settled()
+  }
+  t.ok(claims < 2 * rows + 3 * wanted, `${claims} claims`)
+  t.ok(clock.now() - startedAt < (wanted + 5) * interval, 'no token is left unused')
 })
 
 t.test('when a full ready window gets room by what goes to a thread, more is claimed', async (t) => {

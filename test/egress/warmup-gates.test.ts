@@ -164,6 +164,25 @@ t.test('each day that is over is closed once, missed ones as idle', async (t) =>
   t.same(close({ rows: [row(0, 50)], at: 0.99 }).audit, [], 'nor before its end')
 })
 
+t.test('days that a clock closed which ran ahead are closed when they come', async (t) => {
+  const ahead = close({ rows: [row(0, 50)], at: 365 })
+  const back = close({ record: ahead.record, audit: ahead.audit, rows: [], at: 2.2 })
+  t.same(back.audit, [])
+  t.equal(back.record.closedDay, dayName(2), 'today as well: it has been closed once')
+  t.same(close({ record: back.record, audit: ahead.audit, rows: [], at: 2.9 }), { ...back, events: [] })
+  const later = close({ record: back.record, audit: ahead.audit, rows: [row(3, 100)], at: 4.1 })
+  t.same(actions(later), [`${dayName(3)} advance 3`])
+})
+
+t.test('a clock that was behind for a while closes no day twice', async (t) => {
+  const closed = close({ rows: [row(0, 50), row(1, 100)], at: 2.2 })
+  t.match(closed.record, { stage: 3, closedDay: dayName(1) })
+  const behind = close({ record: closed.record, audit: closed.audit, rows: [], at: 0.5 })
+  t.match(behind.record, { stage: 3, closedDay: dayName(0) })
+  const right = close({ record: behind.record, audit: closed.audit, rows: [row(0, 50), row(1, 100)], at: 2.3 })
+  t.match(right, { record: { stage: 3, closedDay: dayName(1) }, audit: [] })
+})
+
 t.test('a downtime of years is closed without a row for each of its days', async (t) => {
   const closed = close({ rows: [], at: 3_000 })
   t.ok(closed.audit.length <= 400)

@@ -179,6 +179,22 @@ t.test('no day closes while the clock is not steady', async (t) => {
   t.same(await actions(warmup), ['start 1', 'hold 1'])
 })
 
+t.test('days go on after a clock that ran ahead was set back', async (t) => {
+  const { warmup, clock } = await startEgressWorld(t, onePool, { now: MIDNIGHT })
+  await warmup.start(IP, startAsked(), 'cli')
+  clock.set(MIDNIGHT + 3 * DAY)
+  await warmup.closeDays()
+  t.same(await actions(warmup), ['start 1', 'hold 1', 'hold 1', 'hold 1'])
+  clock.set(MIDNIGHT + HOUR)
+  await warmup.closeDays()
+  await clock.advance(DAY)
+  await warmup.closeDays()
+  t.equal((await actions(warmup)).length, 4, 'today was closed')
+  await clock.advance(DAY)
+  await warmup.closeDays()
+  t.equal((await actions(warmup)).length, 5, 'tomorrow closes')
+})
+
 t.test('a block pauses for four hours, the next ones for longer, up to a day', async (t) => {
   const world = await startEgressWorld(t, onePool)
   const { egress, warmup, clock } = world

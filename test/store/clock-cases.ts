@@ -2,6 +2,7 @@
  * A clock that ran a year ahead and was set back: what every store engine must make of the times that it wrote.
  */
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
+import type { ForgetStep } from '../../src/store/records/retention-records.ts'
 import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
   acceptOne,
@@ -15,7 +16,7 @@ import {
   outcomeRecord,
   webhookEndpoint,
 } from './store-samples.ts'
-import { IP, ipRecord } from './warmup-samples.ts'
+import { ask, IP, ipRecord, MIDNIGHT, warmingRecord } from './warmup-samples.ts'
 
 const AHEAD = NOW + 365 * DAY
 
@@ -62,6 +63,34 @@ export const clock: Cases = {
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(claimed, deferredUntil(NOW + HOUR))] })
     t.equal(await store.endWaitsAhead(NOW - 30 * DAY, 9), 1)
     t.match(await lookUp(store, id), { nextAttemptAt: NOW - 30 * DAY, expiresAt: NOW + LIFETIME })
+  },
+  'what an IP sent next year is not of its last hour': async (t, { store }) => {
+    await store.addIpRecords([warmingRecord()])
+    const rule = { windowFrom: MIDNIGHT, windowTo: AHEAD + DAY, minBurst: 50 }
+    const reserve = async (at: number, count: number) => {
+      const [{ granted, reason } = { granted: 0, reason: null }] = await store.reserveAllowance(ask(at, count, rule))
+      return { granted, reason }
+    }
+    t.match(await reserve(AHEAD, 7), { granted: 7 })
+    t.same(await reserve(NOW, 7), { granted: 0, reason: 'warmup_hour' })
+    await store.endWaitsAhead(NOW, 9)
+    t.match(await reserve(NOW, 5), { granted: 5 })
+    await store.endWaitsAhead(NOW, 9)
+    t.same(await reserve(NOW + MINUTE, 5), { granted: 2, reason: 'warmup_hour' }, 'what was sent in it counts')
+  },
+  'answers of next year keep no older one': async (t, { store }) => {
+    const keep = (key: string, at: number) =>
+      store.keepAnswer({ apiKeyId: null, key, fingerprint: Buffer.alloc(32, 1) }, { status: 200, body: '' }, at)
+    for (const key of ['a', 'b', 'c']) await keep(key, AHEAD)
+    for (const key of ['d', 'e', 'f', 'g']) await keep(key, NOW)
+    await keep('h', NOW + DAY)
+    let removed = 0
+    for (let after: number | null = 0; after !== null;) {
+      const step: ForgetStep = await store.forgetAnswers({ before: NOW + HOUR, now: NOW + 2 * DAY, after, limit: 2 })
+      removed += step.removed
+      after = step.next
+    }
+    t.equal(removed, 4)
   },
   'webhooks, checks of domains and pauses of IPs end too': async (t, { store }) => {
     await store.addWebhookEndpoint(webhookEndpoint())

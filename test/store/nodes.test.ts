@@ -147,7 +147,7 @@ async function mixVerbs(t: Test, { nodes, database }: Bed, cluster: PostgresClus
   const deadline = performance.now() + MIXED_MILLISECONDS
   const did = { accepted: 0, claimed: 0, canceled: 0, expired: 0, forgotten: 0 }
   const forget = async (work: (request: ForgetRequest) => Promise<ForgetStep>): Promise<void> => {
-    did.forgotten += (await work({ before: LATER, after: 0, limit: 50 })).removed
+    did.forgotten += (await work({ before: LATER, now: LATER, after: 0, limit: 50 })).removed
   }
   const steps = [
     async (node: Node) => {
@@ -183,7 +183,7 @@ async function mixVerbs(t: Test, { nodes, database }: Bed, cluster: PostgresClus
     ({ store }: Node) => forget(store.forgetTranscripts),
     ({ store }: Node) => forget((request) => store.forgetMessages({ ...request, linksBefore: LATER })),
     async ({ store }: Node) => {
-      const { contents } = await store.overdueContents({ before: LATER, after: 0, limit: 50 })
+      const { contents } = await store.overdueContents({ before: LATER, now: LATER, after: 0, limit: 50 })
       const over = contents.map(({ contentId }) => ({ contentId, links: null }))
       if (over.length > 0) did.forgotten += (await store.forgetContents({ before: LATER, contents: over })).removed
     },

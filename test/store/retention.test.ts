@@ -17,7 +17,7 @@ import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import type { SqliteLocation } from '../../src/store/store-location.ts'
 import type { Store } from '../../src/store/store.ts'
 import { readerHere } from '../messages/acceptance-parts.ts'
-import { manualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import {
   acceptRequest,
@@ -55,6 +55,7 @@ interface Scene {
   /** Time passes, and everything that is over goes. */
   pass(milliseconds: number): Promise<void>
   now(): number
+  clock: ManualClock
   lines: Record<string, unknown>[]
   count(table: string): number
 }
@@ -81,6 +82,7 @@ async function scene(t: Test, times: Partial<RetentionTimes> = {}): Promise<Scen
     retention,
     epoch,
     lines,
+    clock,
     now: () => clock.now(),
     async pass(milliseconds) {
       await clock.advance(milliseconds)
@@ -132,6 +134,24 @@ async function newest(scene: Scene): Promise<void> {
 }
 
 const ALL = ['messages', 'message_data', 'contents', 'content_parts', 'attempts', 'transcripts', 'events'] as const
+
+t.test('behind what a clock wrote that ran a year ahead, all goes as ever', async (t) => {
+  const all = await scene(t)
+  const { clock, pass, count } = all
+  clock.set(NOW + 365 * DAY)
+  await accept(all, [to({ expiresAt: clock.now() + DAY })])
+  await deliver(all)
+  clock.set(NOW)
+  for (let old = 0; old < 3; old++) await newest(all)
+  await pass(8 * DAY)
+  t.equal(count('content_parts'), 1)
+  await pass(23 * DAY)
+  t.equal(count('transcripts'), 1)
+  await pass(60 * DAY)
+  t.same(['messages', 'contents', 'kept_links', 'traces'].map(count), [2, 4, 3, 2])
+  await pass(365 * DAY)
+  t.same(['messages', 'contents', 'kept_links', 'traces'].map(count), [1, 2, 1, 1], 'its link stays for its time')
+})
 
 t.test('content, dialogues, deliveries and messages go, each when its time is over', async (t) => {
   const all = await scene(t)
@@ -274,7 +294,7 @@ t.test('links of removed messages are passed over, and stay', async (t) => {
   await newest(all)
   await all.pass(2 * DAY)
   t.same([all.count('messages'), all.count('traces'), all.count('kept_links')], [1, 2, 3])
-  t.match(await all.store.forgetLinks({ before: all.now(), after: 0, limit: 9 }), { removed: 1 })
+  t.match(await all.store.forgetLinks({ before: all.now(), now: all.now(), after: 0, limit: 9 }), { removed: 1 })
   t.equal(all.count('kept_links'), 2)
 })
 

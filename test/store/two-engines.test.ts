@@ -294,7 +294,9 @@ function createStory(random: RandomSource) {
       () => {
         const before = at() - 100_000
         return ({ store }) =>
-          store.forgetMessages({ before, linksBefore: before, after: 0, limit: 40 }).then(({ removed }) => removed)
+          store
+            .forgetMessages({ before, now: before, linksBefore: before, after: 0, limit: 40 })
+            .then(({ removed }) => removed)
       },
     ],
     [

@@ -14,7 +14,7 @@ import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'
 import { CAPTURE_GATE, type CaptureRoute, type PathFacts, type PathFactsMaker } from '../place/path-facts.ts'
 import type { PathRoom } from '../place/paths.ts'
-import type { ReadyWindow } from '../place/ready-window.ts'
+import { createCounts, type ReadyWindow } from '../place/ready-window.ts'
 import { allBusy, triedOut, type Closure } from '../place/take-rows.ts'
 import type { KnownRoutes } from '../route/route-message.ts'
 import type { Capacity, FairOrder } from './fair-order.ts'
@@ -139,14 +139,16 @@ type KeyRooms = ReturnType<typeof createKeyRooms>
 
 /**
  * How many rows of a key could leave now, by the IPs of its pool, their paths and their allowance (egress/README.md
- * "Which IP"). For one round: its keys do not count on the same allowance twice. `unreserved`: claimed first attempts
- * without a path; each may take the allowance of any IP.
+ * "Which IP"). For one round: its keys do not count on the same allowance twice, nor on the same share of a domain that
+ * is tried out. `unreserved`: claimed first attempts without a path; each may take the allowance of any IP.
  */
 function createKeyRooms(options: ClaimParts, unreserved: number) {
   const { window, egress, gateOf, routes, paths, pathFacts } = options
   const known = new Map<string, Candidate[]>()
   /** Allowance that keys of this round count on already, by IP. */
   const hopes = new Map<string, number>()
+  /** Rows of this round, by sending domain that is tried out: over all its keys and IPs. */
+  const triedNow = createCounts()
 
   function candidatesOf({ pool, stream, isRetry }: Omit<QueueKey, 'route' | 'domain'>, isp: string): Candidate[] {
     const name = `${pool} ${stream} ${isp} ${isRetry}`
@@ -190,8 +192,11 @@ function createKeyRooms(options: ClaimParts, unreserved: number) {
           const isTriedOut = gate.mostUnderWay <= 1 || ofLane <= 0
           closure = earlier(closure, { until: null, ...(isTriedOut ? triedOut : allBusy)(provider.isp) })
         }
-        const add = Math.max(0, Math.min(pathRoom, ofLane, hope))
-        if (add === 0 && hope <= 0) isOnlyForNow = true
+        const domain = `${key.pool} ${key.route} ${key.domain}`
+        const leftOfLane = ofLane - triedNow.of(domain)
+        const add = Math.max(0, Math.min(pathRoom, leftOfLane, hope))
+        if (add === 0 && (hope <= 0 || (ofLane > 0 && leftOfLane <= 0))) isOnlyForNow = true
+        if (ofLane < Infinity) triedNow.add(domain, add)
         if (candidate.hope < Infinity && lane !== null) hopes.set(ip.address, (hopes.get(ip.address) ?? 0) + add)
         room += add
         if (room >= wanted) break

@@ -98,6 +98,7 @@ export function createDueKeys({ clock, order }: DueKeysOptions) {
       groups.delete(groupName(entry))
     },
     update,
+    open,
     close(entry: KeyEntry, closure: Closure): void {
       if (entry.isDue) close(entry, closure)
     },

@@ -17,6 +17,10 @@ const MOST_KEYS = 20_000
 const SLACK = 0.1
 /** A key that is due for longer and was not known has been missed (delivery/README.md "Wake-ups"). */
 const MISSED_AFTER = 5 * SECOND
+/** The keys of one sending domain in a pool and route. */
+const KINDS = (['transactional', 'bulk'] as const).flatMap((stream) =>
+  [true, false].map((isRetry) => ({ stream, isRetry })),
+)
 
 export function createQueueDirectory(options: DueKeysOptions & { mostKeys?: number }) {
   const { clock, mostKeys = MOST_KEYS } = options
@@ -60,6 +64,13 @@ export function createQueueDirectory(options: DueKeysOptions & { mostKeys?: numb
     close(key: QueueKey, closure: Closure): void {
       const entry = table.find(key)
       if (entry !== undefined) due.close(entry, closure)
+    },
+    /** Rows of this sending domain are settled: one that is tried out may send the next one. */
+    openDomain({ pool, route, domain }: Pick<QueueKey, 'pool' | 'route' | 'domain'>): void {
+      for (const kind of KINDS) {
+        const entry = table.find({ pool, route, domain, ...kind })
+        if (entry !== undefined) due.open(entry)
+      }
     },
     /** When something becomes due or opens by itself; null: only an event can bring work. */
     nextAt(): number | null {

@@ -17,12 +17,14 @@ import { hostsFor, type ChoosePath, type ChosenPath } from './choose-path.ts'
 import { createCounts } from './ready-window.ts'
 import { createResolveMessages, type ResolvedMessage, type ResolveMessagesOptions } from './resolve-messages.ts'
 import type { PathRow } from './take-rows.ts'
+import { createWaitingLines } from './waiting-lines.ts'
 
 /** How often a message is given another IP because the one before had no allowance left. */
 const MOST_CHOICES = 3
 /**
  * A row that cannot go is looked at again after at most so long, whatever is known of the end: an operator or a reply
- * may end it sooner. Until it is really over its queue key is closed, and this costs nothing.
+ * may end it sooner. Until it is really over its queue key is closed, and this costs nothing; what one IP alone may
+ * send stands in line for it.
  */
 const LONGEST_HOLD = 15 * MINUTE
 const UNKNOWN_HOLD = 5 * MINUTE
@@ -127,6 +129,7 @@ function createGivePaths(
   giveBack: ReturnType<typeof createResolveMessages>['giveBack'],
 ) {
   const { clock, logger, egress, recorder } = options
+  const inLine = createWaitingLines()
 
   /** What the store cannot answer for goes back; what was placed before goes on. */
   async function reserve(needing: readonly Needing[]): Promise<Reserved> {
@@ -139,9 +142,11 @@ function createGivePaths(
     }
   }
 
-  function wait(message: ClaimedMessage, { until, waitingFor, text }: Chosen<'wait'>): void {
-    logger.debug({ message_id: message.id, waiting_for: waitingFor, until, reason: text }, 'message waits')
+  function wait(message: ClaimedMessage, { until: end, waitingFor, text, keptTo }: Chosen<'wait'>): void {
     const now = clock.now()
+    const isInLine = keptTo !== undefined && end !== null && waitingFor === 'rate'
+    const until = isInLine ? inLine(`${keptTo} ${message.route} ${message.stream}`, end, now) : end
+    logger.debug({ message_id: message.id, waiting_for: waitingFor, until, reason: text }, 'message waits')
     const nextAt = Math.ceil(Math.min(until ?? now + UNKNOWN_HOLD, now + LONGEST_HOLD))
     recorder.giveBack(message, { nextAt, waitingFor })
   }

@@ -67,8 +67,11 @@ export type PathState =
 export type IpChoice =
   /** `needsGrant`: one unit of allowance has to be reserved before it goes out. */
   | { kind: 'ip'; ip: EgressIp; needsGrant: boolean }
-  /** Until when it makes no sense to ask again; null: nobody knows. `text` is one sentence for `explain`. */
-  | { kind: 'wait'; until: number | null; waitingFor: WaitingFor; text: string }
+  /**
+   * Until when it makes no sense to ask again; null: nobody knows. `text` is one sentence for `explain`. `keptTo`: it
+   * waits for this IP alone, though others may be open.
+   */
+  | { kind: 'wait'; until: number | null; waitingFor: WaitingFor; text: string; keptTo?: string }
 
 export interface Candidate {
   ip: EgressIp

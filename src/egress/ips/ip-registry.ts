@@ -143,7 +143,7 @@ function createIpChanges(
       const current = find(address)
       if (current === undefined) return undefined
       const moved = decide(current.record, current)
-      if (moved === null || moved.audit.length === 0) return current
+      if (moved === null || moved.record === current.record) return current
       const { record, audit, events } = moved
       const caps = capsOf(current.record, moved, configuration.current().warmup, utcDay(clock.now()))
       const isDone = await store.changeIp({ record, audit, events, caps })

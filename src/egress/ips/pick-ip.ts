@@ -126,13 +126,13 @@ function keep({ request, tiers, pathOf, now, allowance }: Search): IpChoice | un
   const path = pathOf(ip)
   if (path.kind === 'open' || path.takesRows === true) return { kind: 'ip', ip, needsGrant }
   const { until, waitingFor, text } = path
-  const wait = { kind: 'wait' as const, until, waitingFor, text }
+  const wait = { kind: 'wait' as const, until, waitingFor, text, keptTo: ip.address }
   if (isBound) return endingBy(keepIpUntil, wait)
   return waitingFor === 'suspension' ? undefined : wait
 }
 
-function endingBy(end: number, { kind, until, waitingFor, text }: Wait): Wait {
-  return { kind, until: Math.min(until ?? Infinity, end), waitingFor, text }
+function endingBy(end: number, wait: Wait): Wait {
+  return { ...wait, until: Math.min(wait.until ?? Infinity, end) }
 }
 
 function chooseFreely(search: Search): IpChoice {

@@ -26,12 +26,16 @@ const MOST_DAYS = 400
 /** Healthy days in a row at the target that end the ramp (egress/README.md "Gates"). */
 export const HEALTHY_DAYS_AT_TARGET = 3
 
-/** First day that is over and not closed; null: none, or this IP has no warmup. */
+/**
+ * First day that is over and not closed; null: none, or this IP has no warmup. Today: a clock that ran ahead has closed
+ * days that are not over.
+ */
 export function firstOpenDay(record: IpRecord, now: number): string | null {
   const { startedAt, closedDay } = record
   if (startedAt === null || !isInWarmup(record)) return null
   const first = closedDay === null ? utcDay(startedAt) : dayAfter(closedDay, 1)
   const today = utcDay(now)
+  if (closedDay !== null && closedDay > today) return today
   if (first >= today) return null
   const oldest = dayAfter(today, -MOST_DAYS)
   return first > oldest ? first : oldest
@@ -39,15 +43,24 @@ export function firstOpenDay(record: IpRecord, now: number): string | null {
 
 export function closeDays(open: DaysToClose): MovedIp {
   const { record, now } = open
-  let closing = unmoved(record)
   const today = utcDay(now)
+  // The days to come will be closed. Today counts as closed, for it may have been.
+  if (firstOpenDay(record, now) === today) return unmoved({ ...record, closedDay: today })
+  let closing = unmoved(record)
   for (let day = firstOpenDay(record, now) ?? today; day < today; day = dayAfter(day, 1)) {
     const date = day
-    closing = andThen(closing, (current) => closeDay({ ...open, record: current }, date))
+    closing = andThen(closing, (current) =>
+      wasClosed(open, date) ? unmoved({ ...current, closedDay: date }) : closeDay({ ...open, record: current }, date),
+    )
     // A warmed IP has no days.
     if (closing.record.state === 'warmed') break
   }
   return closing
+}
+
+/** By a clock that was behind, and took what it had closed before for days to come. */
+function wasClosed({ audit, now }: DaysToClose, date: string): boolean {
+  return audit.some(({ actor, day, at }) => actor === 'gate' && day === date && at <= now)
 }
 
 function closeDay(open: DaysToClose, day: string): MovedIp {

@@ -2,6 +2,7 @@
 import type { Mailbox, StoredContent, Stream, Variables } from '../../mail/message.ts'
 import type { PackedContent } from './packed-content.ts'
 import type { QueuedRows } from './queue-records.ts'
+import type { ForgetRequest, ForgetStep } from './retention-records.ts'
 import type { SuppressionReason } from './suppression-records.ts'
 
 /** One message of a request. */
@@ -92,8 +93,8 @@ export interface AcceptVerbs {
   findIdempotent(entry: IdempotencyEntry, now: number): Promise<IdempotencyLookup>
   /** For requests that store no message: keeps the answer, unless the key is there already. */
   keepAnswer(entry: IdempotencyEntry, answer: KeptAnswer, now: number): Promise<void>
-  /** Idempotency keys older than 24 h are forgotten; at most `limit`; returns how many. */
-  forgetAnswers(now: number, limit: number): Promise<number>
+  /** Idempotency keys that are over are forgotten, from the oldest on. */
+  forgetAnswers(request: ForgetRequest): Promise<ForgetStep>
   /**
    * The request that would send a bounced or expired message again, with its whole content, under a new message id and
    * with as long a lifetime from `now` on; null when there is no such message, it did not end so, or its content is

@@ -4,6 +4,8 @@
 export interface ForgetRequest {
   /** Final before this time. */
   before: number
+  /** Rows of a later time were written by a clock that ran ahead: behind them may be older ones. */
+  now: number
   /** Numbers up to this one were looked at already. */
   after: number
   /** Rows that are looked at, at most. */

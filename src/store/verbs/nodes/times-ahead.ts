@@ -1,10 +1,10 @@
 /**
  * Waits until a time that a clock wrote which ran far ahead and was set back (test/README.md "Clock"). They end: at
  * worst something is tried early. Lifetimes stay, for it may be the present clock that is wrong. What somebody holds
- * stays held, and no message is due before its `send_at`.
+ * stays held, and no message is due before its `send_at`. What IPs sent in hours to come is not of their last hour.
  */
 import type { Database } from '../../engine/database.ts'
-import { DAY } from '../../../base/clock.ts'
+import { DAY, HOUR } from '../../../base/clock.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
@@ -30,11 +30,14 @@ export function createEndWaitsAhead(database: Database): Verb<'endWaitsAhead'> {
   const pauses = database.prepare<[{ now: number; beyond: number }]>(`
     update egress_ips set until_at = until_at - (since - @now), since = @now
     where until_at is not null and since > @beyond`)
+  const slots = database.prepare<[number]>(`
+    delete from ip_slots where ip in (select ip from egress_ips) and slot_at > ?`)
 
   return (now, limit) => {
     const beyond = now + BEYOND_EVERY_WAIT
     for (const checks of [deliveries, domains, certificates]) checks.run(now, beyond)
     pauses.run({ now, beyond })
+    slots.run(now + HOUR)
     return messages.run({ now, beyond, wait: BEYOND_EVERY_WAIT, held: HELD_UNTIL, limit }).changes
   }
 }

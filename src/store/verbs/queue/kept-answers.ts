@@ -2,6 +2,7 @@
 import type { Database } from '../../engine/database.ts'
 import { DAY } from '../../../base/clock.ts'
 import type { IdempotencyEntry, KeptAnswer, SuppressedMessage } from '../../records/accept-records.ts'
+import type { ForgetRequest } from '../../records/retention-records.ts'
 import { ask } from '../tools/statements.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
@@ -58,13 +59,23 @@ export function createAnswerWriter(database: Database) {
 export function createAnswerWrites(database: Database) {
   const keep = createAnswerWriter(database)
   // In the order of their rows, which is that of their ages: no further index is needed.
-  const forget = database.prepare<[number, number]>(`
-    delete from idempotency_keys
-    where created_at <= ? and idempotency_seq in (
-      select idempotency_seq from idempotency_keys where idempotency_seq > 0 order by idempotency_seq limit +?)`)
+  const oldest = `
+    select idempotency_seq from idempotency_keys where idempotency_seq > @after order by idempotency_seq limit +@limit`
+  const look = database.prepare<[ForgetRequest], { count: number; last: number | null; young: number }>(`
+    select count(*) as count, max(idempotency_seq) as last,
+      coalesce(sum(iif(created_at >= @before and created_at <= @now, 1, 0)), 0) as young
+    from idempotency_keys
+    where idempotency_seq in (${oldest})`)
+  const forget = database.prepare<[Omit<ForgetRequest, 'now'>]>(`
+    delete from idempotency_keys where created_at < @before and idempotency_seq in (${oldest})`)
   return {
     keepAnswer: (entry, answer, now) => keep(entry, answer, [], now),
-    forgetAnswers: (now, limit) => forget.run(now - DAY, limit).changes,
+    forgetAnswers({ before, now, after, limit }) {
+      const seen = look.get({ before, now, after, limit })
+      const removed = forget.run({ before, after, limit }).changes
+      const isLast = seen === undefined || seen.count < limit || seen.young > 0
+      return { removed, next: isLast ? null : seen.last }
+    },
   } satisfies SomeVerbs
 }
 

@@ -8,7 +8,7 @@ import type { Database } from '../../engine/database.ts'
 import type { OverdueContent } from '../../records/retention-records.ts'
 import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createBytesRemoval, createContentUse, isOver, createContentRelease } from './content-use.ts'
-import { createSlice, walkOldest, type AgedRow } from './walk-oldest.ts'
+import { createSlice, isTooYoung, walkOldest, type AgedRow } from './walk-oldest.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
 
@@ -21,7 +21,7 @@ export function createContentReads(database: Database) {
   const findLinks = database.prepare<[number], string>('select links from kept_links where content_id = ?').pluck()
 
   return {
-    overdueContents({ before, after, limit }) {
+    overdueContents({ before, now, after, limit }) {
       const contents: OverdueContent[] = []
       const slice = createSlice(limit)
       let contentId = after
@@ -31,7 +31,7 @@ export function createContentReads(database: Database) {
         contentId = Math.floor(part / PIECES_PER_CONTENT)
         const use = useOf(contentId)
         slice.note(1 + use.messages)
-        if (use.createdAt !== null && use.createdAt >= before) return { contents, next: null }
+        if (use.createdAt !== null && isTooYoung(use.createdAt, { before, now })) return { contents, next: null }
         if (!isOver(use, before)) continue
         const { hasVariables = 0, tracksClicks = 0 } = findFacts.get(contentId) ?? {}
         contents.push({ contentId, hasVariables: hasVariables === 1, tracksClicks: tracksClicks === 1 })
@@ -105,7 +105,7 @@ export function createForgetLinks(database: Database): Verb<'forgetLinks'> {
   const findUsed = oneColumn(database)<[number], number | null>(`
     select min(content_id) from messages where content_id > ?`)
   const useOf = createContentUse(database)
-  return ({ before, after, limit }) => {
+  return ({ before, now, after, limit }) => {
     const slice = createSlice(limit)
     let removed = 0
     let position = after
@@ -115,7 +115,7 @@ export function createForgetLinks(database: Database): Verb<'forgetLinks'> {
       position = contentId
       const use = useOf(contentId)
       slice.note(1 + use.messages)
-      if (use.createdAt !== null && use.createdAt >= before) return { removed, next: null }
+      if (use.createdAt !== null && isTooYoung(use.createdAt, { before, now })) return { removed, next: null }
       if (use.messages === 0) {
         // They belong to traces, and go with the last of these; there may be a year of them.
         const used = findUsed.get(contentId) ?? null
