@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
-import { MINUTE } from '../../src/base/clock.ts'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { newIdentifier } from '../../src/base/identifier.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { startEngine } from './start-engine.ts'
@@ -214,4 +215,21 @@ t.test('a kept connection that the host has closed costs the message nothing', a
   await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
   t.match(await engine.untilState((await engine.accept(ANNA))[0], 'delivered'), { attempts: { length: 1 } })
   t.equal(server.connections.length, 2)
+})
+
+t.test('what the list ends at delivery is told at once, with a route and without', async (t) => {
+  const server = await mx(t)
+  const clock = manualClock()
+  const engine = await startEngine(t, { port: server.port, clock })
+  await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
+  for (const email of ['bea@dest.test', 'cem@nowhere.test']) {
+    const [id] = await engine.accept(email, { sendAt: clock.now() + HOUR })
+    const facts = { reason: 'manual', scope: 'all', domain: null, owners: [], isTest: false, messageId: null } as const
+    await engine.store.addSuppression({ id: newIdentifier('sup', START), email, createdAt: clock.now(), ...facts })
+    const before = engine.eventCalls()
+    await clock.advance(HOUR)
+    await engine.untilState(id, 'suppressed')
+    await engine.until(`${email} is told`, () => engine.eventCalls() > before)
+  }
+  t.equal(server.messages.length, 1)
 })

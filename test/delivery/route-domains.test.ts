@@ -3,6 +3,7 @@ import t from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
 import { createRouteDomains } from '../../src/delivery/route/route-domains.ts'
 import type { RecipientRoute } from '../../src/delivery/route/route-message.ts'
+import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
 import type { RouteAssignment } from '../../src/store/records/queue-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
@@ -23,7 +24,7 @@ t.test('a domain that comes last does not stand behind thousands that are slow',
         assigned.push(...batch)
         return []
       },
-      claimUnrouted: async () => [],
+      claimUnrouted: async () => ({ messages: [], suppressed: 0 }),
       unroutedDomains: async () => [],
     },
     routes: {
@@ -36,6 +37,7 @@ t.test('a domain that comes last does not stand behind thousands that are slow',
     lease: () => ({ epoch: 1, leaseUntil: clock.now() }),
     mayClaim: () => true,
     hold: (messages) => messages,
+    onEvents: () => undefined,
     onAssigned: () => undefined,
     onDnsAnswer: async () => undefined,
   })
@@ -61,6 +63,37 @@ t.test('a domain that comes last does not stand behind thousands that are slow',
   await answerAll()
   t.equal(new Set(asked).size, slow.length + 1, 'none of the others is forgotten')
   t.equal(asked.length, slow.length + 1, 'and none is asked for twice')
+  await domains.stop()
+})
+
+t.test('a full page is followed by the next one, though some of its rows were suppressed', async (t) => {
+  const clock = manualClock(1_000_000)
+  const row = { id: 'msg' } as ClaimedMessage
+  const pages = [
+    { messages: Array.from({ length: 199 }, () => row), suppressed: 1 },
+    { messages: [row], suppressed: 0 },
+  ]
+  let [told, judged] = [0, 0]
+  const domains = createRouteDomains({
+    clock,
+    logger: createLogger({ level: 'silent' }),
+    store: {
+      assignRoutes: async () => [],
+      claimUnrouted: async () => pages.shift() ?? { messages: [], suppressed: 0 },
+      unroutedDomains: async () => [],
+    },
+    routes: { fresh: () => undefined, find: async () => ({ kind: 'no-domain' }) as unknown as RecipientRoute },
+    lease: () => ({ epoch: 1, leaseUntil: clock.now() }),
+    mayClaim: () => true,
+    hold: () => undefined,
+    onEvents: () => void told++,
+    onAssigned: () => undefined,
+    onDnsAnswer: async (_answer, messages) => void (judged += messages.length),
+  })
+  domains.start()
+  domains.note(['gone.test'], clock.now())
+  await until('all are judged', () => judged === 200)
+  t.equal(told, 1)
   await domains.stop()
 })
 

@@ -5,7 +5,7 @@ import { createClaimHistory } from '../../src/delivery/settle/claim-history.ts'
 import { createDeliveryThreads } from '../../src/delivery/delivery-threads.ts'
 import { startWorker } from '../../src/delivery/thread-settings.ts'
 import { createOutcomeRecorder } from '../../src/delivery/settle/outcome-recorder.ts'
-import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
+import type { ClaimedMessage, OutcomeRecord, UnclaimRequest } from '../../src/store/records/claim-records.ts'
 import { locationIn } from '../store/sqlite-support.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
@@ -101,6 +101,62 @@ t.test('a stop does not wait for ever for a store that takes nothing', async (t)
   await stopping
 })
 
+const message: ClaimedMessage = {
+  key: 1,
+  claim: 1,
+  id: 'msg_1',
+  contentId: 1,
+  pool: 'default',
+  stream: 'bulk',
+  domain: 'acme.test',
+  recipient: ANNA,
+  recipientDomain: 'dest.test',
+  attempts: 0,
+  acceptedAt: 0,
+  expiresAt: HOUR,
+  pathFailures: 0,
+  ambiguousCount: 0,
+  route: 'mx.dest.test',
+  lastIp: null,
+  keepIpUntil: null,
+  avoidIps: [],
+  isCaptured: false,
+}
+
+t.test('an outcome that the store can never take holds up no other, and its mail is not sent again', async (t) => {
+  const clock = manualClock()
+  const stored: number[] = []
+  const returned: UnclaimRequest['rows'] = []
+  const lines: string[] = []
+  const recorder = createOutcomeRecorder({
+    store: {
+      async recordOutcomes({ outcomes }) {
+        if (outcomes.some(({ claim }) => claim === 2)) throw new TypeError('no such category')
+        stored.push(...outcomes.map(({ claim }) => claim))
+      },
+      unclaim: async ({ rows }) => void returned.push(...rows),
+    },
+    clock,
+    logger: createLogger({ level: 'error', write: (line) => void lines.push(line) }),
+    history: createClaimHistory(clock),
+    onStored: () => {},
+  })
+  for (const claim of [1, 2, 3]) {
+    const outcome = { claim, outcome: { kind: 'delivered' }, events: [] } as unknown as OutcomeRecord
+    recorder.record({ ...message, claim, id: `msg_${claim}` }, outcome)
+  }
+  let isStored = false
+  void recorder.stored().then(() => (isStored = true))
+  await until('all are', async () => {
+    await clock.advance(SECOND)
+    return isStored
+  })
+  t.same(stored, [1, 3])
+  t.same(returned, [{ key: 1, claim: 2, nextAt: HOUR, isPossibleDuplicate: true }])
+  t.match(lines.join('\n'), /"message_id":"msg_2","outcome":"delivered"/)
+  t.notOk(recorder.isBlocked())
+})
+
 t.test('what comes after the store was given up is given up as well', async (t) => {
   const clock = manualClock()
   let refused = 0
@@ -115,27 +171,6 @@ t.test('what comes after the store was given up is given up as well', async (t) 
     history: createClaimHistory(clock),
     onStored: () => {},
   })
-  const message: ClaimedMessage = {
-    key: 1,
-    claim: 1,
-    id: 'msg_1',
-    contentId: 1,
-    pool: 'default',
-    stream: 'bulk',
-    domain: 'acme.test',
-    recipient: ANNA,
-    recipientDomain: 'dest.test',
-    attempts: 0,
-    acceptedAt: 0,
-    expiresAt: HOUR,
-    pathFailures: 0,
-    ambiguousCount: 0,
-    route: 'mx.dest.test',
-    lastIp: null,
-    keepIpUntil: null,
-    avoidIps: [],
-    isCaptured: false,
-  }
   recorder.giveBack(message, { nextAt: 0 })
   await until('it was refused', () => refused === 1)
   const finished = recorder.finish()

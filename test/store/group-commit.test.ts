@@ -16,6 +16,7 @@ import { acceptOne } from './store-samples.ts'
 
 /** Longer than any test: who waits for company that does not come fails by its deadline. */
 const FOREVER = 60_000
+const PAGE = 4_096
 
 interface Bed {
   groups: GroupCommit
@@ -309,9 +310,10 @@ t.test('fifty callers at once share commits: at least ten messages in each', asy
   t.equal((await store.queueSummary(Date.now())).waiting, callers * perCaller)
 })
 
-t.test('the log is moved into the database above 4 MiB, and cut when it grew above its limit', async (t) => {
+const mebibyte = 1_024 * 1_024
+
+function makeLog(t: Test) {
   const { database } = makeBed(t)
-  const mebibyte = 1_024 * 1_024
   database.pragma('wal_autocheckpoint = 0')
   database.exec('create table filler (bytes blob)')
   const fill = (mebibytes: number): void => {
@@ -322,7 +324,12 @@ t.test('the log is moved into the database above 4 MiB, and cut when it grew abo
     const [state] = database.pragma('wal_checkpoint(noop)') as { log: number; checkpointed: number }[]
     return { log: state?.log ?? 0, left: (state?.log ?? 0) - (state?.checkpointed ?? 0) }
   }
-  const checkpoint = createCheckpoint(database, 24 * mebibyte)
+  return { database, fill, look }
+}
+
+t.test('the log is moved into the database above 4 MiB, and cut when it grew above its limit', async (t) => {
+  const { database, fill, look } = makeLog(t)
+  const checkpoint = createCheckpoint(database, 8 * mebibyte)
   fill(2)
   checkpoint()
   t.ok(look().left > 0, 'a small log is left alone')
@@ -333,10 +340,22 @@ t.test('the log is moved into the database above 4 MiB, and cut when it grew abo
   t.teardown(() => reader.close())
   reader.exec('begin')
   reader.prepare('select count(*) from filler').get()
-  fill(26)
+  fill(10)
   checkpoint()
   t.ok(look().left > 0, 'a reader keeps it, and is not waited for')
   reader.exec('commit')
   checkpoint()
   t.equal(look().log, 0, 'then it is cut')
+})
+
+t.test('what a backup left behind in the log is moved by another thread', async (t) => {
+  const { database, fill, look } = makeLog(t)
+  const checkpoint = createCheckpoint(database, 24 * mebibyte)
+  fill(40)
+  checkpoint()
+  t.ok(look().left > 0, 'not by this one')
+  fill(1)
+  t.ok(await until('it is moved', () => look().left * PAGE < 2 * mebibyte), 'while this one commits')
+  checkpoint()
+  t.equal(look().log, 0, 'and cut')
 })

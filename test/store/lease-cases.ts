@@ -121,7 +121,7 @@ export const leases: Cases = {
     const { epoch, message } = await claimedMessage(store)
     await acceptOne(store, {}, { recipientDomain: 'new.org' })
     const terms = { now: NOW, epoch, leaseUntil: NOW + LEASE, limit: 9 }
-    const [unrouted] = await store.claimUnrouted({ ...terms, domain: 'new.org' })
+    const [unrouted] = (await store.claimUnrouted({ ...terms, domain: 'new.org' })).messages
     t.equal(unrouted?.claim, message.claim + 1)
   },
   'the rows under lease of an epoch are read in pages': async (t, { store }) => {

@@ -193,9 +193,9 @@ export const routing: Cases = {
     t.same(await store.unroutedDomains(9), [first, second, { domain: 'third.org', earliestAt: NOW + 5 }])
     t.same(await store.unroutedDomains(2), [first, second])
     const terms = { now: NOW, epoch, leaseUntil: NOW + LEASE }
-    const claimed = await store.claimUnrouted({ ...terms, domain: 'first.org', limit: 3 })
+    const { messages: claimed } = await store.claimUnrouted({ ...terms, domain: 'first.org', limit: 3 })
     t.match(claimed, [{ route: '', pool: POOL, domain: 'acme.com', recipientDomain: 'first.org' }, {}, {}])
-    t.same(await store.claimUnrouted({ ...terms, domain: 'third.org', limit: 3 }), [], 'it is not due')
+    t.match(await store.claimUnrouted({ ...terms, domain: 'third.org', limit: 3 }), { messages: [] }, 'it is not due')
     t.same(
       await store.assignRoutes([
         { domain: 'first.org', route: 'site', isp: 'other' },

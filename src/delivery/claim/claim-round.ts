@@ -38,6 +38,7 @@ export interface ClaimParts {
   readyWindow: () => number
   hold: (messages: readonly ClaimedMessage[]) => void
   lease: () => { epoch: number; leaseUntil: number }
+  onEvents: () => void
   /** See DispatcherOptions. */
   hasOthers: () => boolean
 }
@@ -109,7 +110,7 @@ export function createClaimRound(options: ClaimParts, placing: Placing) {
       const asked = asks.map(({ key, limit }) => ({ key, limit, from: directory.beginClaim(key) }))
       try {
         const request = { now: clock.now(), ...lease(), asks: asked }
-        const { messages, earliestAt, firstAt } = await store.claimDue(request)
+        const { messages, suppressed, earliestAt, firstAt } = await store.claimDue(request)
         const claimed = countByKey(messages)
         asks.forEach(({ key }, index) => {
           directory.endClaim(key, claimed.get(keyName(key)) ?? 0, earliestAt[index] ?? null, firstAt[index] ?? null)
@@ -117,6 +118,7 @@ export function createClaimRound(options: ClaimParts, placing: Placing) {
         // An older claim may still have such a row in hand: its lease lapsed, or its return was not heard yet. What
         // comes of the older claim is refused by the store, its dot mark too.
         hold(messages)
+        if (suppressed > 0) options.onEvents()
         return messages
       } catch (thrown) {
         for (const { key } of asks) directory.failClaim(key)

@@ -29,6 +29,7 @@ interface RouteDomainsOptions {
   lease: () => { epoch: number; leaseUntil: number }
   mayClaim: () => boolean
   hold: (messages: readonly ClaimedMessage[]) => void
+  onEvents: () => void
   onAssigned: (keys: QueueKeyState[]) => void
   /** Resolves when the outcomes are stored. */
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => Promise<void>
@@ -121,16 +122,19 @@ export function createRouteDomains(options: RouteDomainsOptions) {
 
 /** Resolves when the domain has its route, or its due rows are judged; with false: not all of them. Never rejects. */
 function createRouteOne(options: RouteDomainsOptions, assign: RouteWriter['assign'], isStopped: () => boolean) {
-  const { store, clock, logger, routes, mayClaim, lease, hold, onDnsAnswer } = options
+  const { store, clock, logger, routes, mayClaim, lease, hold, onEvents, onDnsAnswer } = options
 
   async function judge(domain: string, answer: NoHosts): Promise<boolean> {
-    let claimed: ClaimedMessage[]
+    let found: number
     do {
       if (!mayClaim()) return false
-      claimed = await store.claimUnrouted({ domain, now: clock.now(), ...lease(), limit: PER_CLAIM })
-      hold(claimed)
-      await onDnsAnswer(answer, claimed)
-    } while (claimed.length === PER_CLAIM && !isStopped())
+      const request = { domain, now: clock.now(), ...lease(), limit: PER_CLAIM }
+      const { messages, suppressed } = await store.claimUnrouted(request)
+      found = messages.length + suppressed
+      hold(messages)
+      if (suppressed > 0) onEvents()
+      await onDnsAnswer(answer, messages)
+    } while (found === PER_CLAIM && !isStopped())
     return true
   }
 

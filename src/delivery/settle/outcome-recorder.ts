@@ -3,6 +3,8 @@
  * or until somebody waits for it (`behind`). What the store could not take stays in memory and is tried again every
  * second, for ever; meanwhile `isBlocked` is true and nothing new may be claimed, so that memory stays bounded. Only a
  * stop ends the patience: the next start finds what is left, as after a kill. store/README.md "What a kill may cause".
+ * Where the fault is not the store's, rows are tried one by one, and one that stays refused does not hold up the others:
+ * it is logged, waits for the end of its lifetime, and is not sent again.
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
@@ -41,6 +43,12 @@ interface OutcomeRecorderOptions {
  */
 const MOST_PER_BATCH = 50
 const TRY_AGAIN_AFTER = SECOND
+/** One row alone, a second apart: longer than a stop waits. */
+const MOST_REFUSALS = 20
+/** One after the other: where it takes none at all, it is not the fault of rows. */
+const MOST_GIVEN_UP = 3
+/** Of a row that cannot be stored, or of a verb that throws: neither a full disk, nor a store that is away. */
+const FAULT_OF_ROW = /^(SQLITE_(CONSTRAINT|MISMATCH|TOOBIG|RANGE|ERROR)|2[23]|ERR_|$)/
 /** A stop waits no longer for a store that takes nothing. */
 const LONGEST_FINISH = 10 * SECOND
 
@@ -48,9 +56,9 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
   const { store, clock, history, onStored } = options
   const expected = new Map<Promise<void>, { message: ClaimedMessage; at: number }>()
   const unstored = createUnstored()
-  const outcomes: Kind<Settled> = { rows: [], store: storeOutcomes }
-  const returned: Kind<Returned> = { rows: [], store: storeReturned }
-  const sending = createSending({ ...options, unstored, outcomes, returned })
+  const outcomes: Kind<Settled> = { rows: [], givenUp: 0, store: storeOutcomes }
+  const returned: Kind<Returned> = { rows: [], givenUp: 0, store: storeReturned }
+  const sending = createSending({ ...options, unstored, outcomes, returned, giveBack })
   let epoch = 0
   let came = 0
 
@@ -67,9 +75,17 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
   }
 
   function record(message: ClaimedMessage, outcome: OutcomeRecord): void {
-    const settled = { number: ++came, at: clock.now(), message, outcome }
+    const settled = { number: ++came, at: clock.now(), message, outcome, refusals: 0 }
     unstored.add(settled)
     outcomes.rows.push(settled)
+    sending.schedule()
+  }
+
+  function giveBack(message: ClaimedMessage, how: GiveBack): void {
+    const back = { number: ++came, at: clock.now(), message, how, refusals: 0 }
+    unstored.add(back)
+    history.note('given back', message, how.waitingFor)
+    returned.rows.push(back)
     sending.schedule()
   }
 
@@ -87,13 +103,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
       expected.set(recording, { message, at: clock.now() })
     },
     /** Back to the queue without an attempt. */
-    giveBack(message: ClaimedMessage, how: GiveBack): void {
-      const back = { number: ++came, at: clock.now(), message, how }
-      unstored.add(back)
-      history.note('given back', message, how.waitingFor)
-      returned.rows.push(back)
-      sending.schedule()
-    },
+    giveBack,
     /** Rows whose outcome or return is not stored yet, or not there yet; `at`: since when. */
     *held(): Iterable<{ message: ClaimedMessage; at: number }> {
       yield* expected.values()
@@ -120,16 +130,21 @@ interface SendingOptions extends OutcomeRecorderOptions {
   unstored: ReturnType<typeof createUnstored>
   outcomes: Kind<Settled>
   returned: Kind<Returned>
+  giveBack: (message: ClaimedMessage, how: GiveBack) => void
 }
 
 /** Rows that are not with the store; `store` resolves with what tells of them, when it has taken them. */
 interface Kind<Row> {
   rows: Row[]
+  /** Since the store took one of this kind. */
+  givenUp: number
   store: (batch: readonly Row[]) => Promise<() => void>
 }
 
 /** Hands batches to the store, one after the other, and again each second what it refused, until its patience ends. */
-function createSending({ clock, logger, unstored, outcomes, returned }: SendingOptions) {
+function createSending(options: SendingOptions) {
+  const { clock, logger, unstored, outcomes, returned } = options
+  const giveUpRow = createGiveUpRow(options)
   let asks: ((stored: Promise<void>) => void)[] = []
   /** Batches that the store works on. */
   let underWay = 0
@@ -163,6 +178,7 @@ function createSending({ clock, logger, unstored, outcomes, returned }: SendingO
     const taken = (tell: () => void): void => {
       underWay--
       unstored.remove(batch)
+      kind.givenUp = 0
       // Before the loop is told: it claims only when the store takes outcomes.
       isBlocked = false
       tell()
@@ -170,6 +186,12 @@ function createSending({ clock, logger, unstored, outcomes, returned }: SendingO
     }
     const refused = (thrown: unknown): void => {
       underWay--
+      if (FAULT_OF_ROW.test(errorCode(thrown))) for (const row of batch) row.refusals++
+      const [row] = batch
+      if (row !== undefined && row.refusals > MOST_REFUSALS && kind.givenUp < MOST_GIVEN_UP) {
+        kind.givenUp++
+        return giveUpRow(row, thrown)
+      }
       kind.rows.unshift(...batch)
       rest(thrown)
     }
@@ -198,6 +220,21 @@ function createSending({ clock, logger, unstored, outcomes, returned }: SendingO
     },
     isBlocked: () => isBlocked,
     giveUpAt: (time: number) => void (patienceEndsAt = time),
+  }
+}
+
+/** Of a row that was tried alone. A return that cannot be stored is nobody's from now on: `orphans.ts` finds its row. */
+function createGiveUpRow({ logger, unstored, giveBack }: SendingOptions) {
+  return (row: Settled | Returned, thrown: unknown): void => {
+    const { message } = row
+    const outcome = 'outcome' in row ? row.outcome.outcome.kind : 'returned'
+    const facts = { message_id: message.id, outcome, code: errorCode(thrown), error: errorText(thrown) }
+    logger.error(facts, 'what became of a message cannot be stored: it waits for the end of its lifetime')
+    unstored.remove([row])
+    const isInDoubt = outcome === 'delivered' || outcome === 'ambiguous'
+    const how = { nextAt: message.expiresAt, ...(isInDoubt && { isPossibleDuplicate: true }) }
+    if ('outcome' in row) giveBack(message, how)
+    unstored.tellWaiting()
   }
 }
 
@@ -235,16 +272,20 @@ function createUnstored() {
 }
 
 /** What came, counted from the start. */
-type Came = { number: number; at: number; message: ClaimedMessage }
+type Came = { number: number; at: number; message: ClaimedMessage; refusals: number }
 
 type Settled = Came & { outcome: OutcomeRecord }
 type Returned = Came & { how: GiveBack }
 
-function batchesOf<Row>(rows: Row[]): Row[][] {
-  if (rows.length <= MOST_PER_BATCH) return rows.length === 0 ? [] : [rows]
-  return Array.from({ length: Math.ceil(rows.length / MOST_PER_BATCH) }, (_, index) =>
-    rows.slice(index * MOST_PER_BATCH, (index + 1) * MOST_PER_BATCH),
+/** Those that were refused each for itself. */
+function batchesOf<Row extends Came>(rows: Row[]): Row[][] {
+  const together = rows.filter(({ refusals }) => refusals === 0)
+  const batches = Array.from({ length: Math.ceil(together.length / MOST_PER_BATCH) }, (_, index) =>
+    together.slice(index * MOST_PER_BATCH, (index + 1) * MOST_PER_BATCH),
   )
+  return together.length === rows.length
+    ? batches
+    : [...rows.filter(({ refusals }) => refusals > 0).map((row) => [row]), ...batches]
 }
 
 function afterOutcome({ message, outcome: { outcome } }: Settled): StoredRow {

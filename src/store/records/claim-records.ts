@@ -79,8 +79,14 @@ export interface ClaimRequest {
   asks: { key: QueueKey; limit: number; from?: number }[]
 }
 
-export interface ClaimResult {
+/** What a claim found due. */
+export interface FoundDue {
   messages: ClaimedMessage[]
+  /** Rows that ended as suppressed instead, with their events. */
+  suppressed: number
+}
+
+export interface ClaimResult extends FoundDue {
   /** For each ask, in its order: when its key has to be asked for again, e.g. since a row is due; null: it has none. */
   earliestAt: (number | null)[]
   /** The same of its first row that waits, past its lifetime or not: `from` of the next ask. */
@@ -160,7 +166,7 @@ export interface QueueVerbs {
     epoch: number
     leaseUntil: number
     limit: number
-  }): Promise<ClaimedMessage[]>
+  }): Promise<FoundDue>
   /** Recipient domains with waiting rows and no route, the longest due first, and when their first row is due. */
   unroutedDomains(limit: number): Promise<{ domain: string; earliestAt: number }[]>
   /**

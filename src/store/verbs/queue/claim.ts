@@ -16,7 +16,7 @@ import { SECOND } from '../../../base/clock.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
 import { UNROUTED } from '../../records/queue-records.ts'
-import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/claim-records.ts'
+import type { ClaimedMessage, ClaimRequest, ClaimResult, FoundDue } from '../../records/claim-records.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createOwners } from '../events/owners.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
@@ -74,15 +74,16 @@ function createClaimDue(database: Database, lease: Leasing): (request: ClaimRequ
   const findFirst = createFirstOfKeys(database)
 
   return ({ asks, ...terms }) => {
-    const messages: ClaimedMessage[] = []
+    const found: FoundDue[] = []
     const firsts = findFirst(asks, terms)
     for (const [index, { key }] of asks.entries()) {
       const due = firsts[index]?.due ?? []
       const { pool, route, domain, stream } = key
-      if (due.length > 0) messages.push(...lease(due, () => ({ pool, route, domain, stream }), terms))
+      if (due.length > 0) found.push(lease(due, () => ({ pool, route, domain, stream }), terms))
     }
     return {
-      messages,
+      messages: found.flatMap(({ messages }) => messages),
+      suppressed: found.reduce((sum, { suppressed }) => sum + suppressed, 0),
       earliestAt: firsts.map(({ nextAt }) => nextAt),
       firstAt: firsts.map(({ nextAt, passedAt }) => passedAt ?? nextAt),
     }
@@ -149,7 +150,7 @@ function createFirstOfKeys(
 function createClaimUnrouted(
   database: Database,
   lease: Leasing,
-): (request: Lease & { domain: string; limit: number }) => ClaimedMessage[] {
+): (request: Lease & { domain: string; limit: number }) => FoundDue {
   const findDue = database.prepare<[string, number, number, number, number], DueRow & Omit<Origin, 'route'>>(`
     select walked.*, pools.name as pool, lanes.domain, lanes.stream, ${IS_LISTED}
     from (
@@ -169,11 +170,7 @@ function createClaimUnrouted(
   }
 }
 
-type Leasing = <Row extends DueRow>(
-  rows: readonly Row[],
-  originOf: (row: Row) => Origin,
-  terms: Lease,
-) => ClaimedMessage[]
+type Leasing = <Row extends DueRow>(rows: readonly Row[], originOf: (row: Row) => Origin, terms: Lease) => FoundDue
 
 /** Puts rows under lease, but for those that end as suppressed. */
 function createLeasing(database: Database): Leasing {
@@ -189,13 +186,14 @@ function createLeasing(database: Database): Leasing {
       rows.filter(({ isListed }) => isListed === 1),
       now,
     )
-    return rows
+    const messages = rows
       .filter(({ key }) => !suppressed.has(key))
       .map((row) => {
         const claim = ++lastClaim
         lease.run(epoch, claim, leaseUntil, now, row.key)
         return claimedMessage(row, claim, originOf(row))
       })
+    return { messages, suppressed: suppressed.size }
   }
 }
 
