@@ -120,9 +120,9 @@ export const keys: Cases = {
     await store.acceptMessages(acceptRequest({ messages: few }))
     const ask = (now: number) => store.claimDue(claimOf(epoch, [{ key: KEY, limit: 5 }], now))
     const endedWithin = 30_000
-    t.same(await ask(NOW + 1), { messages: [], earliestAt: [NOW + 1 + endedWithin], firstAt: [NOW] })
+    t.same(await ask(NOW + 1), { messages: [], suppressed: 0, earliestAt: [NOW + 1 + endedWithin], firstAt: [NOW] })
     const late = await acceptOne(store, { now: NOW + 60 })
-    t.same(await ask(NOW + 1), { messages: [], earliestAt: [NOW + 60], firstAt: [NOW] })
+    t.same(await ask(NOW + 1), { messages: [], suppressed: 0, earliestAt: [NOW + 60], firstAt: [NOW] })
     const many = Array.from({ length: 2_000 }, () => newMessage({ expiresAt: NOW + 1 }))
     await store.acceptMessages(acceptRequest({ messages: many }))
     const { earliestAt } = await ask(NOW + 1)
