@@ -1,10 +1,9 @@
 /**
  * What connections said about TLS: summed, and handed to the store every ten seconds (delivery/README.md "TLS
  * reports"), some at a time, so that no acceptance waits for thousands of them. Each connection counts once, for the
- * recipient domain it was opened for. What cannot be stored stays in the sums and is tried again, and keeps nothing else
- * from being stored. And the memory of plain fallbacks, which they feed.
+ * recipient domain it was opened for. What cannot be stored stays in the sums and is tried again. And the memory of
+ * plain fallbacks, which they feed.
  */
-import { errorCode } from '../../../base/errors.ts'
 import { SECOND, type Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'
 import { recentEntries } from '../../../base/recent-entries.ts'
@@ -83,9 +82,7 @@ export function createTlsResults({ store, policies, memory, clock, logger }: Tls
       try {
         await store.addTlsResults(some)
       } catch (thrown) {
-        const refused = await storeEach(some, store, logger)
-        if (refused.length === 0) continue
-        const left = [...taken, ...refused]
+        const left = [...some, ...taken]
         logger.warn({ err: thrown, results: left.length }, 'TLS results not stored')
         for (const result of left) add(result)
         return
@@ -110,30 +107,6 @@ export function createTlsResults({ store, policies, memory, clock, logger }: Tls
       cancelTimer?.()
     },
   }
-}
-
-/**
- * Returns what is to be tried again: a store that refuses two of them takes nothing now. One that it refuses while it
- * takes the next one would be in the way for ever, and is dropped.
- */
-async function storeEach(
-  results: TlsResult[],
-  store: TlsResultsOptions['store'],
-  logger: Logger,
-): Promise<TlsResult[]> {
-  let refused: TlsResult[] = []
-  for (const [index, result] of results.entries()) {
-    try {
-      await store.addTlsResults([result])
-      if (refused.length > 0) logger.error({ refused }, 'a TLS result that the store does not take is dropped')
-      refused = []
-    } catch (thrown) {
-      refused.push(result)
-      const isAway = errorCode(thrown) === 'unavailable'
-      if (isAway || refused.length > 1) return [...results.slice(index + 1), ...refused]
-    }
-  }
-  return refused
 }
 
 interface TlsMemoryOptions {
