@@ -32,7 +32,7 @@ interface Scene {
 }
 
 const ONE_BY_ONE: Scene = {
-  kills: KILLS || (IS_FULL ? 200 : 15),
+  kills: KILLS || (IS_FULL ? 200 : 8),
   inFlight: 1,
   destinations: 30,
   leastUnderWay: 50,
@@ -42,7 +42,7 @@ const ONE_BY_ONE: Scene = {
 }
 /** Fewer connections, which live long enough to have flights. */
 const IN_FLIGHTS: Scene = {
-  kills: KILLS || (IS_FULL ? 200 : 6),
+  kills: KILLS || (IS_FULL ? 200 : 4),
   inFlight: 8,
   destinations: 4,
   leastUnderWay: 8,
