@@ -57,7 +57,7 @@ function configuration(): object {
         'HOME=/data',
         'TMPDIR=/data',
         'NODE_ENV=production',
-        'MALLOC_ARENA_MAX=1',
+        'MALLOC_ARENA_MAX=4',
         'MALLOC_MMAP_THRESHOLD_=1048576',
         'CREDENTIALS_DIRECTORY=/run/secrets',
         'STERNPOST_CONFIG=/data/config',
