@@ -67,6 +67,17 @@ t.test('both engines', { skip: skipWithoutPostgres }, async (t) => {
     }
   })
 
+  t.test('PostgreSQL compresses bodies', async (t) => {
+    const html = Buffer.from('<p style="margin:0">Your order</p>\n'.repeat(1_000))
+    await client.query('insert into content_parts (part_key, bytes) values (1, $1)', [html])
+    const { rows } = await client.query(
+      'select bytes, pg_column_size(bytes) as kept, pg_column_compression(bytes) as by from content_parts',
+    )
+    await client.query('delete from content_parts')
+    t.match(rows, [{ bytes: html, by: 'lz4' }])
+    t.ok(rows[0].kept < html.length / 4)
+  })
+
   t.test('prepare the same statements', async (t) => {
     const statements = new Set<string>()
     const recording = (database: Sqlite.Database): Sqlite.Database =>

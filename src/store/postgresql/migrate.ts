@@ -8,7 +8,12 @@ import type { BlockingWire } from './blocking-wire.ts'
 import { askOnce } from './postgres-database.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
-const MIGRATIONS = ['0001-initial.sql', '0002-nodes.sql', '0003-readable-json.sql'] as const
+const MIGRATIONS = [
+  '0001-initial.sql',
+  '0002-nodes.sql',
+  '0003-readable-json.sql',
+  '0004-compressed-bodies.sql',
+] as const
 
 const FIND_TABLE = `select to_regclass('schema_version') is not null as exists`
 
