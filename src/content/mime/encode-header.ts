@@ -17,6 +17,10 @@ const LONGEST_LINE_CHARACTERS = 998
 const PLAIN_WORDS = /^[!-~]+(?: [!-~]+)*$/
 // Printable ASCII and tabs, neither space nor tab at the ends.
 const VERBATIM = /^[!-~](?:[\t -~]*[!-~])?$/
+// Spaces and tabs at the ends; each run of them is looked at from its first one alone.
+const ENDS = /^[\t ]+|(?<![\t ])[\t ]+$/g
+// The first space behind a word.
+const SPACE_BEHIND_WORD = /(?<=[^\t ]) /
 // Atoms of RFC 5322 with single spaces between them.
 const PLAIN_PHRASE = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?: [A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/
 // Printable ASCII.
@@ -47,17 +51,16 @@ export function mailboxesField(name: string, mailboxes: readonly Mailbox[]): str
 }
 
 /**
- * A customer's own field. ASCII stays as it is, since a structure may be in it (`References`, `List-Id`), and is folded
- * at spaces alone; everything else becomes encoded words.
+ * A customer's own field, without white space at the ends of its value. ASCII stays as it is, since a structure may be
+ * in it (`References`, `List-Id`), and is folded at white space alone; everything else becomes encoded words.
  */
-export function customField(name: string, value: string): string {
-  const isVerbatim = VERBATIM.test(value) && !value.includes('=?')
-  if (isVerbatim && name.length + 2 + value.length <= MOST_LINE_CHARACTERS) return plainField(name, value)
-  const words = value.split(' ')
-  const isFoldable =
-    isVerbatim &&
-    PLAIN_WORDS.test(value) &&
-    words.every((word) => name.length + 2 + word.length <= LONGEST_LINE_CHARACTERS)
+export function customField(name: string, given: string): string {
+  const value = given.replace(ENDS, '')
+  if (!VERBATIM.test(value) || value.includes('=?')) return textField(name, value)
+  if (name.length + 2 + value.length <= MOST_LINE_CHARACTERS) return plainField(name, value)
+  // More white space than one space stays in front of its word.
+  const words = value.split(SPACE_BEHIND_WORD)
+  const isFoldable = words.every((word) => name.length + 2 + word.length <= LONGEST_LINE_CHARACTERS)
   return isFoldable ? foldField(name, words) : textField(name, value)
 }
 
