@@ -14,6 +14,8 @@ const BOUNDARIES = ['table', 'td', 'th', 'caption', 'template', 'object', 'marqu
 const TABLE_PARTS = new Set(['table', 'caption', 'colgroup', 'thead', 'tbody', 'tfoot', 'tr', 'td', 'th'])
 /** They go on behind a block that ends around them, and blocks go on behind them. */
 const FORMATTING = new Set('a b big code em font i nobr s small strike strong tt u'.split(' '))
+/** They end with whatever ends around them. */
+const PHRASES = new Set('abbr bdi bdo cite del dfn ins kbd label mark q samp span sub sup time var'.split(' '))
 /** Parts of a table end each other only inside the innermost table. */
 const TABLE_BOUNDARIES = ['table', 'template']
 
@@ -65,7 +67,8 @@ export function createOpenElements() {
   const end = (depth: number): void => {
     const inside = mark !== undefined && mark.depth > depth ? mark : undefined
     // A block that was opened in formatting stays open.
-    if (inside !== undefined && FORMATTING.has(names[depth] ?? '') && !FORMATTING.has(inside.name)) return
+    const isBlock = inside !== undefined && !FORMATTING.has(inside.name) && !PHRASES.has(inside.name)
+    if (isBlock && FORMATTING.has(names[depth] ?? '')) return
     const goesOn =
       inside !== undefined &&
       FORMATTING.has(inside.name) &&
