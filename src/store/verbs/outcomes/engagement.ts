@@ -8,6 +8,7 @@ import { newIdentifier } from '../../../base/identifier.ts'
 import { clickedData, openedData, unsubscribedData } from '../../../mail/event.ts'
 import type { EngagementHit, EngagementTally } from '../../records/engagement-records.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
+import { createFindRemoved } from '../messages/removed-message.ts'
 import { createEventRecorder, type RecordedEvent, newEvent } from '../events/record-events.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { oneColumn } from '../tools/statements.ts'
@@ -147,13 +148,7 @@ export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubsc
     from messages
     cross join contents on contents.content_id = messages.content_id
     where messages.id = ?`)
-  const findTrace = database.prepare<[Buffer], ListedMessage>(`
-    select
-      null as seq, traces.recipient, substr(traces.recipient, instr(traces.recipient, '@') + 1) as recipientDomain,
-      contents.unsubscribe_list as list, contents.is_test as isTest
-    from traces
-    cross join contents on contents.content_id = traces.content_id
-    where traces.id = ?`)
+  const findRemoved = createFindRemoved(database)
   const addReport = database.prepare<[number, number]>(`
     insert into reports (message_seq, kind, at) values (?, 'unsubscribe', ?) on conflict do nothing`)
   const suppress = createRecipientSuppression(database)
@@ -161,7 +156,7 @@ export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubsc
 
   return ({ messageId, now }) => {
     const id = storedIdentifier('msg', messageId)
-    const message = findMessage.get(id) ?? findTrace.get(id)
+    const message = findMessage.get(id) ?? findRemoved.get(id)
     if (message === undefined || message.list === null) return { kind: 'unknown' }
     const { seq: messageKey, recipient, recipientDomain, list, isTest } = message
     const isSuppressed =
