@@ -6,7 +6,7 @@
  */
 
 /** Elements that have no end tag, so that nothing can be inside them. */
-export const VOID_ELEMENTS = new Set('area base br col embed hr img input link meta source track wbr'.split(' '))
+const VOID_ELEMENTS = new Set('area base br col embed hr img input link meta source track wbr'.split(' '))
 /** Their end tags close nothing: what comes behind them still belongs to the body. */
 const NEVER_CLOSED = new Set(['html', 'body'])
 /** No end tag but that of a table's part reaches beyond one of these. */
