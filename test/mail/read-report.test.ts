@@ -278,6 +278,14 @@ t.test('the last line counts without a line end, and a notification ends where i
   t.match(read(notification), { kind: 'bounce', recipients: [{ address: 'a@example.org' }] })
 })
 
+t.test('a notification of a complaint has the type that the provider told', async (t) => {
+  const readType = (complaint: object) =>
+    read(mail(['From: no-reply@sns.example'], JSON.stringify({ notificationType: 'Complaint', complaint })))
+  t.match(readType({}), { kind: 'complaint', feedbackType: null })
+  t.match(readType({ complaintFeedbackType: 'abuse' }), { kind: 'complaint', feedbackType: 'abuse' })
+  t.match(readType({ complaintFeedbackType: 'not-spam' }), { kind: 'other', feedbackType: 'not-spam' })
+})
+
 t.test('an action is read in the words of real servers, and in doubt the status decides', async (t) => {
   const cases: [line: string, action: string][] = [
     ['Action: failed', 'failed'],
