@@ -259,6 +259,7 @@ t.test('html becomes the text a person would read', async (t) => {
     ['<ul><li>one</li><li><p>two</p></li></ul>after', '- one\n- two\n\nafter'],
     ['<a href="https://x.y/z?a=1&amp;b=2">Order</a>', 'Order [https://x.y/z?a=1&b=2]'],
     ['<a href="https://x.y/">https://x.y/</a>', 'https://x.y/'],
+    ['<a href="\n https://x.y/?a=1\r\n\t&amp;b=2 ">x</a>', 'x [https://x.y/?a=1&b=2]'],
     ['<a href="mailto:a@b.c">us</a> <a href="#top">top</a> <a href="javascript:x()">js</a>', 'us [a@b.c] top js'],
     ['<a href="https://x.y/"><img alt="Logo" src="l.png"></a>', 'Logo [https://x.y/]'],
     ['<a href="https://x.y/"><img src="l.png"></a>', 'https://x.y/'],

@@ -23,6 +23,7 @@ const SHOWN_SCHEME = /^(?:https?|mailto|tel):/i
 
 // White space of html; the no-break space belongs to words.
 const WHITE_SPACE = /[ \t\r\n\f]+/g
+const LINE_ENDS_AND_TABS = /[\t\n\r]+/g
 /** White space that is not one space. */
 const ODD_SPACE = /[\t\r\n\f]| {2}/
 
@@ -146,7 +147,8 @@ function createReader() {
 }
 
 function linkTarget(href: string): string {
-  const target = href.trim()
+  // As browsers do (WHATWG URL, 4.4).
+  const target = href.trim().replace(LINE_ENDS_AND_TABS, '')
   return SHOWN_SCHEME.test(target) ? target.replace(/^mailto:/i, '') : ''
 }
 
