@@ -291,6 +291,9 @@ t.test('a complaint is told once and suppresses; what is no complaint does neith
   await bring(leaving.complaintAddress, feedbackReport('opt-out'))
   t.same(await suppressed('leaving@example.com'), ['unsubscribe all'])
   t.ok((await parts.eventKinds(leaving.messageId)).includes('email.unsubscribed'))
+  const left = await parts.deliveredMessage('left@example.com')
+  await bring(left.complaintAddress, feedbackReport('unsubscribe'))
+  t.same(await suppressed('left@example.com'), ['unsubscribe all'])
 })
 
 t.test('a simulated recipient has its events and is never suppressed', async (t) => {
