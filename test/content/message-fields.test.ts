@@ -2,7 +2,7 @@
  * The header: addressees, customers' fields, what is ours; judged by a parser and a verifier that are not ours.
  */
 import fc from 'fast-check'
-import PostalMime from 'postal-mime'
+import PostalMime, { decodeWords } from 'postal-mime'
 import t from 'tap'
 import { customField, mailboxesField } from '../../src/content/mime/encode-header.ts'
 import { senderIdOf } from '../../src/content/message-fields.ts'
@@ -164,6 +164,7 @@ t.test("a customer's own field keeps its structure in ASCII, and its text in any
     ['X-Long', 'x'.repeat(998), /^X-Long: =\?UTF-8\?/],
     ['X-Almost', 'x'.repeat(990), /^X-Almost: =\?UTF-8\?|^X-Almost: x{990}\r\n$/],
     ['X-Language', 'Größe 名前', /^X-Language: =\?UTF-8\?/],
+    ['List-Id', 'Größe für Acme <news.acme.com>', /^List-Id: =\?UTF-8\?[BQ]\?[^ ]+\?= Acme <news\.acme\.com>\r\n$/],
   ]
   for (const [name, value, expected] of cases) {
     const field = customField(name, value)
@@ -171,11 +172,12 @@ t.test("a customer's own field keeps its structure in ASCII, and its text in any
     t.ok(field.split('\r\n').every((line) => line.length <= 998))
   }
   const headers = cases.map(([name, value]): [string, string] => [name, value])
-  const { bytes, keys } = await render({ content: { headers } })
+  const { bytes, keys, valueOf } = await render({ content: { headers } })
   t.strictSame(
-    keys.filter((key) => /^x-(?!sternpost)|^(?:references|in-reply|auto|comments)/.test(key)).length,
+    keys.filter((key) => /^x-(?!sternpost)|^(?:references|in-reply|auto|comments|list-id)/.test(key)).length,
     cases.length,
   )
+  t.equal(decodeWords(valueOf('list-id') ?? ''), 'Größe für Acme <news.acme.com>')
   t.equal((await dkimVerdict(bytes)).result, 'pass')
 })
 
