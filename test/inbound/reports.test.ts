@@ -464,6 +464,9 @@ t.test('a genuine token about a message that is not kept any more changes nothin
   t.match(await bring(bounceAddress, bounceReport()), taken)
   t.match(await bring(complaintAddress, feedbackReport()), taken)
   t.match(parts.log.join('\n'), '"result":"unknown-message"')
+  const token = unsubscribeToken(newIdentifier('msg', parts.clock.now()), 0, parts.keyRing.key('unsubscribe'))
+  t.match(await bring(`u-${token}@${RETURN_PATH}`, 'Subject: unsubscribe\r\n\r\n'), taken)
+  t.match(parts.log.join('\n'), /"kind":"unsubscribe","result":"unknown-message"/)
 })
 
 t.test('while the store does not answer, reports are asked to come again', async (t) => {
