@@ -121,6 +121,13 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   t.match(erased && messageData(erased), { recipient: 'erased@erased.invalid', subject: 'Order {{number}}' })
   t.equal(await store.messageContent(shared.id), null, 'what would have to be filled in is not there')
   t.equal(await store.requestToRepeat(shared.id, NOW), null)
+  const late = { kind: 'note', about: 'delayed', description: `for ${ADDRESS}` } as const
+  const told = await store.recordReport({ messageId: shared.id, now: NOW, sentSince: 0, fact: late })
+  t.same(told, { kind: 'unknown-message' }, 'a report would bring it back')
+  const client = { address: '192.0.2.7', userAgent: 'Reader' }
+  const hit = { messageId: shared.id, link: null, at: NOW, isMachine: false, client }
+  t.match(await store.recordEngagement({ now: NOW, hits: [hit], machineAfterDelivery: 0 }), { opens: 0 })
+  t.same(await store.recordUnsubscribe({ messageId: alone, now: NOW }), { kind: 'repeated' }, 'the list has the person')
   t.same(rowsWith(location.folder, ADDRESS), [], 'in no row of no table')
   t.same(rowsWith(location.folder, ADDRESS.toLowerCase()), [])
   t.same(rowsWith(location.folder, encodeURIComponent(ADDRESS)), [])

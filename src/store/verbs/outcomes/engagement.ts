@@ -10,6 +10,7 @@ import type { EngagementHit, EngagementTally } from '../../records/engagement-re
 import { createEventStatistics } from '../ips/ip-statistics.ts'
 import { createFindRemoved } from '../messages/removed-message.ts'
 import { createEventRecorder, type RecordedEvent, newEvent } from '../events/record-events.ts'
+import { ERASED } from '../tools/stored-address.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { oneColumn } from '../tools/statements.ts'
 import { isSimulated } from '../../../mail/simulator.ts'
@@ -56,7 +57,8 @@ export function createRecordEngagement(database: Database): Verb<'recordEngageme
     }
     for (const hit of hits) {
       const message = findMessage.get(storedIdentifier('msg', hit.messageId))
-      if (message === undefined) continue
+      // Nothing more is learned about whoever was erased.
+      if (message === undefined || message.recipient === ERASED) continue
       const isMachine = hit.isMachine || isTooSoon(message, hit.at, machineAfterDelivery)
       const judged: JudgedHit = { ...hit, isMachine, message }
       if (hit.link !== null && !isMachine && !seen.hasOpened(message.seq)) record({ ...judged, link: null })
@@ -159,6 +161,8 @@ export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubsc
     const message = findMessage.get(id) ?? findRemoved.get(id)
     if (message === undefined || message.list === null) return { kind: 'unknown' }
     const { seq: messageKey, recipient, recipientDomain, list, isTest } = message
+    // Whoever was erased is on the list already, for every mail.
+    if (recipient === ERASED) return { kind: 'repeated' }
     const isSuppressed =
       !isSimulated(recipientDomain) && suppress({ id: messageId, recipient, isTest }, 'unsubscribe', list, now)
     const isFirst = messageKey !== null && addReport.run(messageKey, now).changes === 1

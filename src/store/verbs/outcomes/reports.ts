@@ -23,6 +23,7 @@ import { createBounceWriter, createEventRecorder, newEvent } from '../events/rec
 import { createFindRemoved } from '../messages/removed-message.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
 import { createRecipientSuppression } from '../suppressions/suppressions.ts'
+import { ERASED } from '../tools/stored-address.ts'
 import { oneColumn } from '../tools/statements.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
@@ -68,6 +69,8 @@ export function createRecordReport(database: Database): Verb<'recordReport'> {
   return ({ messageId, now, sentSince, fact }) => {
     const row = getNamed(find, 'msg', messageId)
     if (row === undefined) return recordOfRemoved({ messageId, now, sentSince, fact })
+    // A report may name whom nothing may name any more.
+    if (row.recipient === ERASED) return { kind: 'unknown-message' }
     if (row.sentAt < sentSince) return { kind: 'too-old' }
     if (fact.kind === 'bounce' && row.state === 'sending') return { kind: 'under-way' }
     if (addReport.run(row.seq, reportKind(fact, row), now).changes === 0) return { kind: 'repeated' }
