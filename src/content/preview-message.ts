@@ -53,12 +53,24 @@ export async function previewMessage(input: PreviewInput): Promise<MessagePrevie
   }
 }
 
+/** Their texts are shown to nobody. */
+const NOT_SHOWN = new Set(['style', 'script', 'title'])
+
 function textBesideOneImage(html: string): number | null {
   let images = 0
   let characters = 0
+  let isShown = true
   runTokenizer(html, {
-    onopentagname: (start, end) => void (images += Number(html.slice(start, end).toLowerCase() === 'img')),
-    ontext: (start, end) => void (characters += end - start),
+    onopentagname(start, end) {
+      const name = html.slice(start, end).toLowerCase()
+      images += Number(name === 'img')
+      isShown = !NOT_SHOWN.has(name)
+    },
+    // They end with the first end tag.
+    onclosetag() {
+      isShown = true
+    },
+    ontext: (start, end) => void (characters += isShown ? end - start : 0),
   })
   return images === 1 ? characters : null
 }

@@ -150,6 +150,7 @@ t.test('an element that is switched off ends where a browser ends it', async (t)
     '<table><tr data-track=off><td>1<tr><td>',
     '<div><p data-track=off>one</div>',
     '<a data-track=off href=https://x.test/>one',
+    '<b><span data-track=off>one</b>',
     '<noscript></noscript>',
     '<template><td></template>',
     '<dl><dt data-track=off>1<dd>',

@@ -2,7 +2,7 @@
  * The header: addressees, customers' fields, what is ours; judged by a parser and a verifier that are not ours.
  */
 import fc from 'fast-check'
-import PostalMime from 'postal-mime'
+import PostalMime, { decodeWords } from 'postal-mime'
 import t from 'tap'
 import { customField, mailboxesField } from '../../src/content/mime/encode-header.ts'
 import { senderIdOf } from '../../src/content/message-fields.ts'
@@ -153,6 +153,10 @@ t.test("a customer's own field keeps its structure in ASCII, and its text in any
   const cases: [string, string, RegExp][] = [
     ['X-Campaign', 'spring', /^X-Campaign: spring\r\n$/],
     ['References', `<${'a'.repeat(70)}@x.y> <${'b'.repeat(70)}@x.y>`, /^References: <a+@x\.y>\r\n <b+@x\.y>\r\n$/],
+    ['In-Reply-To', ' <a@x.y>\t ', /^In-Reply-To: <a@x\.y>\r\n$/],
+    ['Auto-Submitted', 'auto-generated ', /^Auto-Submitted: auto-generated\r\n$/],
+    ['X-Spaces', ' \t ', /^X-Spaces:\r\n$/],
+    ['Comments', `${'a'.repeat(70)}  b \tc`, /^Comments: a+\r\n {2}b \tc\r\n$/],
     ['X-Json', '{"a":  "b"}', /^X-Json: \{"a": {2}"b"\}\r\n$/],
     ['X-Tab', 'a\tb', /^X-Tab: a\tb\r\n$/],
     ['X-Empty', '', /^X-Empty:\r\n$/],
@@ -160,6 +164,7 @@ t.test("a customer's own field keeps its structure in ASCII, and its text in any
     ['X-Long', 'x'.repeat(998), /^X-Long: =\?UTF-8\?/],
     ['X-Almost', 'x'.repeat(990), /^X-Almost: =\?UTF-8\?|^X-Almost: x{990}\r\n$/],
     ['X-Language', 'Größe 名前', /^X-Language: =\?UTF-8\?/],
+    ['List-Id', 'Größe für Acme <news.acme.com>', /^List-Id: =\?UTF-8\?[BQ]\?[^ ]+\?= Acme <news\.acme\.com>\r\n$/],
   ]
   for (const [name, value, expected] of cases) {
     const field = customField(name, value)
@@ -167,8 +172,12 @@ t.test("a customer's own field keeps its structure in ASCII, and its text in any
     t.ok(field.split('\r\n').every((line) => line.length <= 998))
   }
   const headers = cases.map(([name, value]): [string, string] => [name, value])
-  const { bytes, keys } = await render({ content: { headers } })
-  t.strictSame(keys.filter((key) => /^x-(?!sternpost)|^references/.test(key)).length, cases.length)
+  const { bytes, keys, valueOf } = await render({ content: { headers } })
+  t.strictSame(
+    keys.filter((key) => /^x-(?!sternpost)|^(?:references|in-reply|auto|comments|list-id)/.test(key)).length,
+    cases.length,
+  )
+  t.equal(decodeWords(valueOf('list-id') ?? ''), 'Größe für Acme <news.acme.com>')
   t.equal((await dkimVerdict(bytes)).result, 'pass')
 })
 

@@ -55,6 +55,8 @@ t.test('without tracking there are no links, and a mail of text alone has no htm
 t.test('it tells how much text stands beside the pixel when that is the only image', async (t) => {
   const tracking = { opens: true, clicks: false }
   t.match(await preview({ content: { html: '<p>Hi <b>you</b></p>', tracking } }), { textBesidePixel: 6 })
+  const styled = `<title>T</title><style>${'p{color:red}'.repeat(200)}</style><p>Hi</p>`
+  t.match(await preview({ content: { html: styled, tracking } }), { textBesidePixel: 2 }, 'what is shown')
   const others = [
     { html: '<p>Hi</p>', tracking: { opens: false, clicks: false } },
     { html: '<p>Hi <IMG src="cid:x"></p>', tracking },

@@ -75,6 +75,12 @@ t.test('the MIME tree follows what was given', async (t) => {
       { text: 'T', html: undefined, files: ['attachment file.txt'] },
     ],
     [
+      'a file alone',
+      { text: '', attachments: [attachment({ contentType: 'application/pdf' })] },
+      'application/pdf',
+      { text: undefined, html: undefined, files: ['attachment file.txt'] },
+    ],
+    [
       'all',
       { text: 'T', html, attachments: [logo, attachment({})] },
       'multipart/mixed',
@@ -96,6 +102,7 @@ t.test('the MIME tree follows what was given', async (t) => {
     t.equal(mail.html?.trim(), expected.html, `${name}: html`)
     const files = mail.attachments.map((file) => `${file.disposition} ${file.filename}`)
     t.strictSame(files, expected.files, `${name}: files`)
+    t.ok(keys.includes('mime-version'), `${name}: version`)
     t.strictSame(brokenLimits(bytes), [], `${name}: limits`)
     t.strictSame(
       keys.filter((key, index) => keys.indexOf(key) !== index),

@@ -248,9 +248,18 @@ t.test('html becomes the text a person would read', async (t) => {
     ['  lots \n of   space ', 'lots of space'],
     ['<style>p{}</style><script>x()</script><title>T</title>x', 'x'],
     ['<div style="DISPLAY : none">preview</div><p>x</p>', 'x'],
+    ['<div><span style="display:none">preview</div>x', 'x'],
+    ['<div style="display:none"><div>preview</div></div>x<div hidden style="display:none">y</div>z', 'xz'],
+    ['<p style="display:none">preview<div>x</div>', 'x'],
+    ['<p style="display:none">a<p style="display:none">b<p>x', 'x'],
+    ['<ul><li style="display:none">a<li>b</ul>', '- b'],
+    ['<table><tr><td style="display:none">a<td>b<tr style="display:none"><td>c</table>x', 'b\n\nx'],
+    ['<b><span style="display:none">a</b><p>x', 'x'],
+    ['<b><div style="display:none">a</b>b</div>x', 'x'],
     ['<ul><li>one</li><li><p>two</p></li></ul>after', '- one\n- two\n\nafter'],
     ['<a href="https://x.y/z?a=1&amp;b=2">Order</a>', 'Order [https://x.y/z?a=1&b=2]'],
     ['<a href="https://x.y/">https://x.y/</a>', 'https://x.y/'],
+    ['<a href="\n https://x.y/?a=1\r\n\t&amp;b=2 ">x</a>', 'x [https://x.y/?a=1&b=2]'],
     ['<a href="mailto:a@b.c">us</a> <a href="#top">top</a> <a href="javascript:x()">js</a>', 'us [a@b.c] top js'],
     ['<a href="https://x.y/"><img alt="Logo" src="l.png"></a>', 'Logo [https://x.y/]'],
     ['<a href="https://x.y/"><img src="l.png"></a>', 'https://x.y/'],
@@ -263,7 +272,16 @@ t.test('html becomes the text a person would read', async (t) => {
   ]
   for (const [html, text] of cases) t.equal(plainTextOf(html), text, html)
   const start = performance.now()
-  const tags = ['<div>', '<div></p>', '<svg><x>', '<a href="https://x.y/">', 'x<br>', '<ul><li>']
+  const tags = [
+    '<div>',
+    '<div></p>',
+    '<i style=display:none><p>',
+    '<p style=display:none></i>',
+    '<svg><x>',
+    '<a href="https://x.y/">',
+    'x<br>',
+    '<ul><li>',
+  ]
   const pieces = [...tags, '<', '<!--', '&', ' ']
   for (const piece of pieces) plainTextOf(piece.repeat(200_000))
   t.ok(performance.now() - start < 60_000, 'hostile html takes seconds at most')
@@ -298,7 +316,13 @@ t.test('a placeholder in an attribute without quotes is refused, and named', (t)
     unquotedPlaceholder('<p>\n<a class="x y={{u}}" href={{u}}>'),
     'has a placeholder without quotes in line 2: write href="{{u}}"',
   )
-  for (const html of ['<a href=https://x/{{u}}>', '<a href= {{u}}>', '<a\thref=/{{u|a b}}>', '<i a=1 b={{{u}}}c>']) {
+  for (const html of [
+    '<a href=https://x/{{u}}>',
+    '<a href= {{u}}>',
+    '<a\thref=/{{u|a b}}>',
+    '<i a=1 b={{{u}}}c>',
+    '<i a=&amp;{{u}}>',
+  ]) {
     t.ok(unquotedPlaceholder(html), html)
   }
   for (const html of [
@@ -307,6 +331,8 @@ t.test('a placeholder in an attribute without quotes is refused, and named', (t)
     '<p>x = {{u}}',
     '<a title="a = {{u}}">',
     '<!-- a={{u}} -->',
+    '<p style="&quot;{{f}}"> x={{u}}',
+    `<p style='&quot;{{f}}&quot;' title="&amp;{{u}}"> x={{u}}`,
   ]) {
     t.notOk(unquotedPlaceholder(html), html)
   }

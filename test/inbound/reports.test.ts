@@ -291,6 +291,9 @@ t.test('a complaint is told once and suppresses; what is no complaint does neith
   await bring(leaving.complaintAddress, feedbackReport('opt-out'))
   t.same(await suppressed('leaving@example.com'), ['unsubscribe all'])
   t.ok((await parts.eventKinds(leaving.messageId)).includes('email.unsubscribed'))
+  const left = await parts.deliveredMessage('left@example.com')
+  await bring(left.complaintAddress, feedbackReport('unsubscribe'))
+  t.same(await suppressed('left@example.com'), ['unsubscribe all'])
 })
 
 t.test('a simulated recipient has its events and is never suppressed', async (t) => {
@@ -461,6 +464,9 @@ t.test('a genuine token about a message that is not kept any more changes nothin
   t.match(await bring(bounceAddress, bounceReport()), taken)
   t.match(await bring(complaintAddress, feedbackReport()), taken)
   t.match(parts.log.join('\n'), '"result":"unknown-message"')
+  const token = unsubscribeToken(newIdentifier('msg', parts.clock.now()), 0, parts.keyRing.key('unsubscribe'))
+  t.match(await bring(`u-${token}@${RETURN_PATH}`, 'Subject: unsubscribe\r\n\r\n'), taken)
+  t.match(parts.log.join('\n'), /"kind":"unsubscribe","result":"unknown-message"/)
 })
 
 t.test('while the store does not answer, reports are asked to come again', async (t) => {

@@ -75,7 +75,8 @@ t.test('Bcc and control headers are read and cut out, every other byte stays', a
   const client = await loggedIn(port)
   const mail = [
     'X-Tags: order=7, shop=a=b',
-    'From: orders@acme.com',
+    'From: The Orders of Acme',
+    '\t<orders@acme.com>',
     'Bcc: secret@example.org,',
     '\tother@example.org',
     'X-Track: clicks',
@@ -89,7 +90,8 @@ t.test('Bcc and control headers are read and cut out, every other byte stays', a
     'ARC-Seal: i=1; cv=none',
     'x-sternpost-ref: forged',
     'X-SERVICE-Mode: live',
-    'SENDER: Office <office@ACME.com>',
+    'SENDER:\tOffice',
+    '\t<office@ACME.com>',
     'Received: from app by laptop; Sat, 21 Nov 2026 12:00:00 +0000',
     'AUTHENTICATION-results: mx.acme.com;',
     '\tdmarc=pass header.from=acme.com',
@@ -106,10 +108,12 @@ t.test('Bcc and control headers are read and cut out, every other byte stays', a
   t.equal(
     Buffer.from(content?.raw ?? []).toString(),
     [
-      'From: orders@acme.com',
+      'From: The Orders of Acme',
+      '\t<orders@acme.com>',
       'Subject:  two  blanks',
       'DKIM-Signature: v=1; d=other.example',
-      'SENDER: Office <office@ACME.com>',
+      'SENDER:\tOffice',
+      '\t<office@ACME.com>',
       'Received: from app by laptop; Sat, 21 Nov 2026 12:00:00 +0000',
       '',
       'BCC: this is text',

@@ -108,6 +108,9 @@ t.test('the status is the one that says most', async (t) => {
     ['5.1.1', '550 host 192.5.1.1.2 denied', '5.1.1'],
     ['5.0.0', 'no (#5.2.2)', '5.2.2'],
     ['5.0.0', '250 2.1.5 ok, 451 4.3.0 disk', '4.3.0'],
+    ['5.0.0', '550 denied (Exim 4.96.1)', '5.0.0'],
+    ['5.0.0', '550 denied by Exim v4.7.1, Postfix/2.5.1, agent/5.1.1 and release 5.2.2', '5.0.0'],
+    ['5.0.0', '550 Exim 4.92.3 said: SMTP 5.1.1', '5.1.1'],
   ]
   for (const [status, diagnostic, expected] of cases) {
     const text = REPORT.replace('Status: 5.1.1', `Status: ${status}\nDiagnostic-Code: smtp; ${diagnostic}`)
@@ -273,6 +276,14 @@ t.test('the last line counts without a line end, and a notification ends where i
   const bounce = '{"notificationType":"Bounce","bounce":{"bouncedRecipients":[{"emailAddress":"a@example.org"}]}}'
   const notification = mail(['From: no-reply@sns.example'], `${bounce}\n--\nhttps://sns.example/?x={y}`)
   t.match(read(notification), { kind: 'bounce', recipients: [{ address: 'a@example.org' }] })
+})
+
+t.test('a notification of a complaint has the type that the provider told', async (t) => {
+  const readType = (complaint: object) =>
+    read(mail(['From: no-reply@sns.example'], JSON.stringify({ notificationType: 'Complaint', complaint })))
+  t.match(readType({}), { kind: 'complaint', feedbackType: null })
+  t.match(readType({ complaintFeedbackType: 'abuse' }), { kind: 'complaint', feedbackType: 'abuse' })
+  t.match(readType({ complaintFeedbackType: 'not-spam' }), { kind: 'other', feedbackType: 'not-spam' })
 })
 
 t.test('an action is read in the words of real servers, and in doubt the status decides', async (t) => {

@@ -242,6 +242,10 @@ t.test("headers that are not the customer's are refused in any case", async (t) 
       )
     }
   }
+  t.match(
+    await outcome(parts, { headers: { References: '<a@b>', references: '<c@d>' } }),
+    /headers.references: is given twice/,
+  )
   for (const name of ['List-Id', 'X-From', 'Fromage', 'References', 'Precedence', 'constructor', 'X-Serviced']) {
     t.equal(await outcome(parts, { headers: { [name]: 'x' } }), 'accepted', name)
   }

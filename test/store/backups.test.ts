@@ -23,9 +23,11 @@ import t, { type Test } from 'tap'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
+import { newIdentifier } from '../../src/base/identifier.ts'
 import { utcDay } from '../../src/base/utc-day.ts'
 import { createBackups } from '../../src/store/open/backups.ts'
 import { databaseParts, restoreBackup, verifyBackup, verifyDatabase } from '../../src/store/open/offline.ts'
+import type { SuppressionRecord } from '../../src/store/records/suppression-records.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import { SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { manualClock } from '../support/manual-clock.ts'
@@ -265,6 +267,43 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
     { cap: 50, granted: 20 },
     { cap: 25, granted: 5 },
   ])
+})
+
+t.test('a restore keeps what came onto the suppression list since the backup', async (t) => {
+  const { store, backups, location } = await scene(t)
+  const add = (email: string, changes: Partial<SuppressionRecord> = {}) =>
+    store.addSuppression({
+      id: newIdentifier('sup', NOW),
+      email,
+      reason: 'hard_bounce',
+      scope: 'all',
+      domain: null,
+      owners: ['a.com'],
+      isTest: false,
+      messageId: null,
+      createdAt: NOW,
+      ...changes,
+    })
+  for (const email of ['same@x.org', 'joined@x.org', 'removed@x.org']) await add(email)
+  const { path } = await backups.write(null)
+  await add('new@x.org', { reason: 'unsubscribe', scope: 'news' })
+  await add('joined@x.org', { reason: 'complaint', owners: ['b.com'], createdAt: NOW + 1 })
+  await store.removeSuppressions({ email: 'removed@x.org', scope: null, isTest: false, domains: [] })
+  await store.close()
+  const options = { file: path, location, now: NOW, keepsAllowance: true, onStage() {} }
+  t.match(restoreBackup(options), { newerSuppressions: 2, counts: { suppressions: 4 } })
+  const { store: restored } = await openTestStore(location)
+  const every = { domains: [], email: null, reason: null, scope: null, since: null, limit: 9, after: null }
+  const { suppressions } = await restored.listSuppressions({ ...every, isTest: false })
+  t.match(suppressions.map(({ email, reason, owners }) => [email, reason, owners.join()]).sort(), [
+    ['joined@x.org', 'complaint', 'a.com,b.com'],
+    ['new@x.org', 'unsubscribe', 'a.com'],
+    ['removed@x.org', 'hard_bounce', 'a.com'],
+    ['same@x.org', 'hard_bounce', 'a.com'],
+  ])
+  await restored.close()
+  writeFileSync(databasePath(location), 'no database')
+  t.match(restoreBackup({ ...options, now: NOW + DAY }), { newerSuppressions: null, counts: { suppressions: 3 } })
 })
 
 t.test('a database that a killed server left is restored with what stands in its log', async (t) => {

@@ -4,6 +4,7 @@
  */
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
+import { messageData } from '../../src/messages/lookup/message-data.ts'
 import { eraseRecipient, exportRecipient } from '../../src/messages/lookup/recipient-data.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import { storedIdentifier } from '../../src/store/verbs/tools/stored-identifier.ts'
@@ -65,6 +66,10 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   const removed = newIdentifier('msg', NOW)
   leaveTrace(location.folder, alone, removed)
   t.same(await store.recordUnsubscribe({ messageId: removed, now: NOW }), { kind: 'unsubscribed' })
+  const complaint = { kind: 'complaint', feedbackType: 'abuse' } as const
+  t.match(await store.recordReport({ messageId: removed, now: NOW, sentSince: 0, fact: complaint }), {
+    kind: 'recorded',
+  })
   await store.addSuppression({
     id: newIdentifier('sup', NOW),
     email: ADDRESS,
@@ -112,6 +117,17 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   t.match(await lookUp(store, alone), { state: 'bounced', recipient: 'erased@erased.invalid', subject: '' })
   t.match(await lookUp(store, later), { state: 'canceled' })
   t.match(await lookUp(store, neighbour.id), { recipient: neighbour.to.address, subject: 'Order {{number}}' })
+  const erased = await store.lookupMessage(shared.id, NOW)
+  t.match(erased && messageData(erased), { recipient: 'erased@erased.invalid', subject: 'Order {{number}}' })
+  t.equal(await store.messageContent(shared.id), null, 'what would have to be filled in is not there')
+  t.equal(await store.requestToRepeat(shared.id, NOW), null)
+  const late = { kind: 'note', about: 'delayed', description: `for ${ADDRESS}` } as const
+  const told = await store.recordReport({ messageId: shared.id, now: NOW, sentSince: 0, fact: late })
+  t.same(told, { kind: 'unknown-message' }, 'a report would bring it back')
+  const client = { address: '192.0.2.7', userAgent: 'Reader' }
+  const hit = { messageId: shared.id, link: null, at: NOW, isMachine: false, client }
+  t.match(await store.recordEngagement({ now: NOW, hits: [hit], machineAfterDelivery: 0 }), { opens: 0 })
+  t.same(await store.recordUnsubscribe({ messageId: alone, now: NOW }), { kind: 'repeated' }, 'the list has the person')
   t.same(rowsWith(location.folder, ADDRESS), [], 'in no row of no table')
   t.same(rowsWith(location.folder, ADDRESS.toLowerCase()), [])
   t.same(rowsWith(location.folder, encodeURIComponent(ADDRESS)), [])

@@ -15,6 +15,7 @@ import type { NewMessage } from '../../src/store/records/accept-records.ts'
 import { createRetention, type Retention, type RetentionTimes } from '../../src/store/retention.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import type { SqliteLocation } from '../../src/store/store-location.ts'
+import type { ReportedFact } from '../../src/store/records/report-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { readerHere } from '../messages/acceptance-parts.ts'
 import { manualClock, type ManualClock } from '../support/manual-clock.ts'
@@ -264,6 +265,17 @@ t.test('a link redirects, and its list takes a refusal, long after content and m
     after: null,
   })
   t.match(list.suppressions, [{ reason: 'unsubscribe', scope: 'news' }])
+  const now = all.now()
+  const tell = (fact: ReportedFact, sentSince = 0) =>
+    store.recordReport({ messageId: message.id, now, sentSince, fact })
+  const complaint: ReportedFact = { kind: 'complaint', feedbackType: 'abuse' }
+  t.same(await tell({ kind: 'note', about: 'not-spam', description: '' }), { kind: 'unknown-message' })
+  t.same(await tell(complaint, now - 90 * DAY), { kind: 'too-old' })
+  t.match(await tell(complaint), { kind: 'recorded', isSuppressed: true }, 'a complaint suppresses')
+  t.same(await tell(complaint), { kind: 'repeated' })
+  t.same(await tell({ kind: 'opt-out' }), { kind: 'repeated' })
+  t.equal(count("suppressions where reason = 'complaint' and scope = 'all'"), 1)
+  t.equal(count("events where kind = 'email.complained'"), 1)
   await pass(70 * DAY)
   t.same(await follow(0), { kind: 'gone' }, 'after link_targets')
   t.same(await store.recordUnsubscribe({ messageId: message.id, now: all.now() }), { kind: 'unknown' })

@@ -87,13 +87,19 @@ function summaryText(summary: offline.RestoreSummary, folder: string): string {
     ['domains', String(counts.domains)],
     ['API keys', String(counts.api_keys)],
     ['webhooks', `${counts.webhook_endpoints}, ${summary.webhookDeliveries} deliveries due`],
-    ['suppressions', String(counts.suppressions)],
+    ['suppressions', suppressionsText(summary)],
     ['idempotency keys', String(counts.idempotency_keys)],
     ['warmup', warmingIps === 0 ? null : `the allowance of today counts as used on ${warmingIps} IPs, until 00:00 UTC`],
     ['schema', fromSchema === schema ? null : `migrated from ${fromSchema} to ${schema}`],
     ['before', movedTo === null ? null : `what was there is in ${movedTo}`],
     ['configuration', configuration === null ? null : `that of the backup is in ${configuration}; yours is as it was`],
   ])
+}
+
+function suppressionsText({ counts: { suppressions }, newerSuppressions, movedTo }: offline.RestoreSummary): string {
+  if (movedTo === null) return String(suppressions)
+  if (newerSuppressions === null) return `${suppressions}; those of the database that was there could not be read`
+  return `${suppressions}, ${newerSuppressions} of them new or changed since the backup`
 }
 
 export function addMigrateCommands(program: Command): void {

@@ -6,7 +6,7 @@
  */
 
 /** Elements that have no end tag, so that nothing can be inside them. */
-export const VOID_ELEMENTS = new Set('area base br col embed hr img input link meta source track wbr'.split(' '))
+const VOID_ELEMENTS = new Set('area base br col embed hr img input link meta source track wbr'.split(' '))
 /** Their end tags close nothing: what comes behind them still belongs to the body. */
 const NEVER_CLOSED = new Set(['html', 'body'])
 /** No end tag but that of a table's part reaches beyond one of these. */
@@ -14,6 +14,8 @@ const BOUNDARIES = ['table', 'td', 'th', 'caption', 'template', 'object', 'marqu
 const TABLE_PARTS = new Set(['table', 'caption', 'colgroup', 'thead', 'tbody', 'tfoot', 'tr', 'td', 'th'])
 /** They go on behind a block that ends around them, and blocks go on behind them. */
 const FORMATTING = new Set('a b big code em font i nobr s small strike strong tt u'.split(' '))
+/** They end with whatever ends around them. */
+const PHRASES = new Set('abbr bdi bdo cite del dfn ins kbd label mark q samp span sub sup time var'.split(' '))
 /** Parts of a table end each other only inside the innermost table. */
 const TABLE_BOUNDARIES = ['table', 'template']
 
@@ -65,7 +67,8 @@ export function createOpenElements() {
   const end = (depth: number): void => {
     const inside = mark !== undefined && mark.depth > depth ? mark : undefined
     // A block that was opened in formatting stays open.
-    if (inside !== undefined && FORMATTING.has(names[depth] ?? '') && !FORMATTING.has(inside.name)) return
+    const isBlock = inside !== undefined && !FORMATTING.has(inside.name) && !PHRASES.has(inside.name)
+    if (isBlock && FORMATTING.has(names[depth] ?? '')) return
     const goesOn =
       inside !== undefined &&
       FORMATTING.has(inside.name) &&

@@ -1,8 +1,8 @@
 /**
- * A text part made from html: what a person would read, with link targets in brackets. Reads tokens, in linear time,
- * whatever the html. Never throws.
+ * A text part made from html: what a person would read, with link targets in brackets. What is hidden ends where a
+ * browser ends it (`open-elements.ts`). Reads tokens, in linear time, whatever the html. Never throws.
  */
-import { VOID_ELEMENTS } from './open-elements.ts'
+import { createOpenElements } from './open-elements.ts'
 import { runTokenizer } from './run-tokenizer.ts'
 
 /** Elements whose text is not shown. */
@@ -23,6 +23,7 @@ const SHOWN_SCHEME = /^(?:https?|mailto|tel):/i
 
 // White space of html; the no-break space belongs to words.
 const WHITE_SPACE = /[ \t\r\n\f]+/g
+const LINE_ENDS_AND_TABS = /[\t\n\r]+/g
 /** White space that is not one space. */
 const ODD_SPACE = /[\t\r\n\f]| {2}/
 
@@ -92,11 +93,13 @@ function createTexts(html: string, tell: (text: string) => void) {
   }
 }
 
-/** What tags and texts do to the result. Remembers only counters, so that unclosed tags cost nothing. */
+/** What tags and texts do to the result. */
 function createReader() {
   const writer = createTextWriter()
-  /** The element that hides what follows, and how many of its name are open. */
-  let hidden = { name: '', depth: 0 }
+  /** Those that are hidden are marked. */
+  const elements = createOpenElements()
+  /** The outermost element that is hidden. */
+  let hidden = ''
   let preformattedDepth = 0
   let link: { target: string; start: number } | undefined
 
@@ -117,24 +120,22 @@ function createReader() {
   }
   return {
     open(tag: Tag): void {
-      // A paragraph ends where the next one starts, also without an end tag.
-      if (hidden.name === 'p' && tag.name === 'p') hidden.depth = 0
       const isHidden = SILENT.has(tag.name) || HIDDEN_STYLE.test(tag.attributes.get('style') ?? '')
-      if (hidden.depth > 0) hidden.depth += tag.name === hidden.name ? 1 : 0
-      else if (!isHidden) show(tag)
-      else if (!VOID_ELEMENTS.has(tag.name)) hidden = { name: tag.name, depth: 1 }
+      const wasHidden = elements.isMarked()
+      if (!elements.open(tag.name, isHidden)) show(tag)
+      else if (!wasHidden) hidden = tag.name
     },
     close(name: string): void {
-      if (hidden.depth > 0) {
-        hidden.depth -= name === hidden.name ? 1 : 0
-        return
-      }
+      const wasHidden = elements.isMarked()
+      elements.close(name)
+      // The end of the hidden element itself shows nothing either.
+      if (elements.isMarked() || (wasHidden && name === hidden)) return
       if (name === 'a') endLink()
       if (name === 'pre') preformattedDepth = Math.max(0, preformattedDepth - 1)
       writer.breakLines(LINE_BREAKS.get(name) ?? 0)
     },
     text(text: string): void {
-      if (hidden.depth > 0) return
+      if (elements.isMarked()) return
       if (preformattedDepth > 0) writer.preformatted(text)
       else writer.text(text)
     },
@@ -146,7 +147,8 @@ function createReader() {
 }
 
 function linkTarget(href: string): string {
-  const target = href.trim()
+  // As browsers do (WHATWG URL, 4.4).
+  const target = href.trim().replace(LINE_ENDS_AND_TABS, '')
   return SHOWN_SCHEME.test(target) ? target.replace(/^mailto:/i, '') : ''
 }
 

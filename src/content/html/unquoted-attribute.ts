@@ -2,32 +2,32 @@
  * Placeholders in an attribute without quotes, as in `<a href={{link}}>`: a value with a space in it would begin another
  * attribute, such as `onclick` (http/README.md "Variables"). Linear; never throws.
  */
+import { QuoteType } from 'htmlparser2'
 import { runTokenizer } from './run-tokenizer.ts'
 
 /** A name, the equals sign, no quote, braces: nearly no html has that, and then alone it is read as html. */
 const SUSPECT = /[\s"'/][^\s"'<>/={}]+\s*=\s*[^\s"'<>={}]*\{\{/
-const QUOTE = /["']/
+// What stands between the name of an attribute and its value.
+const BEFORE_VALUE = /\s*=\s*/y
 
 /** What is wrong with it and how to mend it; undefined: there is none. */
 export function unquotedPlaceholder(html: string): string | undefined {
   if (!SUSPECT.test(html)) return undefined
-  let name = ''
-  let value: { start: number; end: number } | undefined
+  let name = { start: 0, end: 0 }
   let problem: string | undefined
   runTokenizer(html, {
     onattribname(start, end) {
-      name = html.slice(start, end)
-      value = undefined
+      name = { start, end }
     },
-    onattribdata(start, end) {
-      value = { start: value?.start ?? start, end }
-    },
-    onattribend() {
-      if (problem !== undefined || value === undefined || QUOTE.test(html.charAt(value.start - 1))) return
-      const text = html.slice(value.start, value.end)
+    onattribend(quote, end) {
+      if (problem !== undefined || quote !== QuoteType.Unquoted) return
+      BEFORE_VALUE.lastIndex = name.end
+      const valueStart = name.end + (BEFORE_VALUE.exec(html)?.[0].length ?? 0)
+      const text = html.slice(valueStart, end)
       if (!text.includes('{{')) return
-      const line = html.slice(0, value.start).split('\n').length
-      problem = `has a placeholder without quotes in line ${line}: write ${name}="${text}"`.slice(0, MOST_CHARACTERS)
+      const line = html.slice(0, valueStart).split('\n').length
+      const mended = `${html.slice(name.start, name.end)}="${text}"`
+      problem = `has a placeholder without quotes in line ${line}: write ${mended}`.slice(0, MOST_CHARACTERS)
     },
   })
   return problem

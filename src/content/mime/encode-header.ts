@@ -17,6 +17,12 @@ const LONGEST_LINE_CHARACTERS = 998
 const PLAIN_WORDS = /^[!-~]+(?: [!-~]+)*$/
 // Printable ASCII and tabs, neither space nor tab at the ends.
 const VERBATIM = /^[!-~](?:[\t -~]*[!-~])?$/
+// Spaces and tabs at the ends; each run of them is looked at from its first one alone.
+const ENDS = /^[\t ]+|(?<![\t ])[\t ]+$/g
+// No control characters, and single spaces between words.
+const UNICODE_WORDS = /^[^\p{Cc} ]+(?: [^\p{Cc} ]+)*$/u
+// The first space behind a word.
+const SPACE_BEHIND_WORD = /(?<=[^\t ]) /
 // Atoms of RFC 5322 with single spaces between them.
 const PLAIN_PHRASE = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?: [A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/
 // Printable ASCII.
@@ -47,17 +53,21 @@ export function mailboxesField(name: string, mailboxes: readonly Mailbox[]): str
 }
 
 /**
- * A customer's own field. ASCII stays as it is, since a structure may be in it (`References`, `List-Id`), and is folded
- * at spaces alone; everything else becomes encoded words.
+ * A customer's own field, without white space at the ends of its value. ASCII stays as it is, since a structure may be
+ * in it (`References`, `List-Id`), and is folded at white space alone. Of a value in another language only the words that
+ * need it become encoded words; of everything else all of it does.
  */
-export function customField(name: string, value: string): string {
-  const isVerbatim = VERBATIM.test(value) && !value.includes('=?')
-  if (isVerbatim && name.length + 2 + value.length <= MOST_LINE_CHARACTERS) return plainField(name, value)
-  const words = value.split(' ')
-  const isFoldable =
-    isVerbatim &&
-    PLAIN_WORDS.test(value) &&
-    words.every((word) => name.length + 2 + word.length <= LONGEST_LINE_CHARACTERS)
+export function customField(name: string, given: string): string {
+  const value = given.replace(ENDS, '')
+  if (value.includes('=?')) return textField(name, value)
+  if (!VERBATIM.test(value)) {
+    const isOfWords = UNICODE_WORDS.test(value) && value.length <= LONGEST_LINE_CHARACTERS - name.length - 2
+    return isOfWords ? foldField(name, mixedWords(value.split(' '))) : textField(name, value)
+  }
+  if (name.length + 2 + value.length <= MOST_LINE_CHARACTERS) return plainField(name, value)
+  // More white space than one space stays in front of its word.
+  const words = value.split(SPACE_BEHIND_WORD)
+  const isFoldable = words.every((word) => name.length + 2 + word.length <= LONGEST_LINE_CHARACTERS)
   return isFoldable ? foldField(name, words) : textField(name, value)
 }
 
@@ -117,6 +127,26 @@ function quotedCharacter(character: string): string {
   if (character === ' ') return '_'
   if (QUOTED_LITERAL.test(character)) return character
   return [...Buffer.from(character)].map((byte) => `=${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('')
+}
+
+/** Neighbours are encoded together: white space between two encoded words is not text (RFC 2047 §6.2). */
+function mixedWords(words: readonly string[]): string[] {
+  const mixed: string[] = []
+  let beyondAscii: string[] = []
+  const encode = (): void => {
+    if (beyondAscii.length > 0) mixed.push(...encodedWords(beyondAscii.join(' ')))
+    beyondAscii = []
+  }
+  for (const word of words) {
+    if (isAscii(word)) {
+      encode()
+      mixed.push(word)
+    } else {
+      beyondAscii.push(word)
+    }
+  }
+  encode()
+  return mixed
 }
 
 /** Characters joined to groups whose sizes add up to at most `most`. */

@@ -10,7 +10,7 @@ import { attachmentPart } from './attachment-part.ts'
 import type { BodyEncoding } from './body-text.ts'
 import { base64Bytes, writeBase64Lines } from './transfer-encoding.ts'
 import { relaxedBody } from './dkim.ts'
-import { splitFields } from '../../mail/header-fields.ts'
+import { fieldName, splitFields } from '../../mail/header-fields.ts'
 
 /** How the texts are encoded; null: there is no such part. */
 export interface MimeShape {
@@ -56,6 +56,8 @@ const MOST_KEPT_BYTES = 256 * 1024
 
 // The fields of the MIME tree's root that are taken over.
 const MIME_FIELD = /^(?:mime-version|content-[a-z-]+):/i
+const MIME_VERSION = 'MIME-Version: 1.0\r\n'
+
 /** Trees of a content with these attachments; each shape is built once. `isShared`: several messages are made of it. */
 export function createMimeTrees(attachments: readonly Attachment[], isShared: boolean): MimeTreeOf {
   return attachments.length === 0 ? treeWithoutAttachments : keepingTrees(attachments, isShared)
@@ -96,8 +98,10 @@ async function buildTree(
   const bytes = await composer.compile().build()
   const headerEnd = bytes.indexOf('\r\n\r\n') + LINE_END_BYTES
   const bodyStart = headerEnd + LINE_END_BYTES
-  const fields = splitFields(bytes.toString('latin1', 0, headerEnd))
-  const header = Buffer.from(`${fields.filter((field) => MIME_FIELD.test(field)).join('')}\r\n`, 'latin1')
+  const fields = splitFields(bytes.toString('latin1', 0, headerEnd)).filter((field) => MIME_FIELD.test(field))
+  // The composer gives none to a file that is the whole message.
+  const version = fields.some((field) => fieldName(field) === 'mime-version') ? '' : MIME_VERSION
+  const header = Buffer.from(`${version}${fields.join('')}\r\n`, 'latin1')
   const endsWithText =
     attachments.length === 0 && [text, html].filter((encoding) => encoding !== null).join() === READABLE
   const end = endsWithText ? bytes.length - LINE_END_BYTES : bytes.length

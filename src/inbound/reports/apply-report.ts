@@ -94,7 +94,7 @@ function reportedOf({ recipients, unnamed }: ReportReading, own: string): readon
 
 function complaintFact({ kind, feedbackType }: ReportReading): ReportedFact | undefined {
   if (kind === 'complaint') return { kind: 'complaint', feedbackType: feedbackType ?? 'abuse' }
-  if (feedbackType === 'opt-out') return { kind: 'opt-out' }
+  if (feedbackType === 'opt-out' || feedbackType === 'unsubscribe') return { kind: 'opt-out' }
   if (feedbackType !== 'not-spam') return undefined
   return { kind: 'note', about: 'not-spam', description: 'the recipient says that it is no spam' }
 }

@@ -41,7 +41,7 @@ export interface RouteParts extends ApplyParts, ForwardParts, AuthenticationPart
   providers: Pick<ProviderSettings, 'providers'>
   store: ApplyParts['store'] & AuthenticationParts['store'] & Pick<Store, 'keepUnmatchedReport'>
   keyRing: KeyRing
-  unsubscribe(token: string): Promise<unknown>
+  unsubscribe(token: string): Promise<boolean>
   logger: Logger
   metrics: Pick<Metrics, 'inboundMessages' | 'reportsIgnored' | 'bounces' | 'complaints' | 'suppressions'>
   /** Events were written. */
@@ -88,8 +88,10 @@ export function createRouteReport(parts: RouteParts, thread: Pick<Authentication
       case 'authentication':
         return (await applyAuthentication(await thread.read(mail.bytes))) ?? routeReading(mail, null)
       case 'unsubscribe':
-        await parts.unsubscribe(recipient.token)
-        return { kind: 'unsubscribe', result: 'recorded' }
+        return {
+          kind: 'unsubscribe',
+          result: (await parts.unsubscribe(recipient.token)) ? 'recorded' : 'unknown-message',
+        }
       case 'operator':
         return { kind: 'operator', result: await forwardToOperator(mail) }
       default:

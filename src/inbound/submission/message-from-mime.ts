@@ -41,7 +41,7 @@ function readFrom(fields: readonly HeaderField[]): Read<{ mailbox: Mailbox }> {
   if (from === undefined) return { ok: false, problem: 'the message has no From header' }
   if (others.length > 0) return { ok: false, problem: 'the message has more than one From header' }
   // Whether its domain may send is judged by acceptance.
-  const parsed = parseAddress(from.value, { allowReservedNames: true })
+  const parsed = parseAddress(withSpaces(from.value), { allowReservedNames: true })
   return parsed.ok ? parsed : { ok: false, problem: `From: ${parsed.problem}` }
 }
 
@@ -52,11 +52,16 @@ function readSenders(fields: readonly HeaderField[]): Read<{ senders: NonNullabl
     if (headerRule(name) !== 'sender') continue
     const isSecond = name === 'sender' && senders.some(({ field }) => field === name)
     if (isSecond) return { ok: false, problem: 'the message has more than one Sender header' }
-    const parsed = parseAddress(value, { allowReservedNames: true })
+    const parsed = parseAddress(withSpaces(value), { allowReservedNames: true })
     if (!parsed.ok) return { ok: false, problem: `${name}: ${parsed.problem}` }
     senders.push({ field: name, domain: parsed.domain })
   }
   return { ok: true, senders }
+}
+
+/** RFC 5322 §3.2.2: where a field is folded a tab means no more than a space, and no address may have one. */
+function withSpaces(value: string): string {
+  return value.replaceAll('\t', ' ')
 }
 
 type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>

@@ -19,6 +19,11 @@ const NO_COMPLAINT = new Set(['not-spam', 'auth-failure', 'opt-out', 'unsubscrib
 /** Fields of RFC 6591, by which a report without a type is one of failed authentication. */
 const AUTHENTICATION_FIELDS = ['auth-failure', 'identity-alignment', 'dkim-selector']
 
+/** Of a type in lower case. */
+export function kindOfFeedback(type: string): 'complaint' | 'other' {
+  return NO_COMPLAINT.has(type) ? 'other' : 'complaint'
+}
+
 /** Undefined when the mail is no feedback report. */
 export function readFeedbackReport(parts: ReportParts, mail: MailPart): FeedbackReading | undefined {
   const fields = new Map(parts.feedback.flatMap(readFieldGroups).flatMap((group) => [...group]))
@@ -30,7 +35,7 @@ export function readFeedbackReport(parts: ReportParts, mail: MailPart): Feedback
   const feedbackType = type !== '' ? type : isAboutAuthentication ? 'auth-failure' : 'abuse'
   const envelopeId = fieldOf(fields, 'original-envelope-id')
   return {
-    kind: NO_COMPLAINT.has(feedbackType) ? 'other' : 'complaint',
+    kind: kindOfFeedback(feedbackType),
     feedbackType,
     // Who complained, as far as the report tells.
     recipients: complainers(fields, returned).map((address) => ({

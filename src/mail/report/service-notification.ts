@@ -2,13 +2,16 @@
  * Notifications of mail services that come as JSON in a mail: Amazon SES by way of SNS. Not every such mail is whole
  * JSON: lines may be broken inside a string. Never throws; what is no notification is undefined.
  */
+import { kindOfFeedback } from './feedback-report.ts'
 import { diagnosticText, factsIn } from './report-diagnostic.ts'
 import { reportedAction, type ReportedRecipient, type ReportReading } from './report-reading.ts'
 
 // The word that every notification holds, quotes escaped or not.
 const NOTIFICATION_WORD = /\\?"notificationType\\?"|\\?"eventType\\?"/
 
-export function readServiceNotification(text: string): Pick<ReportReading, 'kind' | 'recipients'> | undefined {
+type Notification = Pick<ReportReading, 'kind' | 'recipients'> & Partial<Pick<ReportReading, 'feedbackType'>>
+
+export function readServiceNotification(text: string): Notification | undefined {
   if (!NOTIFICATION_WORD.test(text)) return undefined
   // SNS appends how to unsubscribe, like a signature.
   const outer = readObject(text.split(/\n-- ?\n/, 1)[0] ?? '')
@@ -20,8 +23,12 @@ export function readServiceNotification(text: string): Pick<ReportReading, 'kind
   switch (inner['notificationType'] ?? inner['eventType']) {
     case 'Bounce':
       return { kind: 'bounce', recipients: recipientsOf('bounce', 'bouncedRecipients', bounced) }
-    case 'Complaint':
-      return { kind: 'complaint', recipients: recipientsOf('complaint', 'complainedRecipients', bounced) }
+    case 'Complaint': {
+      // Of RFC 5965, where the provider told one.
+      const type = textOf(asObject(inner['complaint'])['complaintFeedbackType']).trim().toLowerCase()
+      const recipients = recipientsOf('complaint', 'complainedRecipients', bounced)
+      return { kind: kindOfFeedback(type), recipients, feedbackType: type === '' ? null : type }
+    }
     case 'Delivery': {
       const diagnostic = diagnosticText(textOf(asObject(inner['delivery'])['smtpResponse']))
       const told = { ...factsIn(diagnostic), action: 'delivered', replyCode: null, stage: 'dsn' } as const

@@ -24,10 +24,14 @@ export function checkHeaders(
     problems.add('headers', `${entries.length} fields; at most ${MOST_HEADERS} are allowed`)
     return []
   }
+  const known = new Set<string>()
   return entries.flatMap(([name, value]): [string, string][] => {
     const path = `headers.${shown(name)}`
     const nameProblem = problemOfName(name, ownNames)
     if (nameProblem !== undefined) problems.add(path, nameProblem)
+    // RFC 5322 §3.6: most fields may stand there once, and servers refuse mail that has two of them.
+    if (known.has(name.toLowerCase())) problems.add(path, 'is given twice: capitals make no other name')
+    known.add(name.toLowerCase())
     if (typeof value !== 'string') {
       problems.add(path, 'must be a string')
       return []

@@ -6,7 +6,7 @@ import { secondsOrNull } from '../../api/fields.ts'
 import type { AttemptJson, EventJson, ListedMessageJson, MessageJson } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { UNSUBSCRIBE_KEY } from '../../content/html/instrument-html.ts'
-import { substitute } from '../../content/template/substitute-variables.ts'
+import { valueOf } from '../../content/template/substitute-variables.ts'
 import { templateOf } from '../../content/template/template-problems.ts'
 import type { DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import type { MessageView, TimelineEvent } from '../../store/records/lookup-records.ts'
@@ -50,10 +50,15 @@ export function eventData({ id, kind, at, data }: TimelineEvent): EventJson {
   return { id, event: kind, timestamp: toUnixSeconds(at), data }
 }
 
-/** The address to unsubscribe at is made when the mail is sent: here its placeholder stands for it. */
+/**
+ * A placeholder stands for itself where its value is not known: the address to unsubscribe at is made when the mail is
+ * sent, and of an erased recipient no value is kept.
+ */
 function renderedSubject({ subject, hasVariables, variables }: MessageView): string {
   const values = { [UNSUBSCRIBE_KEY]: `{{${UNSUBSCRIBE_KEY}}}`, ...variables }
-  return substitute(templateOf(subject, 'text', hasVariables), values)
+  return templateOf(subject, 'text', hasVariables)
+    .map((part) => (typeof part === 'string' ? part : (valueOf(part, values) ?? `{{${part.key}}}`)))
+    .join('')
 }
 
 function bounceData({ bounce }: MessageView): ListedMessageJson['bounce'] {

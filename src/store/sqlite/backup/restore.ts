@@ -5,18 +5,19 @@
  */
 import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Database } from 'better-sqlite3'
+import Sqlite, { type Database } from 'better-sqlite3'
 import { CONFIGURATION, DATABASE, timeStamp } from '../../backup-archive.ts'
 import { BackupError, type BackupCounts } from '../../records/backup-records.ts'
 import type { SqliteLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
 import { lockDatabase, openDatabase } from '../engine/database.ts'
-import { SCHEMA_VERSION } from '../engine/migrate.ts'
+import { schemaVersion, SCHEMA_VERSION } from '../engine/migrate.ts'
 import { flush, ownAs } from '../engine/snapshot.ts'
 import { verifyBackup, type VerifyStage } from './verify-backup.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
 import { TOGETHER } from '../../verbs/ips/allowance.ts'
+import { createSuppressionCopy } from '../../verbs/suppressions/suppressions.ts'
 import { oneColumn } from '../../verbs/tools/statements.ts'
 
 interface RestoreOptions {
@@ -35,6 +36,8 @@ export interface RestoreSummary extends RestoredState {
   fromSchema: number
   schema: number
   counts: BackupCounts
+  /** Entries of the suppression list that came over from the database that was there before; null: none was read. */
+  newerSuppressions: number | null
   /** Where the database is that was there before, or null. */
   movedTo: string | null
   /** Where the configuration of the backup was put, or null. */
@@ -62,6 +65,7 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     onStage('migrating')
     const database = openDatabase({ ...location, folder: work })
     const state = settleRestored(database.writer, { mark, now, keepsAllowance })
+    const newerSuppressions = carrySuppressions(database.writer, folder, work)
     const counts = countRows(database.writer)
     // Whole in one file, and on the disk.
     database.writer.pragma('wal_checkpoint(truncate)')
@@ -71,10 +75,36 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     const movedTo = placeDatabase(work, folder, `before-restore-${stamp}`)
     const configuration = placeConfiguration(work, join(folder, `restored-config-${stamp}`))
     flush(folder)
-    return { ...state, mark, fromSchema, schema: SCHEMA_VERSION, counts, movedTo, configuration }
+    return { ...state, mark, fromSchema, schema: SCHEMA_VERSION, counts, newerSuppressions, movedTo, configuration }
   } finally {
     rmSync(work, { recursive: true, force: true })
     lock.close()
+  }
+}
+
+/** Linked into `work`, so that reading it leaves nothing beside it. */
+const PRESENT = 'present.db'
+
+/**
+ * Nobody who complained or left a list since the backup is written to again: what the list of the present database has
+ * more comes onto the restored one. Returns how many entries; null where there is no such list, or it cannot be read.
+ */
+function carrySuppressions(writer: Database, folder: string, work: string): number | null {
+  if (!existsSync(join(folder, DATABASE))) return null
+  for (const part of databaseParts(folder)) {
+    if (!part.endsWith('-shm')) linkSync(join(folder, part), join(work, part.replace(DATABASE, PRESENT)))
+  }
+  let present: Database | undefined
+  try {
+    present = new Sqlite(join(work, PRESENT), { readonly: true, fileMustExist: true })
+    if (schemaVersion(present) !== SCHEMA_VERSION) return null
+    return writer.transaction(createSuppressionCopy(present, writer)).immediate()
+  } catch (thrown) {
+    // It may be its damage for which a backup is restored.
+    if (thrown instanceof Sqlite.SqliteError) return null
+    throw thrown
+  } finally {
+    present?.close()
   }
 }
 

@@ -16,6 +16,7 @@ import { createFactsReader } from '../messages/render-facts.ts'
 import { createContentReader } from '../messages/stored-content.ts'
 import { createFindTrackingHost } from '../domains/domain-rows.ts'
 import { oneColumn } from '../tools/statements.ts'
+import { ERASED } from '../tools/stored-address.ts'
 import { getNamed, storedIdentifier } from '../tools/stored-identifier.ts'
 import { MESSAGE_STATES, type MessageState } from '../../../mail/message.ts'
 import type { SomeVerbs } from '../tools/verb-types.ts'
@@ -75,7 +76,9 @@ export function createMessageReads(database: Database) {
       const contentId = row === undefined ? undefined : findContentId.get(row.seq)
       const content = contentId === undefined ? undefined : readContent(contentId)
       const facts = row === undefined ? undefined : readFacts(row.seq)
-      return content === undefined || facts === undefined ? null : { content, facts }
+      // Without the variables of an erased recipient nothing can be filled in.
+      const isKnown = facts !== undefined && facts.to.address !== ERASED
+      return content === undefined || !isKnown ? null : { content, facts }
     },
     roadSummary: (isp, ip, since) =>
       summarize.get(since, MOST_ROAD_ATTEMPTS, ip, ip, isp) ?? { attempts: 0, deferred: 0 },

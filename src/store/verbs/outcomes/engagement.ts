@@ -8,7 +8,9 @@ import { newIdentifier } from '../../../base/identifier.ts'
 import { clickedData, openedData, unsubscribedData } from '../../../mail/event.ts'
 import type { EngagementHit, EngagementTally } from '../../records/engagement-records.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
+import { createFindRemoved } from '../messages/removed-message.ts'
 import { createEventRecorder, type RecordedEvent, newEvent } from '../events/record-events.ts'
+import { ERASED } from '../tools/stored-address.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { oneColumn } from '../tools/statements.ts'
 import { isSimulated } from '../../../mail/simulator.ts'
@@ -55,7 +57,8 @@ export function createRecordEngagement(database: Database): Verb<'recordEngageme
     }
     for (const hit of hits) {
       const message = findMessage.get(storedIdentifier('msg', hit.messageId))
-      if (message === undefined) continue
+      // Nothing more is learned about whoever was erased.
+      if (message === undefined || message.recipient === ERASED) continue
       const isMachine = hit.isMachine || isTooSoon(message, hit.at, machineAfterDelivery)
       const judged: JudgedHit = { ...hit, isMachine, message }
       if (hit.link !== null && !isMachine && !seen.hasOpened(message.seq)) record({ ...judged, link: null })
@@ -147,13 +150,7 @@ export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubsc
     from messages
     cross join contents on contents.content_id = messages.content_id
     where messages.id = ?`)
-  const findTrace = database.prepare<[Buffer], ListedMessage>(`
-    select
-      null as seq, traces.recipient, substr(traces.recipient, instr(traces.recipient, '@') + 1) as recipientDomain,
-      contents.unsubscribe_list as list, contents.is_test as isTest
-    from traces
-    cross join contents on contents.content_id = traces.content_id
-    where traces.id = ?`)
+  const findRemoved = createFindRemoved(database)
   const addReport = database.prepare<[number, number]>(`
     insert into reports (message_seq, kind, at) values (?, 'unsubscribe', ?) on conflict do nothing`)
   const suppress = createRecipientSuppression(database)
@@ -161,9 +158,11 @@ export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubsc
 
   return ({ messageId, now }) => {
     const id = storedIdentifier('msg', messageId)
-    const message = findMessage.get(id) ?? findTrace.get(id)
+    const message = findMessage.get(id) ?? findRemoved.get(id)
     if (message === undefined || message.list === null) return { kind: 'unknown' }
     const { seq: messageKey, recipient, recipientDomain, list, isTest } = message
+    // Whoever was erased is on the list already, for every mail.
+    if (recipient === ERASED) return { kind: 'repeated' }
     const isSuppressed =
       !isSimulated(recipientDomain) && suppress({ id: messageId, recipient, isTest }, 'unsubscribe', list, now)
     const isFirst = messageKey !== null && addReport.run(messageKey, now).changes === 1

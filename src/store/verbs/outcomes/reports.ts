@@ -7,6 +7,7 @@
  *   opt-out     no change of state                              email.unsubscribed, suppression
  *   note        no change of state                              a line in the timeline
  *
+ * Of a message that retention removed its trace is enough for a complaint or an opt-out; anything else changes nothing.
  * A bounce of a message that is `sending` is put off: its host may have taken it and reported back faster than the
  * delivery was recorded. Simulated recipients get the events and are never suppressed (http/README.md "Simulated
  * recipients").
@@ -19,8 +20,10 @@ import { isSimulated } from '../../../mail/simulator.ts'
 import type { ReportedFact, UnmatchedReport } from '../../records/report-records.ts'
 import type { SuppressionReason } from '../../records/suppression-records.ts'
 import { createBounceWriter, createEventRecorder, newEvent } from '../events/record-events.ts'
+import { createFindRemoved } from '../messages/removed-message.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
 import { createRecipientSuppression } from '../suppressions/suppressions.ts'
+import { ERASED } from '../tools/stored-address.ts'
 import { oneColumn } from '../tools/statements.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
@@ -61,10 +64,13 @@ export function createRecordReport(database: Database): Verb<'recordReport'> {
   const events = createEventRecorder(database)
   const count = createReportCounter(database)
   const apply = createFactWriter(database)
+  const recordOfRemoved = createRemovedReports(database)
 
   return ({ messageId, now, sentSince, fact }) => {
     const row = getNamed(find, 'msg', messageId)
-    if (row === undefined) return { kind: 'unknown-message' }
+    if (row === undefined) return recordOfRemoved({ messageId, now, sentSince, fact })
+    // A report may name whom nothing may name any more.
+    if (row.recipient === ERASED) return { kind: 'unknown-message' }
     if (row.sentAt < sentSince) return { kind: 'too-old' }
     if (fact.kind === 'bounce' && row.state === 'sending') return { kind: 'under-way' }
     if (addReport.run(row.seq, reportKind(fact, row), now).changes === 0) return { kind: 'repeated' }
@@ -77,6 +83,32 @@ export function createRecordReport(database: Database): Verb<'recordReport'> {
     const isSuppressed =
       suppression !== null && !isSimulatedRow && suppress({ ...row, id: messageId }, suppression, 'all', now)
     return { kind: 'recorded', isp: row.isp, isSimulated: isSimulatedRow, isSuppressed }
+  }
+}
+
+/**
+ * What the recipient of a removed message wants still holds, as long as its trace tells who that is. The event goes out
+ * whenever the address comes onto the list: there is no row that would remember the report.
+ */
+function createRemovedReports(database: Database): Verb<'recordReport'> {
+  const find = createFindRemoved(database)
+  const suppress = createRecipientSuppression(database)
+  const events = createEventRecorder(database)
+  return ({ messageId, now, sentSince, fact }) => {
+    const removed = fact.kind === 'complaint' || fact.kind === 'opt-out' ? getNamed(find, 'msg', messageId) : undefined
+    if (removed === undefined) return { kind: 'unknown-message' }
+    const { recipient, recipientDomain, endedAt } = removed
+    if (endedAt < sentSince) return { kind: 'too-old' }
+    const isComplaint = fact.kind === 'complaint'
+    const reason = isComplaint ? 'complaint' : 'unsubscribe'
+    if (isSimulated(recipientDomain) || !suppress({ ...removed, id: messageId }, reason, 'all', now)) {
+      return { kind: 'repeated' }
+    }
+    const event = isComplaint
+      ? newEvent('email.complained', complainedData(messageId, recipient, recipientDomain), null, now)
+      : newEvent('email.unsubscribed', unsubscribedData(messageId, recipient, 'all'), null, now)
+    events.record([event], now)
+    return { kind: 'recorded', isp: null, isSimulated: false, isSuppressed: true }
   }
 }
 

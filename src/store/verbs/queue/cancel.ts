@@ -17,6 +17,7 @@ import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
 import type { NewMessage } from '../../records/accept-records.ts'
 import { createContentReader } from '../messages/stored-content.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
+import { ERASED } from '../tools/stored-address.ts'
 import { getNamed } from '../tools/stored-identifier.ts'
 
 const REPEATABLE: ReadonlySet<MessageState> = new Set(['bounced', 'expired'])
@@ -100,7 +101,8 @@ export function createRequestToRepeat(database: Database): Verb<'requestToRepeat
   const readContent = createContentReader(database)
   return (id, now) => {
     const row = getNamed(find, 'msg', id)
-    if (row === undefined || !REPEATABLE.has(stateOf(row, now))) return null
+    // Of an erased recipient neither the address nor the variables are known.
+    if (row === undefined || row.recipient === ERASED || !REPEATABLE.has(stateOf(row, now))) return null
     const content = readContent(row.contentId)
     if (content === undefined) return null
     return {

@@ -8,12 +8,13 @@ import { newIdentifier } from '../../../base/identifier.ts'
 import { createSubjectRemoval } from '../lookups/subjects.ts'
 import { createCanceling } from '../queue/cancel.ts'
 import { createBytesRemoval, createTagsRemoval } from './content-use.ts'
+import { ERASED } from '../tools/stored-address.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
-/** What stands in the place of the address. A name that no mail reaches (RFC 2606). */
-const ERASED = 'erased@erased.invalid'
+/** `recordUnsubscribe` and `recordReport` have events of removed messages. */
+const TOLD_OF_REMOVED = `('email.unsubscribed', 'email.complained')`
 const ERASED_DOMAIN = 'erased.invalid'
 /** Of one part: each costs up to a millisecond. */
 const MOST_MESSAGES = 20
@@ -103,17 +104,17 @@ function createMessageErasure(database: Database): (row: FoundRow) => void {
 /** What is kept of an address beside its messages. */
 function createRestErasure(database: Database): (address: string, now: number) => number {
   const removeTraces = database.prepare<[string]>('delete from traces where recipient = ?')
-  // Of removed messages: few, as only refusals of a list are told of them. Those of messages have been looked through.
+  // Of removed messages: few, as only what their recipients refuse is told of them. Those of messages have been looked through.
   const replaceEvents = [
     `update webhook_attempts set answer = without_address(answer, @address, '${ERASED}')
       where delivery_seq in (
         select delivery_seq from events
         cross join webhook_deliveries on webhook_deliveries.event_seq = events.event_seq
-        where events.message_seq is null and events.kind = 'email.unsubscribed')`,
+        where events.message_seq is null and events.kind in ${TOLD_OF_REMOVED})`,
     `update webhook_deliveries set body = without_address(body, @address, '${ERASED}')
-      where event_seq in (select event_seq from events where message_seq is null and kind = 'email.unsubscribed')`,
+      where event_seq in (select event_seq from events where message_seq is null and kind in ${TOLD_OF_REMOVED})`,
     `update events set body = without_address(body, @address, '${ERASED}')
-      where message_seq is null and kind = 'email.unsubscribed'`,
+      where message_seq is null and kind in ${TOLD_OF_REMOVED}`,
   ].map((statement) => database.prepare<[{ address: string }]>(statement))
   const removeReports = database.prepare<[{ address: string }]>(`
     delete from unmatched_reports

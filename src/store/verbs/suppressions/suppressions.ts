@@ -100,6 +100,23 @@ function createSuppressionWriter(database: Database): (suppression: SuppressionR
   }
 }
 
+/**
+ * All that stands on the list of another database comes onto this one's, as if it were added anew; returns how many
+ * entries that added or changed.
+ */
+export function createSuppressionCopy(from: Database, to: Database): () => number {
+  const list = from.prepare<[], SuppressionRow>(`select ${SUPPRESSION_COLUMNS} from suppressions`)
+  const add = createSuppressionWriter(to)
+  return () => {
+    let changed = 0
+    for (const row of list.iterate()) {
+      const written = ownersIn(row.owners).map((owners) => add({ ...toRecord(row), owners: [...owners] }))
+      if (written.some((each) => each !== 'there')) changed++
+    }
+    return changed
+  }
+}
+
 type Place = [address: string, isTest: number, scope: string, domain: string]
 
 const placeOf = ({ email, isTest, scope, domain }: SuppressionRecord): Place => [

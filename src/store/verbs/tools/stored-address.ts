@@ -4,6 +4,9 @@
  */
 import { createHmac } from 'node:crypto'
 
+/** What stands in the place of the recipient in messages. A name that no mail reaches (RFC 2606). */
+export const ERASED = 'erased@erased.invalid'
+
 // Before it: an escape of a URL, of quoted-printable, of JSON or of PostgreSQL, or the code of a reply of several lines.
 const ESCAPE = String.raw`%[0-9a-f]{2}|=[0-9a-f]{2}|\\[bfnrt]|\\u[0-9a-f]{4}|\\[0-7]{3}`
 const REPLY_CODE = '^[2-5][0-9]{2}-|[^a-z0-9][2-5][0-9]{2}-'
