@@ -28,7 +28,7 @@ export function Message({ id }: { id: string }): VNode {
     explanation.again()
     events.again()
   }, [message.again, explanation.again, events.again])
-  useLive(id, again)
+  useLive(id, again, again)
   return html`<${Page} title="Message" command=${`sternpost message show ${id}`} acts=${message.data !== null && html`<${Acts} of=${message.data} again=${again} />`}>
     <${Shown} of=${explanation} show=${(found: ExplanationJson) => html`<${Why} of=${found} />`} />
     <${Shown} of=${message} show=${(found: MessageJson) => html`<${Summary} of=${found} />`} />
