@@ -1,6 +1,7 @@
 /**
  * The queue in the console, in a real browser: what a row shows is what the acts behind its link mean; a count that was
- * confirmed is for what it counted; and a slow server is asked no second time while it answers.
+ * confirmed is for what it counted; and a slow server is asked no second time while it answers. What comes late changes
+ * nothing for who has gone on, and an act is done once.
  */
 import t from 'tap'
 import type { Browser } from 'playwright-core'
@@ -147,5 +148,72 @@ t.test('a server that takes long is not asked again while it answers', { skip: s
   await page.waitForLoadState('networkidle')
   await page.clock.runFor(11_000)
   await until('each table has asked once more', () => asked.length === 8)
+  t.same(watched.faults, [])
+})
+
+const search = async ({ page }: WatchedPage, text: string): Promise<void> => {
+  await page.fill('input[name=q]', text)
+  await page.press('input[name=q]', 'Enter')
+}
+
+t.test('under a question stands no answer to another one', { skip: skipWithoutChromium }, async (t) => {
+  for (const email of ['gone@example.com', 'left@example.com']) await sandbox.ask('POST', '/v1/suppressions', { email })
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  await open(watched, 'suppressions')
+  await page.waitForSelector('td:has-text("gone@example.com")')
+  await page.route('**/v1/suppressions?email=bad*', (route) => route.fulfill({ status: 500, json: {} }))
+  await search(watched, 'bad')
+  await page.waitForSelector('p.problem')
+  t.equal(await page.locator('td').count(), 0, 'the rows of the question before are gone')
+
+  await search(watched, 'gone@example.com')
+  await page.click('td button:has-text("Remove")')
+  await search(watched, 'left@example.com')
+  await page.waitForSelector('td:has-text("left@example.com")')
+  await page.clock.runFor(11_000)
+  await page.waitForSelector('text=gone@example.com was taken off the list.')
+  await page.waitForLoadState('networkidle')
+  t.same(await page.locator('td[data-head=Address]').allTextContents(), ['left@example.com'])
+  t.equal(await page.locator('.waiting').count(), 0)
+})
+
+t.test('an act that ends later leads nobody away', { skip: skipWithoutChromium }, async (t) => {
+  await sandbox.ask('POST', '/v1/domains', { domain: 'away.test' })
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  await open(watched, 'domains/away.test')
+  await page.click('button:text-is("Remove")')
+  await page.waitForSelector('text=away.test will be removed')
+  await page.click('nav a:has-text("Queue")')
+  await page.clock.runFor(11_000)
+  await page.waitForSelector('text=away.test was removed.')
+  t.match(page.url(), /console\/queue$/)
+  t.same(watched.faults, [])
+})
+
+t.test('whoever presses twice makes one key', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await open(watched, 'people')
+  await page.click('summary:has-text("Make a key")')
+  await page.fill('label:has-text("What it is for") input', 'twice')
+  const answer = Promise.withResolvers<void>()
+  await page.route('**/v1/keys', async (route) => {
+    if (route.request().method() === 'POST') await answer.promise
+    await route.continue()
+  })
+  await page.dblclick('button:has-text("Make the key")')
+  await page.click('button:has-text("Make the key")')
+  answer.resolve()
+  await page.waitForSelector('text=The key, shown only now')
+  await page.dblclick('button:has-text("Make the key")')
+  await page.waitForLoadState('networkidle')
+  const keys = await sandbox.list<{ name: string }>('/v1/keys')
+  t.equal(keys.filter(({ name }) => name === 'twice').length, 1)
+  await page.dblclick('tr:has-text("twice") button:has-text("Revoke")')
+  t.equal(await page.locator('.said button:has-text("Undo")').count(), 1, 'and undoes it with one press')
   t.same(watched.faults, [])
 })

@@ -25,6 +25,14 @@ export function go(path: string, { replaces = false } = {}): void {
   place.value = readPlace()
 }
 
+/** For what ends later: leads to a path, unless the person has left the screen where it began. */
+export function goFromHere(): (path: string) => void {
+  const from = place.value.segments.join('/')
+  return (path) => {
+    if (place.value.segments.join('/') === from) go(path)
+  }
+}
+
 addEventListener('popstate', () => {
   place.value = readPlace()
 })

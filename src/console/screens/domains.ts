@@ -5,7 +5,8 @@ import { act } from '../parts/api.ts'
 import { html, useCallback, useState, type VNode } from '../parts/html.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
 import { number, Time } from '../parts/format.ts'
-import { go, Link, place } from '../parts/place.ts'
+import { useForm } from '../parts/once.ts'
+import { goFromHere, Link, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
 import { Copy, Facts, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
@@ -29,15 +30,13 @@ const COLUMNS = [
 
 function List(): VNode {
   const domains = useList<DomainJson>('/domains')
-  const add = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const domain = String(new FormData(event.target as HTMLFormElement).get('domain')).trim()
-    void run(async () => {
-      await act('POST', '/domains', { domain })
-      go(`domains/${encodeURIComponent(domain)}`)
-      return `${domain} was added. Its records are below.`
-    })
-  }
+  const add = useForm(async (fields) => {
+    const domain = String(fields.get('domain')).trim()
+    const goOn = goFromHere()
+    await act('POST', '/domains', { domain })
+    goOn(`domains/${encodeURIComponent(domain)}`)
+    return `${domain} was added. Its records are below.`
+  })
   return html`<${Page} title="Domains" command="sternpost domain list">
     ${
       mayAct('domains') &&
@@ -173,10 +172,11 @@ function Acts({ path, name, again, check }: ActsProps): VNode {
     })
   const remove = (): Promise<void> =>
     run(async () => {
+      const goOn = goFromHere()
       const { queued_messages: waiting } = await act<{ queued_messages: number }>('DELETE', `${path}?dry_run=true`)
       runLater(`${name} will be removed; ${waiting} of its messages wait and stay.`, async () => {
         await act('DELETE', path)
-        go('domains')
+        goOn('domains')
         return `${name} was removed.`
       })
       return `${waiting} messages of it wait.`

@@ -3,6 +3,7 @@ import { act, askPage, problemText, type Parameters } from '../parts/api.ts'
 import { useData, useEvery } from '../parts/data.ts'
 import { size, Time } from '../parts/format.ts'
 import { html, useEffect, useState, type VNode } from '../parts/html.ts'
+import { useForm } from '../parts/once.ts'
 import { Link, place } from '../parts/place.ts'
 import { run } from '../parts/said.ts'
 import { Headers, Preview } from '../parts/mail.ts'
@@ -138,14 +139,10 @@ function World(): VNode {
       clock.again()
       return 'The clock was changed.'
     })
-  const answer = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const fields = new FormData(event.target as HTMLFormElement)
-    void run(async () => {
-      await act('PUT', '/dev/replies', [{ to: fields.get('to'), stage: 'rcpt', reply: fields.get('reply'), times: 1 }])
-      return 'The next mail to it gets this reply.'
-    })
-  }
+  const answer = useForm(async (fields) => {
+    await act('PUT', '/dev/replies', [{ to: fields.get('to'), stage: 'rcpt', reply: fields.get('reply'), times: 1 }])
+    return 'The next mail to it gets this reply.'
+  })
   return html`<section>
     <h2>The sandbox's world</h2>
     <${Shown}

@@ -4,8 +4,9 @@ import { act, askPage } from '../parts/api.ts'
 import { useList, type LoadedList } from '../parts/data.ts'
 import { number, Time } from '../parts/format.ts'
 import { html, type VNode } from '../parts/html.ts'
+import { useForm } from '../parts/once.ts'
 import { go, Link, place } from '../parts/place.ts'
-import { run, runLater, runLong, type Progress } from '../parts/said.ts'
+import { runLater, runLong, type Progress } from '../parts/said.ts'
 import { Page, ShownList, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
 
@@ -61,15 +62,12 @@ function columnsWith({ again }: LoadedList<SuppressionJson>) {
 }
 
 function Add({ again }: { again: () => void }): VNode {
-  const add = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const email = String(new FormData(event.target as HTMLFormElement).get('email')).trim()
-    void run(async () => {
-      await act('POST', '/suppressions', { email })
-      again()
-      return `${email} is on the list.`
-    })
-  }
+  const add = useForm(async (fields) => {
+    const email = String(fields.get('email')).trim()
+    await act('POST', '/suppressions', { email })
+    again()
+    return `${email} is on the list.`
+  })
   return html`<form class="inline" onSubmit=${add}>
     <label>Suppress <input name="email" type="email" required /></label>
     <button>Add</button>

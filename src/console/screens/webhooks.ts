@@ -4,7 +4,8 @@ import { act } from '../parts/api.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
 import { number, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
-import { go, Link, place } from '../parts/place.ts'
+import { useForm } from '../parts/once.ts'
+import { goFromHere, Link, place } from '../parts/place.ts'
 import { run, runLater, runLong } from '../parts/said.ts'
 import { Copy, Dialog, Facts, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
@@ -33,16 +34,13 @@ const COLUMNS = [
 function List(): VNode {
   const endpoints = useList<WebhookEndpointJson>('/webhooks')
   const [secret, setSecret] = useState<string | null>(null)
-  const add = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const url = String(new FormData(event.target as HTMLFormElement).get('url')).trim()
-    void run(async () => {
-      const made = await act<{ secret?: string }>('POST', '/webhooks', { url })
-      setSecret(made.secret ?? null)
-      endpoints.again()
-      return 'The endpoint was added.'
-    })
-  }
+  const add = useForm(async (fields) => {
+    const url = String(fields.get('url')).trim()
+    const made = await act<{ secret?: string }>('POST', '/webhooks', { url })
+    setSecret(made.secret ?? null)
+    endpoints.again()
+    return 'The endpoint was added.'
+  })
   return html`<${Page} title="Webhooks" command="sternpost webhook list">
     ${
       mayAct('webhooks') &&
@@ -194,12 +192,14 @@ function Acts({
       again()
       return `It is ${wanted}.`
     })
-  const remove = (): void =>
+  const remove = (): void => {
+    const goOn = goFromHere()
     runLater(`The endpoint ${url} will be removed with its deliveries.`, async () => {
       await act('DELETE', path)
-      go('webhooks')
+      goOn('webhooks')
       return 'The endpoint was removed.'
     })
+  }
   return html`<button onClick=${test}>Send a test</button> <button onClick=${replayFailed}>Replay what failed</button>
     <button onClick=${() => change(status === 'enabled' ? 'disabled' : 'enabled')}>${status === 'enabled' ? 'Disable' : 'Enable'}</button>
     <button onClick=${remove}>Remove</button>`
