@@ -3,6 +3,7 @@
  * confirmed is for what it counted; and a slow server is asked no second time while it answers. What comes late changes
  * nothing for who has gone on, and an act is done once.
  */
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import type { Browser } from 'playwright-core'
 import { goTo, logIn, openPage, skipWithoutChromium, startBrowser, type WatchedPage } from '../support/browser.ts'
@@ -216,4 +217,29 @@ t.test('whoever presses twice makes one key', { skip: skipWithoutChromium }, asy
   await page.dblclick('tr:has-text("twice") button:has-text("Revoke")')
   t.equal(await page.locator('.said button:has-text("Undo")').count(), 1, 'and undoes it with one press')
   t.same(watched.faults, [])
+})
+
+t.test('what is exported can be imported', { skip: skipWithoutChromium }, async (t) => {
+  for (const entry of [{ email: '+1555@example.com' }, { email: 'of@example.com', domain: 'sandbox.test' }])
+    await sandbox.ask('POST', '/v1/suppressions', entry)
+  const watched = await loggedIn()
+  const { page } = watched
+  await open(watched, 'suppressions')
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('button:has-text("Export")')])
+  const file = await download.path()
+  const lines = readFileSync(file, 'utf8').trimEnd().split('\n')
+  t.match(lines, [
+    'email,reason,scope,domain',
+    'of@example.com,manual,all,sandbox.test',
+    "'+1555@example.com,manual,all,",
+  ])
+  const importFile = (csv: string): Promise<void> =>
+    page.setInputFiles('input[type=file]', { name: 'list.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
+  await importFile(lines.join('\r\n'))
+  await page.waitForSelector(`text=0 added, ${lines.length - 1} were there, 0 refused.`)
+  await importFile('new@example.com')
+  await page.waitForSelector('text=expected the header line')
+  t.equal((await sandbox.list('/v1/suppressions?email=new@example.com')).length, 0)
+  await importFile(`email\n${'\n'.repeat(20_000)}nobody\n`)
+  await page.waitForSelector('text=The first: line 20002')
 })
