@@ -63,6 +63,7 @@ function Verification(): VNode {
   const [language, setLanguage] = useState(Object.keys(VERIFICATION)[0] ?? '')
   return html`<details>
     <summary>How your app checks that an event is ours</summary>
+    <p>From the body as it came, before it is parsed, and the header <code>X-Service-Signature</code>.</p>
     <p class="choice">
       ${Object.keys(VERIFICATION).map((name) => html`<button key=${name} class="plain" aria-pressed=${name === language} onClick=${() => setLanguage(name)}>${name}</button>`)}
     </p>
