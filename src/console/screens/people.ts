@@ -104,9 +104,15 @@ function Persons(): VNode {
     people.again()
     return 'A link was made.'
   })
-  const change = (id: string, role: string): Promise<void> =>
+  const change = ({ id, role: before }: PersonJson, select: HTMLSelectElement): Promise<void> =>
     run(async () => {
-      await act('PATCH', `/admin/people/${id}`, { role })
+      const role = select.value
+      try {
+        await act('PATCH', `/admin/people/${id}`, { role })
+      } catch (thrown) {
+        select.value = before
+        throw thrown
+      }
       people.again()
       return `The role is ${role} now.`
     })
@@ -114,9 +120,9 @@ function Persons(): VNode {
     { head: 'Name', cell: ({ name }: PersonJson) => name },
     {
       head: 'Role',
-      cell: ({ id, name, role }: PersonJson) =>
-        html`<select aria-label=${`Role of ${name}`} onChange=${(event: Event) => change(id, (event.target as HTMLSelectElement).value)}>
-          ${ROLES.map((each) => html`<option key=${each} selected=${each === role}>${each}</option>`)}
+      cell: (person: PersonJson) =>
+        html`<select aria-label=${`Role of ${person.name}`} onChange=${(event: Event) => change(person, event.target as HTMLSelectElement)}>
+          ${ROLES.map((each) => html`<option key=${each} selected=${each === person.role}>${each}</option>`)}
         </select>`,
     },
     { head: 'Since', cell: (person: PersonJson) => html`<${Time} at=${person.created_at} />` },
