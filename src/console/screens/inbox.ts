@@ -256,9 +256,11 @@ interface Hook {
 }
 
 /** The message behind the mail, and the webhooks about it. */
-function Told({ of: { envelope } }: { of: OpenedMail }): VNode {
+function Told({ of: { envelope, received_at: receivedAt } }: { of: OpenedMail }): VNode {
   const [recipient = ''] = envelope.to
-  const messages = useData<{ message_id: string; state: string }[]>('/email', { recipient, limit: 1 })
+  // The newest before it came: later ones to the same recipient are others.
+  const asked = { recipient, until: receivedAt + 1, limit: 1 }
+  const messages = useData<{ message_id: string; state: string }[]>('/email', asked)
   const hooks = useData<Hook[]>('/dev/hooks/inspector')
   useEvery(2, hooks)
   useEvery(2, messages)
