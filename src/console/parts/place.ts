@@ -14,8 +14,17 @@ export const place = signal(readPlace())
 
 function readPlace(): Place {
   const { pathname, search } = location
-  const segments = pathname.slice(ROOT.length).split('/').filter(Boolean).map(decodeURIComponent)
+  const segments = pathname.slice(ROOT.length).split('/').filter(Boolean).map(decoded)
   return { segments, query: new URLSearchParams(search) }
+}
+
+/** What is no encoding stays as it is. */
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
 }
 
 /** `path`: below `/console/`, with its query. */

@@ -4,7 +4,7 @@ import type { DnsRecordJson, DomainJson } from '../../api/domain.ts'
 import { act } from '../parts/api.ts'
 import { html, useCallback, useState, type VNode } from '../parts/html.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { number, Time } from '../parts/format.ts'
+import { number, shellWord, Time } from '../parts/format.ts'
 import { useForm } from '../parts/once.ts'
 import { goFromHere, Link, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
@@ -67,7 +67,7 @@ function One({ name }: { name: string }): VNode {
     if (!isRight && mayAct('domains')) check().catch(() => undefined)
   }, [isRight, check])
   useEvery(ASKED_EVERY_SECONDS, { poll: checkQuietly })
-  return html`<${Page} title=${name} command=${`sternpost domain show ${name}`} acts=${mayAct('domains') && html`<${Acts} path=${path} name=${name} again=${domain.again} check=${check} />`}>
+  return html`<${Page} title=${name} command=${`sternpost domain show ${shellWord(name)}`} acts=${mayAct('domains') && html`<${Acts} path=${path} name=${name} again=${domain.again} check=${check} />`}>
     <${Shown} of=${domain} show=${(found: DomainJson) => html`<${Summary} of=${found} /> <${Records} of=${found.records} />`} />
     ${!isRight && html`<p class="quiet">The DNS is asked again every ${ASKED_EVERY_SECONDS} seconds while this page is open.</p>`}
     <p><a href=${`/v1${path}/zonefile`} target="_blank" rel="noreferrer">Zone file</a></p>

@@ -73,7 +73,7 @@ function Finding({ of: { check, subject, result, seen, why, fix } }: { of: Check
 /** How it went over time, from the counters of the statistics. */
 function Figures(): VNode {
   const chosen = place.value.query.get('span') ?? '24h'
-  const span: Span = chosen in SPANS ? (chosen as Span) : '24h'
+  const span: Span = Object.hasOwn(SPANS, chosen) ? (chosen as Span) : '24h'
   const { days } = SPANS[span]
   const interval = days === 1 ? 'hour' : 'day'
   const after = Math.floor(Date.now() / 1000 / 3600) * 3600 - days * 86_400

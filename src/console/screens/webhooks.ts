@@ -2,7 +2,7 @@
 import type { WebhookDeliveryJson, WebhookEndpointJson, WebhookTrialJson } from '../../api/webhook.ts'
 import { act } from '../parts/api.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { number, Time } from '../parts/format.ts'
+import { number, shellWord, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
 import { useForm } from '../parts/once.ts'
 import { goFromHere, Link, place } from '../parts/place.ts'
@@ -95,7 +95,7 @@ function One({ id }: { id: string }): VNode {
         message !== null && html`<${Link} to=${`messages/${message}`}>${message.slice(0, 12)}…<//>`,
     },
   ]
-  return html`<${Page} title="Webhook" command=${`sternpost webhook show ${id}`} acts=${endpoint.data !== null && mayAct('webhooks') && html`<${Acts} path=${path} of=${endpoint.data} again=${endpoint.again} />`}>
+  return html`<${Page} title="Webhook" command=${`sternpost webhook show ${shellWord(id)}`} acts=${endpoint.data !== null && mayAct('webhooks') && html`<${Acts} path=${path} of=${endpoint.data} again=${endpoint.again} />`}>
     <${Shown} of=${endpoint} show=${(found: WebhookEndpointJson) => html`<${Summary} of=${found} />`} />
     <h2>Deliveries</h2>
     <p class="choice">
