@@ -8,6 +8,7 @@ import { html, render, useEffect, type VNode } from './parts/html.ts'
 import { KeyHelp, listenToKeys } from './keys.ts'
 import { helpIsOpen, palette } from './parts/opened.ts'
 import { isLive } from './parts/live.ts'
+import { ignoreRepeats } from './parts/once.ts'
 import { Passkeys } from './parts/passkeys.ts'
 import { go, Link, place } from './parts/place.ts'
 import { SaidList } from './parts/said.ts'
@@ -24,6 +25,7 @@ async function begin(): Promise<void> {
   try {
     who.value = await ask<Who>('/console/session')
     listenToKeys()
+    ignoreRepeats()
   } catch (thrown) {
     problem.value = problemText(thrown)
   }

@@ -1,5 +1,6 @@
 /** Ctrl-K: finds screens, messages, domains and IPs, and shows the command that does the same. */
 import { askPage } from './parts/api.ts'
+import { shellWord } from './parts/format.ts'
 import { html, useEffect, useState, type VNode } from './parts/html.ts'
 import { palette } from './parts/opened.ts'
 import { go } from './parts/place.ts'
@@ -56,11 +57,11 @@ function direct(text: string): Found[] {
   const wanted = text.trim()
   if (!maySee('messages:read')) return []
   if (wanted.startsWith('msg_')) {
-    return [{ text: wanted, to: `messages/${wanted}`, command: `sternpost message show ${wanted}` }]
+    return [{ text: wanted, to: `messages/${wanted}`, command: `sternpost message show ${shellWord(wanted)}` }]
   }
   if (!wanted.includes('@')) return []
   const to = `messages?q=${encodeURIComponent(wanted)}`
-  return [{ text: `Messages to ${wanted}`, to, command: `sternpost message list --recipient ${wanted}` }]
+  return [{ text: `Messages to ${wanted}`, to, command: `sternpost message list --recipient ${shellWord(wanted)}` }]
 }
 
 function screens(): Found[] {

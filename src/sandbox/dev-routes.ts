@@ -52,8 +52,10 @@ export function createDevRoutes(options: DevRoutesOptions): Middleware {
 
 /** A page of another origin, or one whose own name was made to lead here (DNS rebinding), which sends no Origin. */
 function refuseStrangers({ headers }: Context, own: URL): void {
-  const isOwnPage = headers.origin === undefined || headers.origin === own.origin
-  const isOwnName = [own.host, `localhost:${own.port}`].includes(headers.host ?? '')
+  const origins = [own.origin, own.origin.replace(own.hostname, 'localhost')]
+  const asked = `${own.protocol}//${headers.host}`
+  const isOwnPage = headers.origin === undefined || headers.origin === asked
+  const isOwnName = origins.includes(asked)
   if (!isOwnPage || !isOwnName) throw new ServiceError('forbidden', 'a page of another origin may not use /dev')
 }
 

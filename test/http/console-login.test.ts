@@ -2,10 +2,13 @@
  * Who gets into the console: links, keys, cookies, roles, other origins; and thirty ways in which somebody tries who
  * may not, each refused, and in the log.
  */
+import { cpSync, renameSync } from 'node:fs'
 import { request } from 'node:http'
 import { request as requestOverTls } from 'node:https'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import t from 'tap'
+import { createConsoleAssets } from '../../src/http/console/console-assets.ts'
 import type { Role } from '../../src/http/exchange/logins.ts'
 import { ask, keyNamed, startApi, type ApiServer, type Got } from './api-server.ts'
 import { MAIL_CERTIFICATE, MAIL_KEY } from './certificates.ts'
@@ -259,6 +262,17 @@ t.test('files are served by their hash, compressed, for ever', async (t) => {
   for (const path of ['/console/assets/main.js', '/console/assets/', '/console/assets/..%2f..%2fmain.ts']) {
     t.equal((await ask(server.port, { method: 'GET', path, key: null })).status, 404, path)
   }
+})
+
+t.test('files that could not be read once are read again', async (t) => {
+  const folder = t.testdir({})
+  cpSync(new URL('../../src/console/', import.meta.url), folder, { recursive: true })
+  renameSync(join(folder, 'login.ts'), join(folder, 'away.ts'))
+  const assets = createConsoleAssets(pathToFileURL(`${folder}/`))
+  await t.rejects(assets(), { code: 'ENOENT' })
+  renameSync(join(folder, 'away.ts'), join(folder, 'login.ts'))
+  t.match((await assets()).login, /^login-/)
+  t.equal(await assets(), await assets(), 'and then kept')
 })
 
 function head(port: number, path: string, encoding: string): Promise<Pick<Got, 'status' | 'headers'>> {

@@ -1,7 +1,8 @@
 /**
  * The OpenAPI document, the router and the contract say the same, and every example fits its schema.
  */
-import { isDeepStrictEqual } from 'node:util'
+import { execFile } from 'node:child_process'
+import { isDeepStrictEqual, promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import type { z } from 'zod'
 import { openApiDocument, openApiPath } from '../../src/http/openapi/document.ts'
@@ -12,11 +13,13 @@ import { keySchema } from '../../src/api/key.ts'
 import { listedMessageSchema } from '../../src/api/message.ts'
 import { webhookEventSchema } from '../../src/api/webhook.ts'
 import { RESULTS } from '../../src/health/checks/check.ts'
+import { curlOf } from '../../src/console/screens/api-curl.ts'
 import { GIVEN_EVENT_KINDS, type WebhookEventKind } from '../../src/mail/event.ts'
 import { MESSAGE_STATES } from '../../src/mail/message.ts'
 import { SCOPES } from '../../src/senders/api-key.ts'
+import { missingPrograms } from '../support/programs.ts'
 import { describedRoutes } from '../support/response-check.ts'
-import { ask, get, startApi } from './api-server.ts'
+import { ask, get, keyNamed, startApi } from './api-server.ts'
 import { CONTRACT_ENDPOINTS, EVENT_KINDS } from './contract-endpoints.ts'
 
 interface Operation {
@@ -189,4 +192,17 @@ t.test('words that the wire writes once more are those of the folders that know 
   t.same(keySchema.shape.scopes.element.options, SCOPES)
   t.same(listedMessageSchema.shape.state.options, MESSAGE_STATES)
   t.same(checksSchema.shape.checks.element.shape.result.options, RESULTS)
+})
+
+t.test('the curl of the console is one that a shell runs', { skip: missingPrograms({ curl: ['curl'] }) }, async (t) => {
+  const { document, port } = await served(t)
+  const run = async (name: string): Promise<string> => {
+    const [method = '', path = ''] = name.split(' ')
+    const operation = document.paths[path]?.[method.toLowerCase()] ?? {}
+    const curl = curlOf(`http://127.0.0.1:${port}/v1`, { method, path, operation })
+    return (await promisify(execFile)('sh', ['-c', curl.replace('KEY', keyNamed('admin'))])).stdout
+  }
+  t.match(await run('POST /suppressions/import'), '"added":1')
+  t.match(await run('POST /email/preview'), '"success":true')
+  t.match(await run('GET /email/{message_id}'), 'MESSAGE_ID')
 })

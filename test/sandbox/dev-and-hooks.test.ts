@@ -181,6 +181,10 @@ t.test('a web page of another origin is refused, also one whose name was made to
     t.match(answer.toString(), /^HTTP\/1\.1 403 /)
     socket.destroy()
     t.equal((await fetch(`${localhost}/dev/inbox`)).status, 200, 'localhost is the same place')
+    const act = (origin: string): Promise<Response> =>
+      fetch(`${localhost}/dev/inbox`, { method: 'DELETE', headers: { Origin: origin } })
+    t.equal((await act(localhost)).status, 200, 'also for a page that came from there')
+    t.equal((await act(dev.baseUrl)).status, 403, 'but not for one from the other name')
   })
 })
 

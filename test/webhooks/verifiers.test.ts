@@ -5,6 +5,7 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { VERIFICATION } from '../../src/console/screens/verification.ts'
 import { verifyWebhook } from '../../src/clients/webhooks/verify-webhook.ts'
 import { PYTHON } from '../support/programs.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
@@ -64,11 +65,40 @@ t.test('deliveries verify in other languages, and changed ones do not', async (t
   }
 })
 
+const BODY =
+  '{"event":"email.opened","timestamp":1795220000,"data":' +
+  '{"message_id":"msg_01kapg6t3vq8x2m5r7w9y4c6de","recipient":"ada@gmail.com"}}'
+/** By `topsecret`: the check value of the contract. */
+const SIGNATURE = '9c0a50b424617178408af9dea2ae38982ab6cbbae42dd78dac85de313d99e929'
+
+/** Headers as literals: the right one, then what is none; the last is none at all. */
+const HEADERS = [SIGNATURE, `0${SIGNATURE.slice(1)}`, '', 'é'].map((header) => JSON.stringify(header)).join(', ')
+const CALLS: Record<string, [program: string, flags: string[], calls: string]> = {
+  Node: [
+    process.execPath,
+    ['--input-type=module', '-e'],
+    `for (const header of [${HEADERS}, undefined]) console.log(isOurs(Buffer.from('${BODY}'), header, 'topsecret'))`,
+  ],
+  Python: [PYTHON, ['-c'], `for header in [${HEADERS}, None]: print(is_ours(b'${BODY}', header, 'topsecret'))`],
+  PHP: [
+    'php',
+    ['-r'],
+    `foreach ([${HEADERS}, null] as $header) { echo json_encode(isOurs('${BODY}', $header, 'topsecret')), "\\n"; }`,
+  ],
+  Ruby: ['ruby', ['-e'], `[${HEADERS}, nil].each { |header| puts ours?('${BODY}', header, 'topsecret') }`],
+}
+
+t.test('the examples that the console shows do the same', async (t) => {
+  for (const [language, [program, flags, calls]] of Object.entries(CALLS)) {
+    const words = [...flags, `${VERIFICATION[language]}\n${calls}`]
+    const { stdout, stderr, error } = spawnSync(program, words, { encoding: 'utf8' })
+    if (error !== undefined) t.comment(`${program} is not installed: left out`)
+    else t.equal(stdout.toLowerCase(), 'true\nfalse\nfalse\nfalse\nfalse\n', `${language} ${stderr}`)
+  }
+})
+
 t.test('what is no signature does not fit, and nothing throws', async (t) => {
-  const body =
-    '{"event":"email.opened","timestamp":1795220000,"data":' +
-    '{"message_id":"msg_01kapg6t3vq8x2m5r7w9y4c6de","recipient":"ada@gmail.com"}}'
-  const signature = '9c0a50b424617178408af9dea2ae38982ab6cbbae42dd78dac85de313d99e929'
+  const [body, signature] = [BODY, SIGNATURE]
   t.ok(verifyWebhook(body, signature, 'topsecret'), 'the check value of the contract')
   t.ok(verifyWebhook(Buffer.from(body), signature, 'topsecret'))
   for (const header of [

@@ -55,7 +55,8 @@ async function request<Answer>(
 ): Promise<Answer> {
   const headers: Record<string, string> = { 'X-Sternpost-Console': '1' }
   if (body !== undefined) headers['Content-Type'] = typeof body === 'string' ? 'text/csv' : 'application/json'
-  const init: RequestInit = { method, headers, credentials: 'same-origin' }
+  // Kept nowhere: one that the browser means to keep waits while another tab asks the same.
+  const init: RequestInit = { method, headers, credentials: 'same-origin', cache: 'no-store' }
   if (ended !== undefined) init.signal = ended
   if (body !== undefined) init.body = typeof body === 'string' ? body : JSON.stringify(body)
   const response = await reach(urlOf(path), init)

@@ -24,24 +24,34 @@ function useLoad<Data>(question: string | null, load: () => Promise<Data>): Load
   })
   const latest = useRef(0)
   const isOpen = useRef(false)
+  // What is asked now: an act that ends later, by another question, asks this one again.
+  const current = useRef({ question, load })
+  current.current = { question, load }
   const again = useCallback(() => {
-    if (question === null) return
+    const { question: asked, load: loadIt } = current.current
     const mine = ++latest.current
     const isLatest = (): boolean => mine === latest.current
-    isOpen.current = true
-    load()
+    isOpen.current = asked !== null
+    if (asked === null) return
+    const fail = (thrown: unknown): void =>
+      setState(({ question: before, data }) => ({
+        question: asked,
+        data: before === asked ? data : null,
+        problem: problemText(thrown),
+      }))
+    loadIt()
       .then(
-        (data) => isLatest() && setState({ question, data, problem: null }),
-        (thrown: unknown) => isLatest() && setState((old) => ({ ...old, question, problem: problemText(thrown) })),
+        (data) => isLatest() && setState({ question: asked, data, problem: null }),
+        (thrown: unknown) => isLatest() && fail(thrown),
       )
       .finally(() => {
         if (isLatest()) isOpen.current = false
       })
-  }, [question])
+  }, [])
   const poll = useCallback(() => {
     if (!isOpen.current) again()
   }, [again])
-  useEffect(again, [again])
+  useEffect(again, [question])
   const isCurrent = state.question === question
   return { data: isCurrent ? state.data : null, problem: isCurrent ? state.problem : null, again, poll }
 }
@@ -56,7 +66,9 @@ export interface LoadedList<Entry> {
   poll: () => void
 }
 
-/** A list by pages of 50: `more` adds the next one. */
+const leaveIt = (): void => {}
+
+/** A list by pages of 50: `more` adds the next one, and it stays as it is then until somebody asks again. */
 export function useList<Entry>(path: string | null, parameters: Parameters = {}): LoadedList<Entry> {
   const question = path === null ? null : pathWith(path, parameters)
   const first = useLoad<ListPage<Entry>>(question, () => askPage<Entry>(path ?? '', parameters))
@@ -65,7 +77,8 @@ export function useList<Entry>(path: string | null, parameters: Parameters = {})
     pages: [],
     problem: null,
   })
-  const pages = first.data === null ? [] : [first.data, ...(rest.of === first.data ? rest.pages : [])]
+  const further = first.data !== null && rest.of === first.data ? rest.pages : []
+  const pages = first.data === null ? [] : [first.data, ...further]
   const last = pages.at(-1)
   const more = (): void => {
     if (path === null || last === undefined || last.next_cursor === null) return
@@ -80,7 +93,7 @@ export function useList<Entry>(path: string | null, parameters: Parameters = {})
     hasMore: last?.has_more ?? false,
     more,
     again: first.again,
-    poll: first.poll,
+    poll: further.length === 0 ? first.poll : leaveIt,
   }
 }
 

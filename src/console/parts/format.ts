@@ -1,4 +1,4 @@
-/** Numbers and times as people read them. Times are local; UTC stands in the title. */
+/** Numbers and times as people read them, words as a shell does. Times are local; UTC stands in the title. */
 import { html, type VNode } from './html.ts'
 
 const MINUTE = 60
@@ -21,6 +21,11 @@ export function size(bytes: number): string {
     unit += 1
   }
   return `${unit === 0 ? value : value.toFixed(1)} ${UNITS[unit]}`
+}
+
+/** As one word of a command: whoever copies it runs nothing that stood in an address. */
+export function shellWord(text: string): string {
+  return /^[\w@.+:=-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 }
 
 /** How long, in at most two units. */

@@ -1,10 +1,12 @@
 /**
- * What happens now, as the server tells it (`GET /v1/webhooks/stream`): the browser asks again by itself and says what
- * it saw last, so that nothing is missed. A connection for as long as somebody listens.
+ * What happens now, as the server tells it (`GET /v1/webhooks/stream`), for as long as somebody listens and the page is
+ * seen. The browser asks again by itself when the connection is lost, and says what it saw last; what the server does
+ * not know any more is not told. So each opening asks anew for what may have been missed.
  */
 import { signal } from '@preact/signals'
-import { pathWith } from './api.ts'
+import { ask, pathWith } from './api.ts'
 import { useEffect } from './html.ts'
+import { whileSeen } from './seen.ts'
 
 /** False: the connection is lost, and is tried again. */
 export const isLive = signal(true)
@@ -27,21 +29,48 @@ const KINDS = [
   'email.canceled',
 ]
 
-/** `messageId` null: of all messages. `listener` null: enough was heard. */
-export function useLive(messageId: string | null, listener: ((event: LiveEvent) => void) | null): void {
+const REFUSED_MILLISECONDS = 5_000
+
+/**
+ * `messageId` null: of all messages. `listener` null: enough was heard. `onOpen`: what happened until now may not have
+ * been told.
+ */
+export function useLive(
+  messageId: string | null,
+  listener: ((event: LiveEvent) => void) | null,
+  onOpen: () => void,
+): void {
   useEffect(() => {
     if (listener === null) return
-    const source = new EventSource(
-      `/v1${pathWith('/webhooks/stream', { events: KINDS.join(','), message_id: messageId })}`,
-    )
-    source.onopen = () => (isLive.value = true)
-    // Closed for good: whoever may not listen is told by the screens.
-    source.onerror = () => (isLive.value = source.readyState === EventSource.CLOSED)
-    const tell = ({ data }: MessageEvent<string>): void => listener(JSON.parse(data) as LiveEvent)
-    for (const kind of KINDS) source.addEventListener(kind, tell)
-    return () => {
-      source.close()
+    const url = `/v1${pathWith('/webhooks/stream', { events: KINDS.join(','), message_id: messageId })}`
+    return whileSeen(() => follow(url, listener, onOpen))
+  }, [messageId, listener, onOpen])
+}
+
+/** Returns what ends it. */
+function follow(url: string, listener: (event: LiveEvent) => void, onOpen: () => void): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  let source: EventSource
+  const tell = ({ data }: MessageEvent<string>): void => listener(JSON.parse(data) as LiveEvent)
+  const open = (): void => {
+    source = new EventSource(url)
+    source.onopen = () => {
       isLive.value = true
+      onOpen()
     }
-  }, [messageId, listener])
+    source.onerror = () => {
+      isLive.value = false
+      // Refused, which the browser takes for good. Whoever is logged out learns it by the question.
+      if (source.readyState !== EventSource.CLOSED) return
+      timer = setTimeout(open, REFUSED_MILLISECONDS)
+      ask('/console/session').catch(() => undefined)
+    }
+    for (const kind of KINDS) source.addEventListener(kind, tell)
+  }
+  open()
+  return () => {
+    clearTimeout(timer)
+    source.close()
+    isLive.value = true
+  }
 }

@@ -14,8 +14,17 @@ export const place = signal(readPlace())
 
 function readPlace(): Place {
   const { pathname, search } = location
-  const segments = pathname.slice(ROOT.length).split('/').filter(Boolean).map(decodeURIComponent)
+  const segments = pathname.slice(ROOT.length).split('/').filter(Boolean).map(decoded)
   return { segments, query: new URLSearchParams(search) }
+}
+
+/** What is no encoding stays as it is. */
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
 }
 
 /** `path`: below `/console/`, with its query. */
@@ -23,6 +32,14 @@ export function go(path: string, { replaces = false } = {}): void {
   if (replaces) history.replaceState(null, '', ROOT + path)
   else history.pushState(null, '', ROOT + path)
   place.value = readPlace()
+}
+
+/** For what ends later: leads to a path, unless the person has left the screen where it began. */
+export function goFromHere(): (path: string) => void {
+  const from = place.value.segments.join('/')
+  return (path) => {
+    if (place.value.segments.join('/') === from) go(path)
+  }
 }
 
 addEventListener('popstate', () => {

@@ -1,19 +1,8 @@
 /** The endpoints of the API as the server describes them, each with its curl, and a form that tries it with a key. */
 import { problemText } from '../parts/api.ts'
-import { html, useEffect, useState, type VNode } from '../parts/html.ts'
+import { html, useEffect, useRef, useState, type VNode } from '../parts/html.ts'
 import { Copy, Page, Waiting } from '../parts/ui.ts'
-
-interface Operation {
-  summary?: string
-  parameters?: { name: string; in: string; description?: string }[]
-  requestBody?: { content?: Record<string, { example?: unknown; examples?: Record<string, { value: unknown }> }> }
-}
-
-interface Endpoint {
-  method: string
-  path: string
-  operation: Operation
-}
+import { curlOf, exampleOf, isStream, type Endpoint, type Operation } from './api-curl.ts'
 
 interface OpenApi {
   paths: Record<string, Record<string, Operation>>
@@ -42,48 +31,50 @@ function endpointsOf({ paths }: OpenApi): Endpoint[] {
   )
 }
 
-function exampleOf({ requestBody }: Operation): string {
-  const content = requestBody?.content?.['application/json']
-  const example = content?.example ?? Object.values(content?.examples ?? {})[0]?.value
-  return example === undefined ? '' : JSON.stringify(example, null, 2)
-}
-
-function Described({ of: { method, path, operation } }: { of: Endpoint }): VNode {
-  const example = exampleOf(operation)
-  const data =
-    example === '' ? '' : ` -H 'Content-Type: application/json' -d '${example.replaceAll("'", String.raw`'\''`)}'`
-  const curl = `curl -s -X ${method} ${location.origin}/v1${path} -H 'Authorization: Bearer KEY'${data}`
+function Described({ of }: { of: Endpoint }): VNode {
+  const { method, path, operation } = of
   return html`<details>
     <summary><code>${method} ${path}</code> ${operation.summary}</summary>
-    <p><${Copy} text=${curl} label="as curl" /></p>
+    <p><${Copy} text=${curlOf(`${location.origin}/v1`, of)} label="as curl" /></p>
     ${(operation.parameters ?? []).length > 0 && html`<p class="quiet">Parameters: ${operation.parameters?.map(({ name }) => name).join(', ')}</p>`}
-    <${Try} method=${method} path=${path} example=${example} />
+    ${!isStream(operation) && html`<${Try} method=${method} path=${path} example=${exampleOf(operation)} />`}
   </details>`
 }
 
+interface TryProps {
+  method: string
+  path: string
+  example: { type: string; text: string }
+}
+
 /** With a key that is typed in: what is tried here is done with what that key may do. */
-function Try({ method, path, example }: { method: string; path: string; example: string }): VNode {
+function Try({ method, path, example }: TryProps): VNode {
   const [answer, setAnswer] = useState<string | null>(null)
+  const latest = useRef(0)
   const send = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault()
+    const mine = ++latest.current
+    const tell = (text: string): void => {
+      if (mine === latest.current) setAnswer(text)
+    }
     const fields = new FormData(event.target as HTMLFormElement)
     const body = String(fields.get('body') ?? '')
     const init: RequestInit = {
       method,
       credentials: 'omit',
-      headers: { Authorization: `Bearer ${String(fields.get('key'))}`, 'Content-Type': 'application/json' },
+      headers: { Authorization: `Bearer ${String(fields.get('key'))}`, 'Content-Type': example.type },
     }
     if (method !== 'GET' && body !== '') init.body = body
     try {
       const response = await fetch(`/v1${String(fields.get('path'))}`, init)
-      setAnswer(`${response.status}\n${await response.text()}`)
+      tell(`${response.status}\n${await response.text()}`)
     } catch (thrown) {
-      setAnswer(problemText(thrown))
+      tell(problemText(thrown))
     }
   }
   return html`<form class="stack" onSubmit=${send}>
     <label>Path <input name="path" defaultValue=${path} /></label>
-    ${method !== 'GET' && html`<label>Body <textarea name="body" rows="6" defaultValue=${example}></textarea></label>`}
+    ${method !== 'GET' && html`<label>Body <textarea name="body" rows="6" defaultValue=${example.text}></textarea></label>`}
     <label>Key, best a test key <input name="key" type="password" autocomplete="off" required /></label>
     <button>Send</button>
     ${answer !== null && html`<pre tabindex="0" role="status">${answer}</pre>`}

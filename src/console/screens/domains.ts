@@ -4,8 +4,9 @@ import type { DnsRecordJson, DomainJson } from '../../api/domain.ts'
 import { act } from '../parts/api.ts'
 import { html, useCallback, useState, type VNode } from '../parts/html.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { number, Time } from '../parts/format.ts'
-import { go, Link, place } from '../parts/place.ts'
+import { number, shellWord, Time } from '../parts/format.ts'
+import { useForm } from '../parts/once.ts'
+import { goFromHere, Link, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
 import { Copy, Facts, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
@@ -29,15 +30,13 @@ const COLUMNS = [
 
 function List(): VNode {
   const domains = useList<DomainJson>('/domains')
-  const add = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const domain = String(new FormData(event.target as HTMLFormElement).get('domain')).trim()
-    void run(async () => {
-      await act('POST', '/domains', { domain })
-      go(`domains/${encodeURIComponent(domain)}`)
-      return `${domain} was added. Its records are below.`
-    })
-  }
+  const add = useForm(async (fields) => {
+    const domain = String(fields.get('domain')).trim()
+    const goOn = goFromHere()
+    await act('POST', '/domains', { domain })
+    goOn(`domains/${encodeURIComponent(domain)}`)
+    return `${domain} was added. Its records are below.`
+  })
   return html`<${Page} title="Domains" command="sternpost domain list">
     ${
       mayAct('domains') &&
@@ -68,7 +67,7 @@ function One({ name }: { name: string }): VNode {
     if (!isRight && mayAct('domains')) check().catch(() => undefined)
   }, [isRight, check])
   useEvery(ASKED_EVERY_SECONDS, { poll: checkQuietly })
-  return html`<${Page} title=${name} command=${`sternpost domain show ${name}`} acts=${mayAct('domains') && html`<${Acts} path=${path} name=${name} again=${domain.again} check=${check} />`}>
+  return html`<${Page} title=${name} command=${`sternpost domain show ${shellWord(name)}`} acts=${mayAct('domains') && html`<${Acts} path=${path} name=${name} again=${domain.again} check=${check} />`}>
     <${Shown} of=${domain} show=${(found: DomainJson) => html`<${Summary} of=${found} /> <${Records} of=${found.records} />`} />
     ${!isRight && html`<p class="quiet">The DNS is asked again every ${ASKED_EVERY_SECONDS} seconds while this page is open.</p>`}
     <p><a href=${`/v1${path}/zonefile`} target="_blank" rel="noreferrer">Zone file</a></p>
@@ -173,10 +172,11 @@ function Acts({ path, name, again, check }: ActsProps): VNode {
     })
   const remove = (): Promise<void> =>
     run(async () => {
+      const goOn = goFromHere()
       const { queued_messages: waiting } = await act<{ queued_messages: number }>('DELETE', `${path}?dry_run=true`)
       runLater(`${name} will be removed; ${waiting} of its messages wait and stay.`, async () => {
         await act('DELETE', path)
-        go('domains')
+        goOn('domains')
         return `${name} was removed.`
       })
       return `${waiting} messages of it wait.`

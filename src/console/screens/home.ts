@@ -7,7 +7,8 @@ import { Bars } from '../parts/bars.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
 import { hourText, number, share, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
-import { go, Link, place } from '../parts/place.ts'
+import { useForm } from '../parts/once.ts'
+import { goFromHere, Link, place } from '../parts/place.ts'
 import { run } from '../parts/said.ts'
 import { Copy, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
@@ -72,7 +73,7 @@ function Finding({ of: { check, subject, result, seen, why, fix } }: { of: Check
 /** How it went over time, from the counters of the statistics. */
 function Figures(): VNode {
   const chosen = place.value.query.get('span') ?? '24h'
-  const span: Span = chosen in SPANS ? (chosen as Span) : '24h'
+  const span: Span = Object.hasOwn(SPANS, chosen) ? (chosen as Span) : '24h'
   const { days } = SPANS[span]
   const interval = days === 1 ? 'hour' : 'day'
   const after = Math.floor(Date.now() / 1000 / 3600) * 3600 - days * 86_400
@@ -151,22 +152,19 @@ export function Used({ of: warmup }: { of: IpJson['warmup'] }): VNode {
 /** Sends one mail from a verified domain, and goes to it. */
 function TestMail(): VNode {
   const [isOpen, setIsOpen] = useState(false)
-  const submit = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const fields = new FormData(event.target as HTMLFormElement)
-    void run(async () => {
-      const body = { from: fields.get('from'), to: fields.get('to'), subject: 'Test from Sternpost', text: 'It works.' }
-      const response = await fetch('/v1/email/send', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json', 'X-Sternpost-Console': '1' },
-        body: JSON.stringify(body),
-      })
-      const answer = (await response.json()) as { message_id?: string; error?: { message: string; details: string } }
-      if (answer.message_id === undefined) throw new Error(`${answer.error?.message} ${answer.error?.details}`)
-      go(`messages/${answer.message_id}`)
-      return 'The test mail was accepted.'
+  const submit = useForm(async (fields) => {
+    const body = { from: fields.get('from'), to: fields.get('to'), subject: 'Test from Sternpost', text: 'It works.' }
+    const goOn = goFromHere()
+    const response = await fetch('/v1/email/send', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'X-Sternpost-Console': '1' },
+      body: JSON.stringify(body),
     })
-  }
+    const answer = (await response.json()) as { message_id?: string; error?: { message: string; details: string } }
+    if (answer.message_id === undefined) throw new Error(`${answer.error?.message} ${answer.error?.details}`)
+    goOn(`messages/${answer.message_id}`)
+    return 'The test mail was accepted.'
+  })
   if (!isOpen) return html`<button onClick=${() => setIsOpen(true)}>Send a test</button>`
   return html`<form class="inline" onSubmit=${submit}>
     <label>From <input name="from" type="email" required placeholder="you@your-domain" /></label>

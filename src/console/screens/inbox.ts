@@ -1,11 +1,13 @@
 /** The sandbox's inbox: mail as it arrives, shown as people would see it; its webhooks; clock and replies. */
-import { act, askPage, problemText } from '../parts/api.ts'
+import { act, askPage, problemText, type Parameters } from '../parts/api.ts'
 import { useData, useEvery } from '../parts/data.ts'
 import { size, Time } from '../parts/format.ts'
-import { html, useEffect, useRef, useState, type VNode } from '../parts/html.ts'
+import { html, useEffect, useState, type VNode } from '../parts/html.ts'
+import { useForm } from '../parts/once.ts'
 import { Link, place } from '../parts/place.ts'
 import { run } from '../parts/said.ts'
 import { Headers, Preview } from '../parts/mail.ts'
+import { whileSeen } from '../parts/seen.ts'
 import { Copy, Facts, Page, Shown, State, Table, Waiting } from '../parts/ui.ts'
 
 interface InboxMail {
@@ -34,28 +36,47 @@ export default function Inbox(): VNode {
 }
 
 const WAITED_SECONDS = 25
+const LOST_MILLISECONDS = 5_000
+/** Of one answer; a full one may have left out what lies between. */
+const PAGE = 50
+const MOST_SHOWN = 200
 
-/** Asks for what came behind the newest: the answer comes as soon as there is any. */
+/**
+ * Asks for what came behind the newest: the answer comes as soon as there is any. Begins anew when the page is seen
+ * again, and after a failure.
+ */
 function useInbox(): { mails: InboxMail[] | null; problem: string | null; empty: () => void } {
   const [mails, setMails] = useState<InboxMail[] | null>(null)
   const [problem, setProblem] = useState<string | null>(null)
-  const newest = useRef<string | null>(null)
   useEffect(() => {
-    const ended = new AbortController()
-    const add = (found: InboxMail[]): void => {
-      newest.current = found[0]?.id ?? newest.current
-      setMails((old) => [...found, ...(old ?? [])])
-    }
-    const follow = async (): Promise<void> => {
-      add((await askPage<InboxMail>('/dev/inbox', {}, ended.signal)).data)
-      for (;;) {
-        const wait = `${WAITED_SECONDS}s`
-        const { data } = await askPage<InboxMail>('/dev/inbox', { after: newest.current, wait }, ended.signal)
-        if (data.length > 0) add(data)
+    const follow = async (ended: AbortSignal): Promise<never> => {
+      let newest: string | null = null
+      for (let isFirst = true; ; isFirst = false) {
+        const wait = isFirst ? null : `${WAITED_SECONDS}s`
+        const asked: Parameters = { after: newest, wait, limit: PAGE }
+        const { data } = await askPage<InboxMail>('/dev/inbox', asked, ended)
+        setProblem(null)
+        newest = data[0]?.id ?? newest
+        if (isFirst || data.length === PAGE) setMails(data)
+        else if (data.length > 0) setMails((old) => [...data, ...(old ?? [])].slice(0, MOST_SHOWN))
       }
     }
-    follow().catch((thrown: unknown) => ended.signal.aborted || setProblem(problemText(thrown)))
-    return () => ended.abort()
+    return whileSeen(() => {
+      const ended = new AbortController()
+      let timer: ReturnType<typeof setTimeout> | undefined
+      const begin = (): void => {
+        follow(ended.signal).catch((thrown: unknown) => {
+          if (ended.signal.aborted) return
+          setProblem(problemText(thrown))
+          timer = setTimeout(begin, LOST_MILLISECONDS)
+        })
+      }
+      begin()
+      return () => {
+        ended.abort()
+        clearTimeout(timer)
+      }
+    })
   }, [])
   return { mails, problem, empty: () => setMails([]) }
 }
@@ -118,14 +139,10 @@ function World(): VNode {
       clock.again()
       return 'The clock was changed.'
     })
-  const answer = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const fields = new FormData(event.target as HTMLFormElement)
-    void run(async () => {
-      await act('PUT', '/dev/replies', [{ to: fields.get('to'), stage: 'rcpt', reply: fields.get('reply'), times: 1 }])
-      return 'The next mail to it gets this reply.'
-    })
-  }
+  const answer = useForm(async (fields) => {
+    await act('PUT', '/dev/replies', [{ to: fields.get('to'), stage: 'rcpt', reply: fields.get('reply'), times: 1 }])
+    return 'The next mail to it gets this reply.'
+  })
   return html`<section>
     <h2>The sandbox's world</h2>
     <${Shown}
@@ -239,9 +256,11 @@ interface Hook {
 }
 
 /** The message behind the mail, and the webhooks about it. */
-function Told({ of: { envelope } }: { of: OpenedMail }): VNode {
+function Told({ of: { envelope, received_at: receivedAt } }: { of: OpenedMail }): VNode {
   const [recipient = ''] = envelope.to
-  const messages = useData<{ message_id: string; state: string }[]>('/email', { recipient, limit: 1 })
+  // The newest before it came: later ones to the same recipient are others.
+  const asked = { recipient, until: receivedAt + 1, limit: 1 }
+  const messages = useData<{ message_id: string; state: string }[]>('/email', asked)
   const hooks = useData<Hook[]>('/dev/hooks/inspector')
   useEvery(2, hooks)
   useEvery(2, messages)

@@ -3,7 +3,7 @@ import type { IpJson, IpNoteJson, IpStatisticsJson, SendDayJson, WarmupForecastJ
 import { act } from '../parts/api.ts'
 import { Bars, type Bar } from '../parts/bars.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { hourText, number, share, Time } from '../parts/format.ts'
+import { hourText, number, share, shellWord, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
 import { Link, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
@@ -46,7 +46,7 @@ function listedOn(blocklists: IpJson['blocklists']): unknown {
 function One({ ip }: { ip: string }): VNode {
   const path = `/ips/${encodeURIComponent(ip)}`
   const found = useData<IpJson>(path)
-  return html`<${Page} title=${ip} command=${`sternpost ip show ${ip}`} acts=${found.data !== null && html`<${Acts} of=${found.data} again=${found.again} /> <${SuspendActs} of=${found.data} again=${found.again} />`}>
+  return html`<${Page} title=${ip} command=${`sternpost ip show ${shellWord(ip)}`} acts=${found.data !== null && html`<${Acts} of=${found.data} again=${found.again} /> <${SuspendActs} of=${found.data} again=${found.again} />`}>
     <${Shown} of=${found} show=${(view: IpJson) => html`<${Summary} of=${view} />`} />
     ${mayAdminister() && html`<${Warmup} ip=${ip} />`}
     <${Statistics} path=${path} />

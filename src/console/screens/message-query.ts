@@ -3,6 +3,7 @@
  * words of the subject. Pure. What is not understood is told, and never left out in silence.
  */
 import type { Parameters } from '../parts/api.ts'
+import { shellWord } from '../parts/format.ts'
 
 type Reading = { parameters: Parameters; command: string } | { problem: string }
 
@@ -26,7 +27,7 @@ export function readQuery(text: string): Reading {
   for (const [, name = '', quoted, plain = ''] of text.matchAll(WORDS)) {
     const value = quoted ?? plain
     const key = name === '' ? wordField(value) : name
-    if (FIELDS[key] === undefined) {
+    if (!Object.hasOwn(FIELDS, key)) {
       return { problem: `${name}: is no field; there are ${Object.keys(FIELDS).join(', ')}.` }
     }
     given[key] = key === 'subject' && given[key] !== undefined ? `${given[key]} ${value}` : value
@@ -39,7 +40,7 @@ export function readQuery(text: string): Reading {
     const read = readValue(key, value)
     if (read === null) return { problem: `${key}:${value} is no time; write ${key}:2026-11-30 or ${key}:2h.` }
     parameters[name] = read
-    command += ` ${flag} ${/^[\w@.+:-]+$/.test(value) ? value : `'${value.replaceAll("'", '')}'`}`
+    command += ` ${flag} ${shellWord(value)}`
   }
   return { parameters, command }
 }

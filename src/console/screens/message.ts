@@ -9,7 +9,7 @@ import type {
 } from '../../api/message.ts'
 import { act } from '../parts/api.ts'
 import { useData, useList } from '../parts/data.ts'
-import { span, Time } from '../parts/format.ts'
+import { shellWord, span, Time } from '../parts/format.ts'
 import { html, useCallback, useState, type VNode } from '../parts/html.ts'
 import { useLive } from '../parts/live.ts'
 import { Headers, Preview } from '../parts/mail.ts'
@@ -28,8 +28,8 @@ export function Message({ id }: { id: string }): VNode {
     explanation.again()
     events.again()
   }, [message.again, explanation.again, events.again])
-  useLive(id, again)
-  return html`<${Page} title="Message" command=${`sternpost message show ${id}`} acts=${message.data !== null && html`<${Acts} of=${message.data} again=${again} />`}>
+  useLive(id, again, again)
+  return html`<${Page} title="Message" command=${`sternpost message show ${shellWord(id)}`} acts=${message.data !== null && html`<${Acts} of=${message.data} again=${again} />`}>
     <${Shown} of=${explanation} show=${(found: ExplanationJson) => html`<${Why} of=${found} />`} />
     <${Shown} of=${message} show=${(found: MessageJson) => html`<${Summary} of=${found} />`} />
     <section>

@@ -1,8 +1,9 @@
 /** Messages: one query box, new rows above a line, and a message with all that is known of it. */
 import type { ListedMessageJson } from '../../api/message.ts'
+import { askPage, type Parameters } from '../parts/api.ts'
 import { useList } from '../parts/data.ts'
 import { Time } from '../parts/format.ts'
-import { html, useCallback, useRef, useState, type VNode } from '../parts/html.ts'
+import { html, useCallback, useEffect, useMemo, useRef, useState, type VNode } from '../parts/html.ts'
 import { useLive } from '../parts/live.ts'
 import { go, Link, place } from '../parts/place.ts'
 import { Copy, Page, ShownList, State, Table } from '../parts/ui.ts'
@@ -19,30 +20,21 @@ export default function Messages(): VNode {
 
 function Search(): VNode {
   const text = place.value.query.get('q') ?? ''
-  const reading = readQuery(text)
-  const found = useList<ListedMessageJson>(
-    'problem' in reading ? null : '/email',
-    'problem' in reading ? {} : reading.parameters,
-  )
-  const [news, setNews] = useState<ReadonlySet<string>>(new Set())
-  const known = useRef<ListedMessageJson[]>([])
-  known.current = found.entries ?? []
-  const note = useCallback(({ data }: { data: Record<string, unknown> }) => {
-    const id = String(data['message_id'])
-    if (!known.current.some((each) => each.message_id === id)) setNews((old) => new Set([...old, id]))
-  }, [])
-  const isFull = news.size >= MOST_NEWS
-  useLive(null, isFull ? null : note)
+  // Once for each text: a span before now is another time with each second.
+  const reading = useMemo(() => readQuery(text), [text])
+  const parameters = 'problem' in reading ? null : reading.parameters
+  const found = useList<ListedMessageJson>(parameters === null ? null : '/email', parameters ?? {})
+  const { count, isFull, forget } = useNews(found.entries, parameters)
   const again = (): void => {
-    setNews(new Set())
+    forget()
     found.again()
   }
   const submit = (event: SubmitEvent): void => {
     event.preventDefault()
     const wanted = String(new FormData(event.target as HTMLFormElement).get('q')).trim()
-    if (/^msg_\w+$/.test(wanted)) go(`messages/${wanted}`)
+    if (wanted === text) again()
+    else if (/^msg_\w+$/.test(wanted)) go(`messages/${wanted}`)
     else go(wanted === '' ? 'messages' : `messages?q=${encodeURIComponent(wanted)}`)
-    setNews(new Set())
   }
   return html`<${Page} title="Messages" command=${`sternpost message list${'command' in reading ? reading.command : ''}`}>
     <form role="search" onSubmit=${submit}>
@@ -53,7 +45,7 @@ function Search(): VNode {
       </div>
     </form>
     ${'problem' in reading && html`<p class="problem" role="alert">${reading.problem}</p>`}
-    <p aria-live="polite">${news.size > 0 && html`<button onClick=${again}>${news.size}${isFull && ' or more'} new: show</button>`}</p>
+    <p aria-live="polite">${count > 0 && html`<button onClick=${again}>${count}${isFull && ' or more'} new: show</button>`}</p>
     ${
       !('problem' in reading) &&
       html`<${ShownList}
@@ -64,6 +56,36 @@ function Search(): VNode {
     />`
     }
   <//>`
+}
+
+/**
+ * What happened to messages that are not among `entries`: told as it happens, and asked for with each opening of the
+ * stream, by the same `parameters` (null: by none).
+ */
+function useNews(entries: readonly ListedMessageJson[] | null, parameters: Parameters | null) {
+  const [news, setNews] = useState<ReadonlySet<string>>(new Set())
+  const forget = useCallback(() => setNews(new Set()), [])
+  useEffect(forget, [parameters])
+  const known = useRef<ReadonlySet<string>>(new Set())
+  known.current = new Set(entries?.map((each) => each.message_id))
+  const note = useCallback((ids: readonly string[]) => {
+    const fresh = ids.filter((id) => !known.current.has(id))
+    if (fresh.length > 0) setNews((old) => new Set([...old, ...fresh]))
+  }, [])
+  const asked = useRef(parameters)
+  asked.current = parameters
+  const tell = useCallback(({ data }: { data: Record<string, unknown> }) => note([String(data['message_id'])]), [note])
+  const catchUp = useCallback(() => {
+    const mine = asked.current
+    if (mine === null) return
+    askPage<ListedMessageJson>('/email', mine).then(
+      ({ data }) => mine === asked.current && note(data.map((each) => each.message_id)),
+      () => undefined,
+    )
+  }, [note])
+  const isFull = news.size >= MOST_NEWS
+  useLive(null, isFull ? null : tell, catchUp)
+  return { count: [...news].filter((id) => !known.current.has(id)).length, isFull, forget }
 }
 
 const COLUMNS = [

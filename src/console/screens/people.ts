@@ -5,6 +5,7 @@ import { act } from '../parts/api.ts'
 import { useList } from '../parts/data.ts'
 import { nowSeconds, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
+import { useForm } from '../parts/once.ts'
 import { go, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
 import { Copy, Page, ShownList, State, Table } from '../parts/ui.ts'
@@ -35,19 +36,15 @@ const SCOPES = ['send', 'messages:read', 'domains', 'webhooks', 'ips', 'stats', 
 function Keys(): VNode {
   const keys = useList<KeyJson>('/keys')
   const [made, setMade] = useState<string | null>(null)
-  const add = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const fields = new FormData(event.target as HTMLFormElement)
+  const add = useForm(async (fields) => {
     const domains = String(fields.get('domains'))
       .split(/[\s,]+/)
       .filter(Boolean)
-    void run(async () => {
-      const body = { name: fields.get('name'), mode: fields.get('mode'), scopes: fields.getAll('scope'), domains }
-      setMade((await act<CreatedKeyJson>('POST', '/keys', body)).key ?? null)
-      keys.again()
-      return 'The key was made.'
-    })
-  }
+    const body = { name: fields.get('name'), mode: fields.get('mode'), scopes: fields.getAll('scope'), domains }
+    setMade((await act<CreatedKeyJson>('POST', '/keys', body)).key ?? null)
+    keys.again()
+    return 'The key was made.'
+  })
   const columns = [
     { head: 'Name', cell: ({ name }: KeyJson) => name },
     { head: 'Key', cell: ({ mode, last4 }: KeyJson) => `${mode} …${last4}` },
@@ -102,18 +99,20 @@ const ROLES = ['owner', 'operator', 'reader']
 function Persons(): VNode {
   const people = useList<PersonJson>('/admin/people')
   const [link, setLink] = useState<LoginLinkJson | null>(null)
-  const invite = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const fields = new FormData(event.target as HTMLFormElement)
-    void run(async () => {
-      setLink(await act<LoginLinkJson>('POST', '/admin/people', { name: fields.get('name'), role: fields.get('role') }))
-      people.again()
-      return 'A link was made.'
-    })
-  }
-  const change = (id: string, role: string): Promise<void> =>
+  const invite = useForm(async (fields) => {
+    setLink(await act<LoginLinkJson>('POST', '/admin/people', { name: fields.get('name'), role: fields.get('role') }))
+    people.again()
+    return 'A link was made.'
+  })
+  const change = ({ id, role: before }: PersonJson, select: HTMLSelectElement): Promise<void> =>
     run(async () => {
-      await act('PATCH', `/admin/people/${id}`, { role })
+      const role = select.value
+      try {
+        await act('PATCH', `/admin/people/${id}`, { role })
+      } catch (thrown) {
+        select.value = before
+        throw thrown
+      }
       people.again()
       return `The role is ${role} now.`
     })
@@ -121,9 +120,9 @@ function Persons(): VNode {
     { head: 'Name', cell: ({ name }: PersonJson) => name },
     {
       head: 'Role',
-      cell: ({ id, name, role }: PersonJson) =>
-        html`<select aria-label=${`Role of ${name}`} onChange=${(event: Event) => change(id, (event.target as HTMLSelectElement).value)}>
-          ${ROLES.map((each) => html`<option key=${each} selected=${each === role}>${each}</option>`)}
+      cell: (person: PersonJson) =>
+        html`<select aria-label=${`Role of ${person.name}`} onChange=${(event: Event) => change(person, event.target as HTMLSelectElement)}>
+          ${ROLES.map((each) => html`<option key=${each} selected=${each === person.role}>${each}</option>`)}
         </select>`,
     },
     { head: 'Since', cell: (person: PersonJson) => html`<${Time} at=${person.created_at} />` },

@@ -5,7 +5,7 @@
 import type { QueueGroupJson } from '../../api/queue.ts'
 import { act } from '../parts/api.ts'
 import { useEvery, useList } from '../parts/data.ts'
-import { number, Time } from '../parts/format.ts'
+import { number, shellWord, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
 import { Link, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
@@ -31,7 +31,7 @@ export default function Queue(): VNode {
     [...query].filter(([name, value]) => Object.hasOwn(GROUPINGS, name) && value !== ''),
   )
   const given = Object.entries(filter) as [Grouping, string][]
-  const flags = given.map(([name, value]) => ` --${name.replace('_', '-')} ${value}`)
+  const flags = given.map(([name, value]) => ` --${name.replace('_', '-')} ${shellWord(value)}`)
   return html`<${Page} title="Queue" command=${`sternpost queue list${flags.join('')}`}>
     <p class="quiet">
       ${given.length === 0 ? 'All waiting mail.' : html`${given.map(([name, value]) => `${GROUPINGS[name]}: ${value}. `)}<${Link} to="queue">Show all<//>`}

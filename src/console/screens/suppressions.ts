@@ -4,8 +4,9 @@ import { act, askPage } from '../parts/api.ts'
 import { useList, type LoadedList } from '../parts/data.ts'
 import { number, Time } from '../parts/format.ts'
 import { html, type VNode } from '../parts/html.ts'
+import { useForm } from '../parts/once.ts'
 import { go, Link, place } from '../parts/place.ts'
-import { run, runLater, runLong, type Progress } from '../parts/said.ts'
+import { runLater, runLong, type Progress } from '../parts/said.ts'
 import { Page, ShownList, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
 
@@ -61,15 +62,12 @@ function columnsWith({ again }: LoadedList<SuppressionJson>) {
 }
 
 function Add({ again }: { again: () => void }): VNode {
-  const add = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const email = String(new FormData(event.target as HTMLFormElement).get('email')).trim()
-    void run(async () => {
-      await act('POST', '/suppressions', { email })
-      again()
-      return `${email} is on the list.`
-    })
-  }
+  const add = useForm(async (fields) => {
+    const email = String(fields.get('email')).trim()
+    await act('POST', '/suppressions', { email })
+    again()
+    return `${email} is on the list.`
+  })
   return html`<form class="inline" onSubmit=${add}>
     <label>Suppress <input name="email" type="email" required /></label>
     <button>Add</button>
@@ -81,22 +79,28 @@ const LINES_AT_ONCE = 20_000
 /** In parts, so that the progress can be seen. */
 function Import({ again }: { again: () => void }): VNode {
   const load = async (file: File, tell: (progress: Progress) => void): Promise<string> => {
-    const [head = '', ...lines] = (await file.text()).split(/\r?\n/)
+    const [head = '', ...lines] = (await file.text()).split(/\r\n|\n|\r/)
     const sum = { added: 0, existing: 0, rejected: 0 }
     const errors: string[] = []
-    for (let done = 0; done < lines.length; done += LINES_AT_ONCE) {
+    // Also a file of one line, of which the server says what it lacks.
+    for (let done = 0; done === 0 || done < lines.length; done += LINES_AT_ONCE) {
       tell({ done, of: lines.length })
       const part = [head, ...lines.slice(done, done + LINES_AT_ONCE)].join('\n')
       const answer = await act<ImportedSuppressionsJson>('POST', '/suppressions/import', part)
       for (const name of ['added', 'existing', 'rejected'] as const) sum[name] += answer[name]
-      errors.push(...answer.errors)
+      errors.push(
+        ...answer.errors.map((error) => error.replace(/^line (\d+)/, (_, line) => `line ${Number(line) + done}`)),
+      )
     }
     again()
     const first = errors[0] === undefined ? '' : ` The first: ${errors[0]}`
     return `${number(sum.added)} added, ${number(sum.existing)} were there, ${number(sum.rejected)} refused.${first}`
   }
   const choose = (event: Event): void => {
-    const file = (event.target as HTMLInputElement).files?.[0]
+    const input = event.target as HTMLInputElement
+    const file = input.files?.[0]
+    // So that the same one can be chosen again.
+    input.value = ''
     if (file !== undefined) void runLong(`${file.name} is imported`, (tell) => load(file, tell))
   }
   return html`<p>
@@ -107,15 +111,16 @@ function Import({ again }: { again: () => void }): VNode {
 function Export(): VNode {
   const save = (): Promise<void> =>
     runLong('The list is exported', async (tell) => {
-      const lines = ['email,reason,scope,created_at']
+      // What an import takes.
+      const lines = ['email,reason,scope,domain']
       let after: string | null = null
       do {
         const page: Awaited<ReturnType<typeof askPage<SuppressionJson>>> = await askPage('/suppressions', {
           limit: 100,
           after,
         })
-        for (const { email, reason, scope, created_at: at } of page.data)
-          lines.push([email, reason, scope, at].map(field).join(','))
+        for (const { email, reason, scope, domain } of page.data)
+          lines.push([email, reason, scope, domain ?? ''].map(field).join(','))
         after = page.next_cursor
         tell({ done: lines.length - 1, of: null })
       } while (after !== null)
@@ -128,9 +133,8 @@ function Export(): VNode {
   return html`<button onClick=${save}>Export</button>`
 }
 
-/** Of CSV; a program for tables must not take it for a formula. */
-function field(value: string | number): string {
-  const text = String(value)
-  const harmless = /^[=+\-@\t]/.test(text) ? `'${text}` : text
+/** Of CSV; a program for tables must not take it for a formula, and an import knows the sign before it. */
+function field(text: string): string {
+  const harmless = /^[=+\-@]/.test(text) ? `'${text}` : text
   return /[",\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless
 }

@@ -1,4 +1,7 @@
-/** How an app checks a webhook's signature, in five languages: HMAC-SHA256 of the raw body, in constant time. */
+/**
+ * How an app checks a webhook's signature, in five languages: HMAC-SHA256 of the raw body, in constant time. Whatever
+ * stands in the header, or when it is missing, the answer is yes or no.
+ */
 export const VERIFICATION: Readonly<Record<string, string>> = {
   Node: `import { createHmac, timingSafeEqual } from 'node:crypto'
 
@@ -11,7 +14,7 @@ function isOurs(rawBody, header, secret) {
 
 def is_ours(raw_body: bytes, header: str, secret: str) -> bool:
     expected = hmac.new(secret.encode(), raw_body, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(expected, header or "")`,
+    return hmac.compare_digest(expected.encode(), (header or "").encode())`,
   PHP: `function isOurs(string $rawBody, ?string $header, string $secret): bool {
     return hash_equals(hash_hmac('sha256', $rawBody, $secret), $header ?? '');
 }`,
@@ -21,7 +24,8 @@ def ours?(raw_body, header, secret)
   expected = OpenSSL::HMAC.hexdigest("SHA256", secret, raw_body)
   OpenSSL.secure_compare(expected, header.to_s)
 end`,
-  Go: `func isOurs(rawBody []byte, header, secret string) bool {
+  Go: `// Imports crypto/hmac, crypto/sha256 and encoding/hex.
+func isOurs(rawBody []byte, header, secret string) bool {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(rawBody)
 	given, err := hex.DecodeString(header)

@@ -2,9 +2,10 @@
 import type { WebhookDeliveryJson, WebhookEndpointJson, WebhookTrialJson } from '../../api/webhook.ts'
 import { act } from '../parts/api.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { number, Time } from '../parts/format.ts'
+import { number, shellWord, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
-import { go, Link, place } from '../parts/place.ts'
+import { useForm } from '../parts/once.ts'
+import { goFromHere, Link, place } from '../parts/place.ts'
 import { run, runLater, runLong } from '../parts/said.ts'
 import { Copy, Dialog, Facts, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
@@ -33,16 +34,13 @@ const COLUMNS = [
 function List(): VNode {
   const endpoints = useList<WebhookEndpointJson>('/webhooks')
   const [secret, setSecret] = useState<string | null>(null)
-  const add = (event: SubmitEvent): void => {
-    event.preventDefault()
-    const url = String(new FormData(event.target as HTMLFormElement).get('url')).trim()
-    void run(async () => {
-      const made = await act<{ secret?: string }>('POST', '/webhooks', { url })
-      setSecret(made.secret ?? null)
-      endpoints.again()
-      return 'The endpoint was added.'
-    })
-  }
+  const add = useForm(async (fields) => {
+    const url = String(fields.get('url')).trim()
+    const made = await act<{ secret?: string }>('POST', '/webhooks', { url })
+    setSecret(made.secret ?? null)
+    endpoints.again()
+    return 'The endpoint was added.'
+  })
   return html`<${Page} title="Webhooks" command="sternpost webhook list">
     ${
       mayAct('webhooks') &&
@@ -65,6 +63,7 @@ function Verification(): VNode {
   const [language, setLanguage] = useState(Object.keys(VERIFICATION)[0] ?? '')
   return html`<details>
     <summary>How your app checks that an event is ours</summary>
+    <p>From the body as it came, before it is parsed, and the header <code>X-Service-Signature</code>.</p>
     <p class="choice">
       ${Object.keys(VERIFICATION).map((name) => html`<button key=${name} class="plain" aria-pressed=${name === language} onClick=${() => setLanguage(name)}>${name}</button>`)}
     </p>
@@ -96,7 +95,7 @@ function One({ id }: { id: string }): VNode {
         message !== null && html`<${Link} to=${`messages/${message}`}>${message.slice(0, 12)}…<//>`,
     },
   ]
-  return html`<${Page} title="Webhook" command=${`sternpost webhook show ${id}`} acts=${endpoint.data !== null && mayAct('webhooks') && html`<${Acts} path=${path} of=${endpoint.data} again=${endpoint.again} />`}>
+  return html`<${Page} title="Webhook" command=${`sternpost webhook show ${shellWord(id)}`} acts=${endpoint.data !== null && mayAct('webhooks') && html`<${Acts} path=${path} of=${endpoint.data} again=${endpoint.again} />`}>
     <${Shown} of=${endpoint} show=${(found: WebhookEndpointJson) => html`<${Summary} of=${found} />`} />
     <h2>Deliveries</h2>
     <p class="choice">
@@ -194,12 +193,14 @@ function Acts({
       again()
       return `It is ${wanted}.`
     })
-  const remove = (): void =>
+  const remove = (): void => {
+    const goOn = goFromHere()
     runLater(`The endpoint ${url} will be removed with its deliveries.`, async () => {
       await act('DELETE', path)
-      go('webhooks')
+      goOn('webhooks')
       return 'The endpoint was removed.'
     })
+  }
   return html`<button onClick=${test}>Send a test</button> <button onClick=${replayFailed}>Replay what failed</button>
     <button onClick=${() => change(status === 'enabled' ? 'disabled' : 'enabled')}>${status === 'enabled' ? 'Disable' : 'Enable'}</button>
     <button onClick=${remove}>Remove</button>`

@@ -1,7 +1,7 @@
 /**
  * The files of the console as browsers take them: types stripped from `src/console`, imports by relative names that
  * hold a hash of the content, compressed once. Made at the first request and kept; each file in a turn of its own, so
- * that nobody waits. Rejects when a file is missing: the program is not whole.
+ * that nobody waits. Rejects when a file cannot be read.
  */
 import { hash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
@@ -31,30 +31,35 @@ export interface ConsoleAssets {
 }
 
 const SOURCES = new URL('../../console/', import.meta.url)
-const MAIN = new URL('main.ts', SOURCES).href
-const LOGIN = new URL('login.ts', SOURCES).href
-const STYLE = new URL('console.css', SOURCES).href
 /** What follows `from`, `import` or `import(`: the place of the module. */
 const IMPORTS = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([\w@./-]+)\2/g
 const HASH_CHARACTERS = 12
 
-/** Reads the console once; whoever asks later gets the same. */
-export function createConsoleAssets(): () => Promise<ConsoleAssets> {
+/** Reads the console once; whoever asks later gets the same. After a failure whoever asks next reads it again. */
+export function createConsoleAssets(sources = SOURCES): () => Promise<ConsoleAssets> {
   let made: Promise<ConsoleAssets> | undefined
-  return () => (made ??= makeAssets())
+  return () => {
+    made ??= makeAssets(sources).catch((thrown: unknown) => {
+      made = undefined
+      throw thrown
+    })
+    return made
+  }
 }
 
-async function makeAssets(): Promise<ConsoleAssets> {
+async function makeAssets(sources: URL): Promise<ConsoleAssets> {
+  const urlOf = (file: string): string => new URL(file, sources).href
   const files = new Map<string, Asset>()
   const builder = createBuilder(files)
-  const script = await builder.module(MAIN)
-  const style = await builder.add(STYLE, 'css', await readFile(fileURLToPath(STYLE), 'utf8'))
-  const login = await builder.module(LOGIN)
+  const script = await builder.module(urlOf('main.ts'))
+  const style = urlOf('console.css')
+  const { name: styleName } = await builder.add(style, 'css', await readFile(fileURLToPath(style), 'utf8'))
+  const login = await builder.module(urlOf('login.ts'))
   const preloadsOf = (screen: string): string[] => {
-    const needs = builder.needsOf(new URL(`screens/${screen}.ts`, SOURCES).href)
+    const needs = builder.needsOf(urlOf(`screens/${screen}.ts`))
     return [...new Set([...script.needs, ...needs])]
   }
-  return { files, login: login.name, script: script.name, style: style.name, preloadsOf }
+  return { files, login: login.name, script: script.name, style: styleName, preloadsOf }
 }
 
 interface BuiltModule {

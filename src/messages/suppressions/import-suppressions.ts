@@ -96,13 +96,18 @@ function readRow(
   if (malformed !== null) return reject(line, malformed, result)
   const given: GivenSuppression = { email: undefined, reason: undefined, scope: undefined, domain: undefined }
   columns.forEach((column, index) => {
-    const text = fields[index]?.trim() ?? ''
+    const text = withoutGuard(fields[index]?.trim() ?? '')
     if (text !== '') given[column] = text
   })
   const problems = createFieldProblems([])
   const entry = checkSuppression(given, whose, problems)
   const found = problems.fields()
   return found.length === 0 ? [entry] : reject(line, found.join('; '), result)
+}
+
+/** What a spreadsheet would take for a formula stands behind an apostrophe in an export. */
+function withoutGuard(text: string): string {
+  return /^'[=+\-@]/.test(text) ? text.slice(1) : text
 }
 
 function reject(line: number, text: string, result: ImportedSuppressionsJson): [] {
