@@ -296,6 +296,8 @@ t.test('on another port the endpoint of the inspector moves along', async (t) =>
   t.same(openHookSecrets(join(dataFolder, 'hooks.json')).secretsFor('inspector'), ['whsec_1'])
   await onPort(9001).firstStart(gone)
   t.equal(urls().at(-1), 'http://127.0.0.1:9001/dev/hooks/inspector', 'a new one in place of one that was removed')
+  await onPort(9000).firstStart({ ...moving, registerWebhook: async () => Promise.reject(new Error('none is needed')) })
+  t.strictSame(moves.at(-1), ['wh_2', 'http://127.0.0.1:9000/dev/hooks/inspector'], 'which moves along from then on')
   await onPort(9002).firstStart(features(calls))
   t.equal(urls().at(-1), 'http://127.0.0.1:9002/dev/hooks/inspector', 'a new one where none can be changed')
 })
@@ -304,18 +306,30 @@ t.test('the inspector learns the secrets of endpoints that point at it, and of n
   const dataFolder = join(temporaryFolder(t), 'data')
   prepareDataFolder({ folder: dataFolder, isFresh: false })
   let endpoints = 0
-  const register = sandboxIn(dataFolder, 'http://127.0.0.1:8025').notingSecrets(
-    async ({ secret }: { url: string; secret: string | null }) => ({
+  const { register, update, rotateSecret } = sandboxIn(dataFolder, 'http://127.0.0.1:8025').notingSecrets({
+    register: async ({ secret }: { url: string; secret: string | null }) => ({
       endpoint: { id: `wh_${(endpoints += 1)}` },
       secret: secret === null ? 'generated' : null,
     }),
-  )
+    update: async (_id: string, _change: { url?: string; status?: string }) => {},
+    rotateSecret: async (_id: string, { secret }: { secret: string | null }) => ({
+      secret: secret === null ? `rotated ${(endpoints += 1)}` : null,
+    }),
+  })
+  const secretsFor = (name: string): string[] => openHookSecrets(join(dataFolder, 'hooks.json')).secretsFor(name)
   const answer = await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: 'given' })
   t.same(answer, { endpoint: { id: 'wh_1' }, secret: null })
   await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: null })
   await register({ url: 'https://app.acme.com/hooks', secret: 'not ours' })
-  const secrets = openHookSecrets(join(dataFolder, 'hooks.json'))
-  t.same(secrets.secretsFor('mine'), ['given', 'generated'])
+  t.same(secretsFor('mine'), ['given', 'generated'])
+  t.same(await rotateSecret('wh_2', { secret: null }), { secret: 'rotated 4' })
+  t.same(secretsFor('mine'), ['given', 'generated', 'rotated 4'], 'the old one signs for a while')
+  await rotateSecret('wh_2', { secret: 'the next' })
+  t.same(secretsFor('mine'), ['given', 'rotated 4', 'the next'])
+  await rotateSecret('wh_3', { secret: 'not ours either' })
+  await update('wh_1', { url: 'http://127.0.0.1:8025/dev/hooks/other' })
+  await update('wh_1', { status: 'disabled' })
+  t.same([secretsFor('mine'), secretsFor('other')], [['rotated 4', 'the next'], ['given']], 'and where they point')
   t.notMatch(readFileSync(join(dataFolder, 'hooks.json'), 'utf8'), 'not ours')
   writeFileSync(join(dataFolder, 'hooks.json'), '[{"url":7}]')
   t.throws(() => openHookSecrets(join(dataFolder, 'hooks.json')), /damaged; start over with --fresh/)
