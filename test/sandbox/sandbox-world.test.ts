@@ -174,12 +174,16 @@ t.test('the data folder is private, marked, and deleted only when it is ours', a
   const running = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)', 'sandbox'])
   await once(running, 'spawn')
   writeFileSync(join(folder, 'process-id'), String(running.pid))
+  const inUse = { exitCode: 75, message: /stop it first/ }
   for (const isFresh of [true, false]) {
-    t.throws(() => prepareDataFolder({ folder, isFresh }), { exitCode: 75, message: /stop it first/ })
+    t.throws(() => prepareDataFolder({ folder, isFresh }), inUse)
+    t.throws(() => prepareDataFolder({ folder, isFresh, processesAt: join(parent, 'none') }), inUse, 'as on macOS')
   }
   running.kill()
   await once(running, 'exit')
   prepareDataFolder({ folder, isFresh: true })
+  writeFileSync(join(folder, 'process-id'), String(process.ppid))
+  prepareDataFolder({ folder, isFresh: true, processesAt: join(parent, 'none') })
 
   const empty = join(parent, 'empty')
   mkdirSync(empty)
