@@ -4,7 +4,6 @@
  * `nodemailer-transport.ts`.
  */
 import { createReadStream } from 'node:fs'
-import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 
 export interface GivenContent {
@@ -41,11 +40,23 @@ export async function readContent(given: GivenContent, rules: ReadingRules): Pro
 
 /** The name of an attachment that was given none: that of its file. */
 export function nameOf({ path, href }: GivenContent): string | undefined {
-  const place = typeof path === 'string' && !path.startsWith('data:') ? path : href
-  if (typeof place !== 'string') return undefined
-  // Of a URL without its query.
-  const name = basename(place.split(/[?#]/, 1)[0] ?? '')
+  const place = [path, href].map(placeOf).find((text) => text !== undefined && !text.startsWith('data:'))
+  if (place === undefined) return undefined
+  // Of a URL without its query; a file may have # and ? in its name.
+  const whole = URL_SCHEME.test(place) ? place.split(/[?#]/, 1)[0] : place
+  const name = whole?.split(/[/\\]/).at(-1)
   return name === '' ? undefined : name
+}
+
+/** The media type that a data: URL brings, or undefined. */
+export function typeOf({ path, href }: GivenContent): string | undefined {
+  const place = placeOf(path) ?? placeOf(href) ?? ''
+  const type = DATA_URL.exec(place)?.[1]
+  return type === '' ? undefined : type
+}
+
+function placeOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : value instanceof URL ? String(value) : undefined
 }
 
 // A scheme: two characters at least, which no drive letter has.
