@@ -3,6 +3,7 @@
  * receivers, and by our own function for them. What was changed on the way is refused by all.
  */
 import { spawnSync } from 'node:child_process'
+import { createHmac } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { verifyWebhook } from '../../src/clients/webhooks/verify-webhook.ts'
@@ -64,7 +65,7 @@ t.test('deliveries verify in other languages, and changed ones do not', async (t
   }
 })
 
-t.test('what is no signature does not fit, and nothing throws', async (t) => {
+t.test('what is no signature or no body does not fit, and only a missing secret throws', async (t) => {
   const body =
     '{"event":"email.opened","timestamp":1795220000,"data":' +
     '{"message_id":"msg_01kapg6t3vq8x2m5r7w9y4c6de","recipient":"ada@gmail.com"}}'
@@ -86,5 +87,13 @@ t.test('what is no signature does not fit, and nothing throws', async (t) => {
     '\u{1f511}'.repeat(16),
   ]) {
     t.notOk(verifyWebhook(body, header, 'topsecret'), JSON.stringify(header))
+  }
+  for (const unread of [undefined, null, '', JSON.parse(body) as string, 7 as unknown as string, [body] as never]) {
+    t.notOk(verifyWebhook(unread, signature, 'topsecret'), `a body that is ${JSON.stringify(unread)}`)
+  }
+  // What anybody can sign with.
+  const forged = createHmac('sha256', '').update(body).digest('hex')
+  for (const secret of ['', undefined as never, null as never]) {
+    t.throws(() => verifyWebhook(body, forged, secret), { message: 'verifyWebhook: there is no secret' })
   }
 })
