@@ -1,7 +1,7 @@
 /**
  * The data folder of the sandbox: made private, marked as ours, and deleted only when the mark is there. ProcessExit 64
- * for a folder with other files, 75 for one that a sandbox still uses. The master key is made at the first start and
- * stays with the database that it belongs to.
+ * for a folder with other files or too long a path, 75 for one that a sandbox still uses. The master key is made at the
+ * first start and stays with the database that it belongs to.
  */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -9,12 +9,14 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, wr
 import { join } from 'node:path'
 import { errorCode, EXIT, ProcessExit } from '../base/errors.ts'
 import { MASTER_KEY_BYTES } from '../base/key-ring.ts'
-import { masterKeyFile } from './sandbox-settings.ts'
+import { adminSocketFile, masterKeyFile } from './sandbox-settings.ts'
 
 const MARKER = '.sternpost-sandbox'
 const MARKER_TEXT = 'This folder belongs to the Sternpost sandbox; "sternpost sandbox --fresh" deletes it.\n'
 const API_KEY_FILE = 'key'
 const PROCESS_FILE = 'process-id'
+/** Bytes in the path of a socket (unix(7)); the systems of BSD have four less. */
+const MOST_SOCKET_BYTES = process.platform === 'linux' ? 107 : 103
 const PRIVATE_FOLDER = 0o700
 const PRIVATE_FILE = 0o600
 
@@ -27,6 +29,10 @@ interface WantedFolder {
 }
 
 export function prepareDataFolder({ folder, isFresh, processesAt = '/proc' }: WantedFolder): void {
+  if (Buffer.byteLength(adminSocketFile(folder)) > MOST_SOCKET_BYTES) {
+    const problem = `the path ${folder} is too long for the socket in it; choose a shorter --data folder`
+    throw new ProcessExit(EXIT.usage, `sternpost: ${problem}`)
+  }
   const names = existsSync(folder) ? readdirSync(folder) : []
   const isOurs = names.includes(MARKER)
   if (names.length > 0 && !isOurs) {

@@ -191,6 +191,11 @@ t.test('the data folder is private, marked, and deleted only when it is ours', a
   prepareDataFolder({ folder: empty, isFresh: true })
   t.equal(mode(empty), '700')
 
+  const deep = join(parent, 'x'.repeat(80), 'data')
+  const tooLong = { exitCode: 64, message: /too long for the socket in it; choose a shorter --data folder$/ }
+  t.throws(() => prepareDataFolder({ folder: deep, isFresh: false }), tooLong)
+  t.notOk(existsSync(deep))
+
   const foreign = join(parent, 'foreign')
   mkdirSync(foreign)
   writeFileSync(join(foreign, 'thesis.txt'), 'three years')
