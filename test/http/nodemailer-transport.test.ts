@@ -288,6 +288,9 @@ t.test('what keeps one recipient waiting keeps no other', async (t) => {
     asked.map((request) => request.to),
     ['a@example.net', 'b@example.net', 'c@example.net', 'c@example.net'],
   )
+  answers.splice(0, Infinity, [413, {}, refused('attachment_too_large')], ACCEPTED)
+  t.match(await failureOf(send({ to })), { code: 'attachment_too_large', recipient: 'a@example.net' })
+  t.equal(asked.length, 5, 'nor is the same large body sent to be refused again')
 })
 
 t.test('a large mail on a slow line takes longer than an answer may', async (t) => {

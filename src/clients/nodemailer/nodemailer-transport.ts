@@ -51,7 +51,7 @@ const VERSION = '1.0.0'
 const MOST_BYTES = 10_485_760
 const UNPROCESSABLE = 422
 /** Beside "no answer": what the next recipient would be told as well. */
-const FOR_ALL = [401, 429, 502, 503, 504]
+const FOR_ALL = [401, 403, 413, 429, 502, 503, 504]
 const UNSUPPORTED = [
   'raw',
   'alternatives',
