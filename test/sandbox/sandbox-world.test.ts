@@ -253,6 +253,7 @@ function features(calls: Calls, isVerified = true): Parameters<Sandbox['firstSta
       calls.keys.push(request)
       return { key: `sk_test_${calls.keys.length}` }
     },
+    isKeyUsable: async (key) => key === `sk_test_${calls.keys.length}`,
     startWarmup: async (ip) => void calls.warmups.push(ip),
     registerWebhook: async ({ url, events }) => {
       calls.webhooks.push({ url, events })
@@ -280,6 +281,11 @@ t.test('the first start makes domain, key and endpoint; later starts find them',
   for (const name of ['key', 'hooks.json']) t.equal(mode(join(dataFolder, name)), '600', name)
 
   t.same(await sandboxIn(dataFolder, 'http://127.0.0.1:8025').firstStart(features(calls)), { key: 'sk_test_1' })
+  calls.keys.push({ name: 'in place of one that was revoked' })
+  for (const _start of [1, 2]) {
+    const { key } = await sandboxIn(dataFolder, 'http://127.0.0.1:8025').firstStart(features(calls))
+    t.equal(key, 'sk_test_3', 'one that was revoked is not shown again')
+  }
   t.same(calls.warmups, ['127.0.0.12'], 'the warmup is begun once')
   t.equal(calls.webhooks.length, 1)
   t.same([...new Set(calls.domains)], ['sandbox.test'])
