@@ -126,6 +126,16 @@ t.test('what nodemailer takes in other shapes arrives too, and what is empty cou
   t.strictSame(sends[1]?.request.headers, ids)
   await send({ headers: { references: 'a@b' } })
   t.strictSame(sends[2]?.request.headers, { References: '<a@b>' })
+  const attachments = [
+    { filename: 'a', content: '', path: file },
+    { filename: 'c', content: 'aGk', encoding: 'Base-64' },
+  ]
+  await send({ attachments })
+  const contents = sends[3]?.request.attachments?.map(({ content }) => content)
+  t.same(
+    contents,
+    ['paid', 'hi'].map((text) => Buffer.from(text).toString('base64')),
+  )
 })
 
 t.test('every recipient gets a message of their own, and a bad one does not stop the others', async (t) => {

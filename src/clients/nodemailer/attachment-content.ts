@@ -28,12 +28,13 @@ export class ContentError extends Error {
 
 export async function readContent(given: GivenContent, rules: ReadingRules): Promise<Buffer> {
   const { content, path, href, encoding } = given
+  // As nodemailer does: a place comes before a content.
+  if (typeof path === 'string' && path !== '') return fromPath(path, rules)
+  if (typeof href === 'string' && href !== '') return fromUrl(href, rules)
   if (typeof content === 'string') return limited(Buffer.from(content, encodingOf(encoding)), rules)
   if (content instanceof Uint8Array) return limited(Buffer.from(content), rules)
   if (isIterable(content)) return collect(content, rules)
   if (isMap(content)) return readContent(content, rules)
-  if (typeof href === 'string') return fromUrl(href, rules)
-  if (typeof path === 'string') return fromPath(path, rules)
   if (content instanceof URL || path instanceof URL) return fromUrl(String(content ?? path), rules)
   throw new ContentError(`${rules.name}: there is no content: give content, path or href`)
 }
@@ -46,13 +47,6 @@ export function nameOf({ path, href }: GivenContent): string | undefined {
   const whole = URL_SCHEME.test(place) ? place.split(/[?#]/, 1)[0] : place
   const name = whole?.split(/[/\\]/).at(-1)
   return name === '' ? undefined : name
-}
-
-/** The media type that a data: URL brings, or undefined. */
-export function typeOf({ path, href }: GivenContent): string | undefined {
-  const place = placeOf(path) ?? placeOf(href) ?? ''
-  const type = DATA_URL.exec(place)?.[1]
-  return type === '' ? undefined : type
 }
 
 function placeOf(value: unknown): string | undefined {
@@ -108,7 +102,8 @@ function tooLarge({ name, mostBytes }: ReadingRules): ContentError {
 }
 
 function encodingOf(encoding: unknown): BufferEncoding {
-  return typeof encoding === 'string' && Buffer.isEncoding(encoding) ? encoding : 'utf8'
+  const name = typeof encoding === 'string' ? encoding.replaceAll(/[-_\s]/g, '') : ''
+  return Buffer.isEncoding(name) ? name : 'utf8'
 }
 
 function isIterable(value: unknown): value is AsyncIterable<unknown> {

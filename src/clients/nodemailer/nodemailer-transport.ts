@@ -11,7 +11,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { createApiClient, SternpostError, type ApiClient, type SternpostTransportOptions } from './api-client.ts'
-import { ContentError, nameOf, readContent, typeOf, type GivenContent } from './attachment-content.ts'
+import { ContentError, nameOf, readContent, type GivenContent } from './attachment-content.ts'
 
 export { SternpostError, type SternpostTransportOptions } from './api-client.ts'
 
@@ -222,11 +222,10 @@ async function attachmentOf(given: GivenAttachment, rules: ReturnType<typeof rul
   const refused = UNSUPPORTED_OF_ATTACHMENT.filter((name) => isGiven(given[name]))
   if (refused.length > 0) throw unsupported(`${refused.join(', ')} of ${rules.name}`)
   const content = await readContent(given, rules)
-  const type = typeof contentType === 'string' && contentType !== '' ? contentType : typeOf(given)
   return {
     name: typeof filename === 'string' && filename !== '' ? filename : (nameOf(given) ?? 'attachment'),
     content: content.toString('base64'),
-    ...(type === undefined ? {} : { content_type: type }),
+    ...(isGiven(contentType) ? { content_type: textOf(contentType) } : {}),
     ...(isGiven(cid) ? { content_id: textOf(cid) } : {}),
   }
 }
