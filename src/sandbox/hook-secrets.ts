@@ -49,7 +49,8 @@ export function openHookSecrets(file: string) {
 export function hookName(url: string): string | undefined {
   if (!URL.canParse(url)) return undefined
   const { pathname } = new URL(url)
-  return pathname.startsWith(HOOKS_PATH) ? pathname.slice(HOOKS_PATH.length) : undefined
+  // A trailing slash is ignored, as by the routes.
+  return pathname.startsWith(HOOKS_PATH) ? pathname.slice(HOOKS_PATH.length).replace(/\/+$/, '') : undefined
 }
 
 function readNoted(file: string): NotedEndpoint[] {

@@ -239,6 +239,8 @@ t.test('/dev/clock shows application time, and makes it faster or jump, never ba
       t.equal(answer.status, 422, JSON.stringify(body))
       t.match(answer.data, { error: { code: 'invalid_request', details: String } })
     }
+    const details = 'the body has no field "time"; there are speed and advance'
+    t.match((await change({ time: 0 })).data, { error: { details } })
     t.equal((await dev.ask('POST', '/dev/clock', { body: '{' })).status, 400)
     t.ok(clock.now() - shown < 60_000, 'what is refused changes nothing')
     t.equal(clock.speed(), 1)

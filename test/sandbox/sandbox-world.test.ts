@@ -334,7 +334,7 @@ t.test('the inspector learns the secrets of endpoints that point at it, and of n
   const secretsFor = (name: string): string[] => openHookSecrets(join(dataFolder, 'hooks.json')).secretsFor(name)
   const answer = await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: 'given' })
   t.same(answer, { endpoint: { id: 'wh_1' }, secret: null })
-  await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: null })
+  await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine/', secret: null })
   await register({ url: 'https://app.acme.com/hooks', secret: 'not ours' })
   t.same(secretsFor('mine'), ['given', 'generated'])
   t.same(await rotateSecret('wh_2', { secret: null }), { secret: 'rotated 4' })
