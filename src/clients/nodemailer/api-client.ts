@@ -37,6 +37,8 @@ export class SternpostError extends Error {
 const RETRIES = 4
 const LONGEST_WAIT = 60_000
 const FIRST_WAIT = 500
+/** Whatever Retry-After says. */
+const LEAST_WAIT = 100
 const ANSWER_WITHIN = 60_000
 const MILLISECONDS_PER_SECOND = 1_000
 const CONFLICT = 409
@@ -95,7 +97,7 @@ export function createApiClient(options: SternpostTransportOptions) {
     for (let tried = 0; ;) {
       const { error, retryAfter, answer } = await once(path, body, idempotencyKey)
       if (error === null) return answer
-      const pause = retryAfter ?? FIRST_WAIT * 2 ** tried
+      const pause = Math.max(LEAST_WAIT, retryAfter ?? FIRST_WAIT * 2 ** tried)
       if (isUnderWay(error, retryAfter)) {
         // An earlier try of ours that is still being worked on: its answer is worth a wait, and costs no try.
         waitedForFirst += pause
