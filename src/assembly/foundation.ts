@@ -42,7 +42,7 @@ interface Outside {
   handlers: NonNullable<HttpServersOptions['extraHandlers']>
   /** Before the first delivery: its DNS tells their records. */
   useDomains: (domains: Domains) => void
-  observeWebhooks: (register: WebhookEndpoints['register']) => WebhookEndpoints['register']
+  observeWebhooks: (endpoints: WebhookEndpoints) => WebhookEndpoints
 }
 
 export interface ApplianceOptions {

@@ -43,9 +43,8 @@ export function startWebhooks(foundation: Foundation): Webhooks {
     onEnabled: engine.wake,
     testMode: outside !== undefined,
   })
-  const { register } = webhookEndpoints
   return {
-    webhookEndpoints: { ...webhookEndpoints, register: outside?.observeWebhooks(register) ?? register },
+    webhookEndpoints: outside?.observeWebhooks(webhookEndpoints) ?? webhookEndpoints,
     webhookDeliveries: createWebhookDeliveries({ store, clock, onDue: engine.wake, onReplayed: eventStreams.tell }),
     tryWebhook: createTryEndpoint({ ...posting, store, clock, onTold: eventStreams.tell }),
     eventStreams,

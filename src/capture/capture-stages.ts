@@ -62,6 +62,8 @@ export function createCaptureStages(server: () => SMTPServer, replies: CaptureRe
         (stage: Stage, answer: typeof handler_EHLO): typeof handler_EHLO =>
         (command, done) => {
           void refusalAt(stage, session, recipientsOf(session)).then((refusal) => {
+            // The sender left meanwhile: the library has taken the connection apart, and would throw.
+            if (connection._closed) return done()
             if (refusal === null) return answer.call(connection, command, done)
             connection.send(refusal.code, refusal.text)
             done()

@@ -114,7 +114,7 @@ function clockView(clock: AdjustableClock): Record<string, unknown> {
 function readChange(given: Record<string, unknown>): { speed: number | null; advance: number | null } {
   const unknown = Object.keys(given).find((name) => !FIELDS.includes(name))
   if (unknown !== undefined) {
-    throw refusal(`the body no field ${JSON.stringify(unknown)} here; there are speed and advance`)
+    throw refusal(`the body has no field ${JSON.stringify(unknown)}; there are speed and advance`)
   }
   const speed = 'speed' in given ? readSpeed(given['speed']) : null
   const advance = 'advance' in given ? readJump(given['advance']) : null

@@ -36,7 +36,7 @@ export function sandboxOverrides(place: SandboxPlace): Record<string, unknown> {
     'listen.submission': [{ address: SANDBOX_ADDRESS, port: submissionPort, tls: 'none' }],
     'listen.inbound': [{ address: SANDBOX_ADDRESS, port: inboundPort }],
     'listen.metrics': null,
-    'listen.admin_socket': join(dataFolder, 'admin.sock'),
+    'listen.admin_socket': adminSocketFile(dataFolder),
     data_dir: dataFolder,
     'secrets.master_key': { file: masterKeyFile(dataFolder) },
     public_url: sandboxBaseUrl(port),
@@ -52,6 +52,10 @@ export function sandboxOverrides(place: SandboxPlace): Record<string, unknown> {
 /** Without `/v1`, which is part of the API's paths. */
 export function sandboxBaseUrl(port: number): string {
   return `http://${SANDBOX_ADDRESS}:${port}`
+}
+
+export function adminSocketFile(dataFolder: string): string {
+  return join(dataFolder, 'admin.sock')
 }
 
 export function masterKeyFile(dataFolder: string): string {

@@ -14,7 +14,7 @@ import { CAPTURE_HOST_NAME, createCaptureServer } from '../capture/capture-serve
 import { CAPTURE_PORT, SANDBOX_ADDRESS } from './sandbox-settings.ts'
 import { keepApiKey, readApiKey } from './data-folder.ts'
 import { createDevRoutes } from './dev-routes.ts'
-import { hookName, HOOKS_PATH, openHookSecrets } from './hook-secrets.ts'
+import { hookName, HOOKS_PATH, openHookSecrets, type HookSecrets } from './hook-secrets.ts'
 import { createInbox, type DkimVerdict } from './inbox.ts'
 import { createCaptureReplies } from '../capture/replies.ts'
 import { createSandboxResolver, type SandboxResolverOptions } from './sandbox-resolver.ts'
@@ -44,6 +44,8 @@ interface SandboxFeatures {
   addDomain(name: string): Promise<unknown>
   verifyDomain(name: string): Promise<{ verified: boolean }>
   createKey(request: { name: string; mode: 'test'; scopes: string[] }): Promise<{ key: string }>
+  /** False for one that was revoked. */
+  isKeyUsable(key: string): Promise<boolean>
   registerWebhook(request: WebhookRequest & { events: string[]; description: string }): Promise<WebhookAnswer>
   /** Left out while endpoints cannot be changed: another port then gets an endpoint of its own. Throws `not_found`. */
   updateWebhook?: (id: string, change: { url: string }) => Promise<unknown>
@@ -54,6 +56,13 @@ interface SandboxFeatures {
 interface WebhookRequest {
   url: string
   secret: string | null
+}
+
+/** Verbs of the running server that set or change a secret, or where it signs. */
+interface ObservedEndpoints {
+  register(request: WebhookRequest): Promise<WebhookAnswer>
+  update(id: string, change: { url?: string }): Promise<unknown>
+  rotateSecret(id: string, request: { secret: string | null }): Promise<{ secret: string | null }>
 }
 
 interface WebhookAnswer {
@@ -88,9 +97,9 @@ export function createSandbox(options: SandboxOptions) {
     const known = secrets.endpointsOf(INSPECTOR_NAME)
     if (known.some((endpoint) => endpoint.url === url)) return
     // The port is another one than last time.
-    if (known[0] !== undefined && (await moveEndpoint(features, known[0].id, url))) {
-      secrets.move(known[0].id, url)
-      return
+    for (const { id } of known) {
+      if (await moveEndpoint(features, id, url)) return secrets.move(id, url)
+      secrets.forget(id)
     }
     const description = 'Webhook inspector of the sandbox'
     const asked = { url, secret: null, events: [...GIVEN_EVENT_KINDS], description }
@@ -112,29 +121,44 @@ export function createSandbox(options: SandboxOptions) {
       if (!verified) throw new Error(`the domain ${SANDBOX_DOMAIN} could not be verified`)
       await registerInspector(features)
       const kept = readApiKey(dataFolder)
-      if (kept !== undefined) return { key: kept }
+      if (kept !== undefined && (await features.isKeyUsable(kept))) return { key: kept }
       const { key } = await features.createKey({ name: 'sandbox', mode: 'test', scopes: ['admin'] })
       keepApiKey(dataFolder, key)
-      await features.startWarmup(WARMING_IP)
+      if (kept === undefined) await features.startWarmup(WARMING_IP)
       return { key }
     },
-    /** The same registration; the inspector learns the secrets of endpoints that point at it. */
-    notingSecrets<Request extends WebhookRequest, Answer extends WebhookAnswer>(
-      register: (request: Request) => Promise<Answer>,
-    ): (request: Request) => Promise<Answer> {
-      return async (request) => {
-        const answer = await register(request)
-        const { url } = request
-        const secret = request.secret ?? answer.secret
-        if (secret !== null && hookName(url) !== undefined) secrets.note({ id: answer.endpoint.id, url, secret })
-        return answer
-      }
-    },
+    /** The same verbs; the inspector learns the secrets of endpoints that point at it. */
+    notingSecrets: <Endpoints extends ObservedEndpoints>(endpoints: Endpoints): Endpoints =>
+      observed(endpoints, secrets),
     endWaits(): void {
       inbox.close()
       inspector.close()
     },
     stop: capture.stop,
+  }
+}
+
+function observed<Endpoints extends ObservedEndpoints>(endpoints: Endpoints, secrets: HookSecrets): Endpoints {
+  return {
+    ...endpoints,
+    async register(request: WebhookRequest) {
+      const answer = await endpoints.register(request)
+      const { url } = request
+      const secret = request.secret ?? answer.secret
+      if (secret !== null && hookName(url) !== undefined) secrets.note({ id: answer.endpoint.id, url, secret })
+      return answer
+    },
+    async update(id: string, change: { url?: string }) {
+      const answer = await endpoints.update(id, change)
+      if (change.url !== undefined) secrets.move(id, change.url)
+      return answer
+    },
+    async rotateSecret(id: string, request: { secret: string | null }) {
+      const answer = await endpoints.rotateSecret(id, request)
+      const secret = request.secret ?? answer.secret
+      if (secret !== null) secrets.rotate(id, secret)
+      return answer
+    },
   }
 }
 

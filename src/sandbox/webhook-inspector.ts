@@ -1,12 +1,11 @@
 /**
  * A webhook receiver that shows what it got, under any number of names (sandbox/README.md "Routes under /dev"). Where
  * the secret of a name is known, a delivery without a valid signature is answered with 401, compared in constant time.
- * In memory and bounded: the oldest go first.
+ * In memory and bounded: the oldest go first, of the names the one that was used longest ago.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Clock } from '../base/clock.ts'
-import { ServiceError } from '../base/errors.ts'
 import { createEntryWatch } from './entry-watch.ts'
 
 /** A status; 200 after 11 s, when the sender has given up; or the connection closed. */
@@ -35,8 +34,8 @@ export interface HookDelivery {
 export type WebhookInspector = ReturnType<typeof createWebhookInspector>
 
 interface Hook {
-  /** Oldest first. */
-  deliveries: HookDelivery[]
+  /** Oldest first, with the bytes of body and headers. */
+  kept: { delivery: HookDelivery; bytes: number }[]
   /** What is answered, and how many times more; null: for ever. */
   script: { answer: HookAnswer; times: number | null } | null
 }
@@ -59,21 +58,22 @@ export function createWebhookInspector(options: {
   const watch = createEntryWatch()
   let bytesHeld = 0
 
+  const dropOldest = (hook: Hook): void => void (bytesHeld -= hook.kept.shift()?.bytes ?? 0)
+  /** The names stand in the order of their last use. */
   const hookFor = (name: string): Hook => {
-    const known = hooks.get(name)
-    if (known !== undefined) return known
-    if (hooks.size >= MOST_NAMES) throw new ServiceError('conflict', `the inspector has ${MOST_NAMES} names already`)
-    const hook: Hook = { deliveries: [], script: null }
+    const hook = hooks.get(name) ?? { kept: [], script: null }
+    hooks.delete(name)
     hooks.set(name, hook)
+    const [longestUnused] = hooks
+    if (hooks.size > MOST_NAMES && longestUnused !== undefined) {
+      while (longestUnused[1].kept.length > 0) dropOldest(longestUnused[1])
+      hooks.delete(longestUnused[0])
+    }
     return hook
-  }
-  const dropOldest = (hook: Hook): void => {
-    while (hook.deliveries.length > MOST_DELIVERIES) bytesHeld -= hook.deliveries.shift()?.body.length ?? 0
-    while (bytesHeld > MOST_BYTES) bytesHeld -= oldestOf(hooks).deliveries.shift()?.body.length ?? 0
   }
 
   return {
-    /** Keeps the delivery and says how to answer it. Throws `conflict` for a name too many. */
+    /** Keeps the delivery and says how to answer it. */
     receive(name: string, headers: IncomingHttpHeaders, bytes: Buffer): HookDelivery {
       const hook = hookFor(name)
       const secrets = secretsFor(name)
@@ -90,9 +90,11 @@ export function createWebhookInspector(options: {
         headers,
         body,
       }
-      hook.deliveries.push(delivery)
-      bytesHeld += body.length
-      dropOldest(hook)
+      const size = bytes.length + JSON.stringify(headers).length
+      hook.kept.push({ delivery, bytes: size })
+      bytesHeld += size
+      if (hook.kept.length > MOST_DELIVERIES) dropOldest(hook)
+      while (bytesHeld > MOST_BYTES) dropOldest(oldestOf(hooks))
       watch.changed()
       return delivery
     },
@@ -100,7 +102,11 @@ export function createWebhookInspector(options: {
     find(name: string, kind: string | null, limit: number, waitMilliseconds: number): Promise<HookDelivery[]> {
       const isMeant = ({ event }: HookDelivery): boolean => kind === null || kindOf(event) === kind
       const look = (): HookDelivery[] =>
-        (hooks.get(name)?.deliveries ?? []).filter(isMeant).toReversed().slice(0, limit)
+        (hooks.get(name)?.kept ?? [])
+          .map(({ delivery }) => delivery)
+          .filter(isMeant)
+          .toReversed()
+          .slice(0, limit)
       return watch.wait(look, waitMilliseconds)
     },
     /** The next `times` deliveries get this answer; null: all from now on. */
@@ -125,7 +131,7 @@ function nextAnswer(hook: Hook): HookAnswer | null {
 
 /** There is one: it is asked for only while something is held. */
 function oldestOf(hooks: ReadonlyMap<string, Hook>): Hook {
-  const ages = [...hooks.values()].map((hook) => ({ hook, at: hook.deliveries[0]?.receivedAt ?? Infinity }))
+  const ages = [...hooks.values()].map((hook) => ({ hook, at: hook.kept[0]?.delivery.receivedAt ?? Infinity }))
   return ages.reduce((oldest, other) => (other.at < oldest.at ? other : oldest)).hook
 }
 

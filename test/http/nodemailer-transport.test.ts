@@ -2,17 +2,18 @@
  * The real nodemailer over the transport, against the real API: what arrives there, what goes wrong, what is repeated.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { createTransport } from 'nodemailer'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import {
   SternpostError,
   sternpostTransport,
   type SternpostInfo,
+  type SternpostTransportOptions,
 } from '../../src/clients/nodemailer/nodemailer-transport.ts'
 import { keyNamed, shareStore, startApi } from './api-server.ts'
 
@@ -23,8 +24,9 @@ const MOST_BYTES = 10_485_760
 const FROM = { name: 'Acme "Shop"', address: 'orders@acme.com' }
 const MAIL = { from: FROM, to: 'Ada <ada@example.net>', subject: 'Order {{no}}', text: 'Hi' }
 
-function transporterFor(port: number, apiKey = keyNamed('send')) {
-  const transporter = createTransport(sternpostTransport({ url: `http://127.0.0.1:${port}/v1/`, apiKey, retries: 2 }))
+function transporterFor(port: number, apiKey = keyNamed('send'), options: Partial<SternpostTransportOptions> = {}) {
+  const url = `http://127.0.0.1:${port}/v1/`
+  const transporter = createTransport(sternpostTransport({ url, apiKey, retries: 2, ...options }))
   return {
     // What the types of nodemailer say of a transport that they do not know is what SMTP gives.
     send: async (mail: object): Promise<SternpostInfo> => {
@@ -96,6 +98,46 @@ t.test('what nodemailer takes arrives as a request of the API', async (t) => {
   ])
 })
 
+t.test('what nodemailer takes in other shapes arrives too, and what is empty counts as left out', async (t) => {
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
+  const { send } = transporterFor(port)
+  const file = join(folder, 'invoice #7.txt')
+  writeFileSync(file, 'paid')
+  const nothing = { alternatives: [], list: '', sender: '', priority: 'normal', dkim: false, html: '', inReplyTo: '' }
+  await send({ ...nothing, attachments: { path: file }, references: [], headers: { 'X-Empty': '', 'X-A': ['1'] } })
+  const [first] = sends
+  t.same(
+    first?.request.attachments?.map(({ name }) => name),
+    ['invoice #7.txt'],
+  )
+  t.strictSame(first?.request.headers, { 'X-A': '1' })
+  await send({
+    inReplyTo: 'a@b',
+    references: 'a@b <c@d>\t<e@ f>',
+    xMailer: 'shop 2',
+    headers: { 'in-reply-to': 'z@z' },
+    attachments: [{ path: 'data:image/png;base64,AAEC', cid: 'logo' }],
+  })
+  t.match(sends[1]?.request, { attachments: [{ contentType: 'image/png', contentId: 'logo' }] })
+  const ids = { 'In-Reply-To': '<a@b>', References: '<a@b> <c@d> <e@f>', 'X-Mailer': 'shop 2' }
+  t.strictSame(sends[1]?.request.headers, ids)
+  await send({ headers: { references: 'a@b' } })
+  t.strictSame(sends[2]?.request.headers, { References: '<a@b>' })
+  const attachments = [
+    { filename: 'a', content: '', path: file },
+    { filename: 'c', content: 'aGk', encoding: 'Base-64' },
+  ]
+  await send({ attachments })
+  const contents = sends[3]?.request.attachments?.map(({ content }) => content)
+  t.same(
+    contents,
+    ['paid', 'hi'].map((text) => Buffer.from(text).toString('base64')),
+  )
+})
+
 t.test('every recipient gets a message of their own, and a bad one does not stop the others', async (t) => {
   const {
     port,
@@ -140,6 +182,7 @@ t.test('what is refused says why, and nothing is left out in silence', async (t)
     { sender: 'b@acme.com' },
     { priority: 'high' },
     { messageId: '<a@b>' },
+    { attachments: { content: 'x', headers: { 'X-A': '1' } } },
     { headers: { 'X-A': ['1', '2'] } },
     {
       headers: [
@@ -150,8 +193,11 @@ t.test('what is refused says why, and nothing is left out in silence', async (t)
   ]
   for (const mail of unsendable) t.match(await failureOf(send(mail)), { code: 'EUNSUPPORTED' }, JSON.stringify(mail))
   t.match(await failureOf(send({ attachments: [{ path: join(folder, 'missing') }] })), { code: 'ECONTENT' })
-  const forbidden = { attachments: [{ path: join(folder, 'terms.txt') }], disableFileAccess: true }
-  t.match(await failureOf(send(forbidden)), { code: 'ECONTENT', message: /disableFileAccess/ })
+  for (const disableFileAccess of [true, 1, 'yes']) {
+    const forbidden = { attachments: [{ path: join(folder, 'terms.txt') }], disableFileAccess }
+    t.match(await failureOf(send(forbidden)), { code: 'ECONTENT', message: /disableFileAccess/ })
+  }
+  t.throws(() => sternpostTransport({ url: 'mail.example.net', apiKey: 'sk' }), /^url: "mail\.example\.net" is no http/)
   t.equal(sends.length, before, 'nothing was sent')
 })
 
@@ -175,43 +221,101 @@ t.test('10 MiB pass, from a stream too, and one byte more does not', async (t) =
   }
 })
 
-t.test('429, 503 and broken connections are tried again with the same key, other answers are not', async (t) => {
-  const asked: { key: unknown; at: number }[] = []
-  const answers: (() => [status: number, headers: Record<string, string>, body: string] | null)[] = []
+type Answer = [status: number, headers: Record<string, string>, body: string]
+
+/** Answers what it is told to: null cuts the connection, 'never' leaves the request open. */
+async function scriptedApi(t: Test) {
+  const asked: { key: unknown; to: unknown; at: number }[] = []
+  const answers: (Answer | null | 'never')[] = []
   const server = createServer((request, response) => {
-    asked.push({ key: request.headers['idempotency-key'], at: performance.now() })
-    request.resume().on('end', () => {
-      const answer = answers.shift()?.() ?? null
-      if (answer === null) return request.socket.destroy()
-      response.writeHead(answer[0], answer[1]).end(answer[2])
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    request.on('end', () => {
+      const { to } = JSON.parse(Buffer.concat(chunks).toString()) as { to: unknown }
+      asked.push({ key: request.headers['idempotency-key'], to, at: performance.now() })
+      const answer = answers.shift() ?? null
+      if (answer === null) request.socket.destroy()
+      else if (answer !== 'never') response.writeHead(answer[0], answer[1]).end(answer[2])
     })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  const { send } = transporterFor((server.address() as AddressInfo).port)
-  const accepted = JSON.stringify({ success: true, message_id: 'msg_1', timestamp: 1 })
-  const refused = (code: string): string => JSON.stringify({ success: false, error: { code, message: 'No.' } })
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return { asked, answers, server, port: (server.address() as AddressInfo).port }
+}
 
-  answers.push(
-    () => [429, { 'Retry-After': '1' }, refused('rate_limited')],
-    () => null,
-    () => [200, {}, accepted],
-  )
+const ACCEPTED: Answer = [200, {}, JSON.stringify({ success: true, message_id: 'msg_1', timestamp: 1 })]
+const refused = (code: string): string => JSON.stringify({ success: false, error: { code, message: 'No.' } })
+
+t.test('429, 503 and broken connections are tried again with the same key, other answers are not', async (t) => {
+  const { asked, answers, port } = await scriptedApi(t)
+  const { send } = transporterFor(port)
+  answers.push([429, { 'Retry-After': '1' }, refused('rate_limited')], null, ACCEPTED)
   t.match(await send({}), { messageId: 'msg_1' })
   t.equal(asked.length, 3)
   t.equal(new Set(asked.map(({ key }) => key)).size, 1)
   t.match(asked[0]?.key, /^[\da-f-]{36}-0$/)
   t.ok((asked[1]?.at ?? 0) - (asked[0]?.at ?? 0) >= 990, 'as long as Retry-After says')
 
-  answers.push(() => [503, { 'Retry-After': '3600' }, refused('unavailable')])
+  answers.push([503, { 'Retry-After': '3600' }, refused('unavailable')])
   t.match(await failureOf(send({})), { code: 'unavailable', responseCode: 503 }, 'too long to wait for')
-  answers.push(() => [502, {}, '<html>'])
+  answers.push([502, {}, '<html>'])
   t.match(await failureOf(send({})), { code: 'internal_error', responseCode: 502 }, 'somebody between spoke')
-  answers.push(
-    () => null,
-    () => null,
-    () => null,
-  )
+  answers.push([409, {}, refused('conflict')])
+  t.match(await failureOf(send({})), { code: 'conflict', responseCode: 409 })
+  answers.push(null, null, null)
   t.match(await failureOf(send({})), { code: 'ECONNECTION' })
-  t.equal(asked.length, 8)
+  t.equal(asked.length, 9)
+})
+
+t.test('an earlier try that is still under way is waited for, beyond the further tries', async (t) => {
+  const { asked, answers, port } = await scriptedApi(t)
+  const underWay: Answer = [409, { 'Retry-After': '0' }, refused('conflict')]
+  answers.push(null, underWay, underWay, underWay, underWay, ACCEPTED)
+  t.match(await transporterFor(port).send({}), { messageId: 'msg_1' })
+  t.equal(new Set(asked.map(({ key }) => key)).size, 1)
+  const patient: Answer = [409, { 'Retry-After': '1' }, refused('conflict')]
+  answers.push(patient)
+  const { send } = transporterFor(port, undefined, { longestWait: 900 })
+  t.match(await failureOf(send({})), { code: 'conflict' }, 'as long as one wait may be')
+})
+
+t.test('what keeps one recipient waiting keeps no other', async (t) => {
+  const { asked, answers, port } = await scriptedApi(t)
+  const { send } = transporterFor(port, undefined, { answerWithin: 200, retries: 1 })
+  const to = ['a@example.net', 'b@example.net', 'c@example.net', 'd@example.net']
+  answers.push(ACCEPTED, [422, {}, refused('invalid_recipient')], 'never', 'never', ACCEPTED)
+  const { accepted, rejected, rejectedErrors } = await send({ to })
+  t.same([accepted, rejected], [['a@example.net'], to.slice(1)])
+  t.match(rejectedErrors, [
+    { code: 'invalid_recipient', recipient: 'b@example.net' },
+    { code: 'ECONNECTION', recipient: 'c@example.net', message: /^no answer from .*: nothing within 0\.2 s$/ },
+    { code: 'ECONNECTION', recipient: 'd@example.net', message: /^not tried, after it failed for c@example\.net: / },
+  ])
+  t.same(
+    asked.map((request) => request.to),
+    ['a@example.net', 'b@example.net', 'c@example.net', 'c@example.net'],
+  )
+  answers.splice(0, Infinity, [413, {}, refused('attachment_too_large')], ACCEPTED)
+  t.match(await failureOf(send({ to })), { code: 'attachment_too_large', recipient: 'a@example.net' })
+  t.equal(asked.length, 5, 'nor is the same large body sent to be refused again')
+})
+
+t.test('a large mail on a slow line takes longer than an answer may', async (t) => {
+  const { answers, server, port } = await scriptedApi(t)
+  server.prependListener('request', (request: IncomingMessage) => {
+    let bytes = 0
+    request.on('data', (chunk: Buffer) => {
+      const megabytes = bytes >> 20
+      bytes += chunk.length
+      if (bytes >> 20 === megabytes) return
+      request.pause()
+      setTimeout(() => request.resume(), 40)
+    })
+  })
+  answers.push(ACCEPTED)
+  const { send } = transporterFor(port, undefined, { answerWithin: 400, retries: 0 })
+  t.match(await send({ attachments: { filename: 'a', content: Buffer.alloc(MOST_BYTES) } }), { messageId: 'msg_1' })
 })

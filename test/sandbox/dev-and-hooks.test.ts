@@ -155,12 +155,18 @@ t.test('what the inspector holds is bounded', async (t) => {
     t.equal(all.length, 1_000)
     t.same(all.at(-1)?.event, { n: 5 }, 'the oldest went first')
     for (let index = 0; index < 99; index += 1) inspector.receive(`name-${index}`, {}, Buffer.from('{}'))
-    const answer = await dev.ask('POST', '/dev/hooks/one-too-many', { body: '{}' })
-    t.equal(answer.status, 409)
+    inspector.receive('busy', {}, Buffer.from('{"n":"again"}'))
+    t.equal((await dev.ask('POST', '/dev/hooks/one-more', { body: '{}' })).status, 200)
+    const counts = async (...names: string[]): Promise<number[]> =>
+      Promise.all(names.map(async (name) => (await inspector.find(name, null, 5_000, 0)).length))
+    t.same(await counts('name-0', 'name-1', 'busy', 'one-more'), [0, 1, 1_000, 1], 'the name unused longest went')
     const large = Buffer.alloc(1024 * 1024, 'x')
     for (let index = 0; index < 130; index += 1) inspector.receive('name-0', {}, large)
     t.ok((await inspector.find('name-0', null, 5_000, 0)).length <= 128)
     t.equal((await inspector.find('busy', null, 5_000, 0)).length, 0, 'the oldest of all names make room')
+    const headers = { 'x-large': 'x'.repeat(1024 * 1024) }
+    for (let index = 0; index < 130; index += 1) inspector.receive('name-2', headers, Buffer.from('{}'))
+    t.ok((await inspector.find('name-2', null, 5_000, 0)).length <= 128, 'headers take room as well')
   })
 })
 
@@ -237,6 +243,8 @@ t.test('/dev/clock shows application time, and makes it faster or jump, never ba
       t.equal(answer.status, 422, JSON.stringify(body))
       t.match(answer.data, { error: { code: 'invalid_request', details: String } })
     }
+    const details = 'the body has no field "time"; there are speed and advance'
+    t.match((await change({ time: 0 })).data, { error: { details } })
     t.equal((await dev.ask('POST', '/dev/clock', { body: '{' })).status, 400)
     t.ok(clock.now() - shown < 60_000, 'what is refused changes nothing')
     t.equal(clock.speed(), 1)

@@ -1,6 +1,8 @@
 /**
  * `/dev/replies` over real HTTP, and what the capture server then answers over real SMTP, stage by stage.
  */
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import t from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
 import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
@@ -8,6 +10,7 @@ import { createDevRoutes } from '../../src/sandbox/dev-routes.ts'
 import { createInbox } from '../../src/sandbox/inbox.ts'
 import { createCaptureReplies } from '../../src/capture/replies.ts'
 import { createWebhookInspector } from '../../src/sandbox/webhook-inspector.ts'
+import { until } from '../support/until.ts'
 import { withCapture, type CaptureWorld } from './capture-world.ts'
 import { devServer, type DevAnswer, type DevServer } from './dev-server.ts'
 import { sendMail, smtpDialogue } from './smtp-dialogue.ts'
@@ -89,6 +92,26 @@ t.test('a connection is closed without a word; after the dot the message was tak
     }
     t.match((await dev.get('/dev/inbox')).data, [{ subject: 'Hello' }])
     t.match(await sendMail({ port, to: 'ada@example.com', message: MESSAGE }), /^250/)
+  })
+})
+
+t.test('a sender that leaves while the server waits ends nothing', async (t) => {
+  await withWorld(undefined, async ({ put, say, port, dev }) => {
+    for (const [stage, lines] of [
+      ['starttls', ['EHLO me', 'STARTTLS']],
+      ['data', [...TO_RCPT, 'DATA']],
+    ] as const) {
+      await put({ stage, reply: { delay: '200ms' }, times: 2 })
+      const socket = connect(port, '127.0.0.1')
+      for (const line of lines) {
+        await once(socket, 'data')
+        socket.write(`${line}\r\n`)
+      }
+      const rule = async (): Promise<unknown> => (await dev.get('/dev/replies')).data
+      await until(`${stage} waits`, async () => ((await rule()) as { times: number }[])[0]?.times === 1)
+      socket.resetAndDestroy()
+      t.match((await say(...lines)).at(-1), /^[23]/, `${stage} for the next one, whose wait ends later`)
+    }
   })
 })
 

@@ -174,18 +174,27 @@ t.test('the data folder is private, marked, and deleted only when it is ours', a
   const running = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)', 'sandbox'])
   await once(running, 'spawn')
   writeFileSync(join(folder, 'process-id'), String(running.pid))
+  const inUse = { exitCode: 75, message: /stop it first/ }
   for (const isFresh of [true, false]) {
-    t.throws(() => prepareDataFolder({ folder, isFresh }), { exitCode: 75, message: /stop it first/ })
+    t.throws(() => prepareDataFolder({ folder, isFresh }), inUse)
+    t.throws(() => prepareDataFolder({ folder, isFresh, processesAt: join(parent, 'none') }), inUse, 'as on macOS')
   }
   running.kill()
   await once(running, 'exit')
   prepareDataFolder({ folder, isFresh: true })
+  writeFileSync(join(folder, 'process-id'), String(process.ppid))
+  prepareDataFolder({ folder, isFresh: true, processesAt: join(parent, 'none') })
 
   const empty = join(parent, 'empty')
   mkdirSync(empty)
   chmodSync(empty, 0o755)
   prepareDataFolder({ folder: empty, isFresh: true })
   t.equal(mode(empty), '700')
+
+  const deep = join(parent, 'x'.repeat(80), 'data')
+  const tooLong = { exitCode: 64, message: /too long for the socket in it; choose a shorter --data folder$/ }
+  t.throws(() => prepareDataFolder({ folder: deep, isFresh: false }), tooLong)
+  t.notOk(existsSync(deep))
 
   const foreign = join(parent, 'foreign')
   mkdirSync(foreign)
@@ -244,6 +253,7 @@ function features(calls: Calls, isVerified = true): Parameters<Sandbox['firstSta
       calls.keys.push(request)
       return { key: `sk_test_${calls.keys.length}` }
     },
+    isKeyUsable: async (key) => key === `sk_test_${calls.keys.length}`,
     startWarmup: async (ip) => void calls.warmups.push(ip),
     registerWebhook: async ({ url, events }) => {
       calls.webhooks.push({ url, events })
@@ -271,6 +281,11 @@ t.test('the first start makes domain, key and endpoint; later starts find them',
   for (const name of ['key', 'hooks.json']) t.equal(mode(join(dataFolder, name)), '600', name)
 
   t.same(await sandboxIn(dataFolder, 'http://127.0.0.1:8025').firstStart(features(calls)), { key: 'sk_test_1' })
+  calls.keys.push({ name: 'in place of one that was revoked' })
+  for (const _start of [1, 2]) {
+    const { key } = await sandboxIn(dataFolder, 'http://127.0.0.1:8025').firstStart(features(calls))
+    t.equal(key, 'sk_test_3', 'one that was revoked is not shown again')
+  }
   t.same(calls.warmups, ['127.0.0.12'], 'the warmup is begun once')
   t.equal(calls.webhooks.length, 1)
   t.same([...new Set(calls.domains)], ['sandbox.test'])
@@ -296,6 +311,8 @@ t.test('on another port the endpoint of the inspector moves along', async (t) =>
   t.same(openHookSecrets(join(dataFolder, 'hooks.json')).secretsFor('inspector'), ['whsec_1'])
   await onPort(9001).firstStart(gone)
   t.equal(urls().at(-1), 'http://127.0.0.1:9001/dev/hooks/inspector', 'a new one in place of one that was removed')
+  await onPort(9000).firstStart({ ...moving, registerWebhook: async () => Promise.reject(new Error('none is needed')) })
+  t.strictSame(moves.at(-1), ['wh_2', 'http://127.0.0.1:9000/dev/hooks/inspector'], 'which moves along from then on')
   await onPort(9002).firstStart(features(calls))
   t.equal(urls().at(-1), 'http://127.0.0.1:9002/dev/hooks/inspector', 'a new one where none can be changed')
 })
@@ -304,18 +321,30 @@ t.test('the inspector learns the secrets of endpoints that point at it, and of n
   const dataFolder = join(temporaryFolder(t), 'data')
   prepareDataFolder({ folder: dataFolder, isFresh: false })
   let endpoints = 0
-  const register = sandboxIn(dataFolder, 'http://127.0.0.1:8025').notingSecrets(
-    async ({ secret }: { url: string; secret: string | null }) => ({
+  const { register, update, rotateSecret } = sandboxIn(dataFolder, 'http://127.0.0.1:8025').notingSecrets({
+    register: async ({ secret }: { url: string; secret: string | null }) => ({
       endpoint: { id: `wh_${(endpoints += 1)}` },
       secret: secret === null ? 'generated' : null,
     }),
-  )
+    update: async (_id: string, _change: { url?: string; status?: string }) => {},
+    rotateSecret: async (_id: string, { secret }: { secret: string | null }) => ({
+      secret: secret === null ? `rotated ${(endpoints += 1)}` : null,
+    }),
+  })
+  const secretsFor = (name: string): string[] => openHookSecrets(join(dataFolder, 'hooks.json')).secretsFor(name)
   const answer = await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: 'given' })
   t.same(answer, { endpoint: { id: 'wh_1' }, secret: null })
-  await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: null })
+  await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine/', secret: null })
   await register({ url: 'https://app.acme.com/hooks', secret: 'not ours' })
-  const secrets = openHookSecrets(join(dataFolder, 'hooks.json'))
-  t.same(secrets.secretsFor('mine'), ['given', 'generated'])
+  t.same(secretsFor('mine'), ['given', 'generated'])
+  t.same(await rotateSecret('wh_2', { secret: null }), { secret: 'rotated 4' })
+  t.same(secretsFor('mine'), ['given', 'generated', 'rotated 4'], 'the old one signs for a while')
+  await rotateSecret('wh_2', { secret: 'the next' })
+  t.same(secretsFor('mine'), ['given', 'rotated 4', 'the next'])
+  await rotateSecret('wh_3', { secret: 'not ours either' })
+  await update('wh_1', { url: 'http://127.0.0.1:8025/dev/hooks/other' })
+  await update('wh_1', { status: 'disabled' })
+  t.same([secretsFor('mine'), secretsFor('other')], [['rotated 4', 'the next'], ['given']], 'and where they point')
   t.notMatch(readFileSync(join(dataFolder, 'hooks.json'), 'utf8'), 'not ours')
   writeFileSync(join(dataFolder, 'hooks.json'), '[{"url":7}]')
   t.throws(() => openHookSecrets(join(dataFolder, 'hooks.json')), /damaged; start over with --fresh/)

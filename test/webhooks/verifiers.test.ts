@@ -3,6 +3,7 @@
  * receivers, and by our own function for them. What was changed on the way is refused by all.
  */
 import { spawnSync } from 'node:child_process'
+import { createHmac } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { VERIFICATION } from '../../src/console/screens/verification.ts'
@@ -97,7 +98,7 @@ t.test('the examples that the console shows do the same', async (t) => {
   }
 })
 
-t.test('what is no signature does not fit, and nothing throws', async (t) => {
+t.test('what is no signature or no body does not fit, and only a missing secret throws', async (t) => {
   const [body, signature] = [BODY, SIGNATURE]
   t.ok(verifyWebhook(body, signature, 'topsecret'), 'the check value of the contract')
   t.ok(verifyWebhook(Buffer.from(body), signature, 'topsecret'))
@@ -116,5 +117,13 @@ t.test('what is no signature does not fit, and nothing throws', async (t) => {
     '\u{1f511}'.repeat(16),
   ]) {
     t.notOk(verifyWebhook(body, header, 'topsecret'), JSON.stringify(header))
+  }
+  for (const unread of [undefined, null, '', JSON.parse(body) as string, 7 as unknown as string, [body] as never]) {
+    t.notOk(verifyWebhook(unread, signature, 'topsecret'), `a body that is ${JSON.stringify(unread)}`)
+  }
+  // What anybody can sign with.
+  const forged = createHmac('sha256', '').update(body).digest('hex')
+  for (const secret of ['', undefined as never, null as never]) {
+    t.throws(() => verifyWebhook(body, forged, secret), { message: 'verifyWebhook: there is no secret' })
   }
 })

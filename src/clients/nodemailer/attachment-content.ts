@@ -4,7 +4,6 @@
  * `nodemailer-transport.ts`.
  */
 import { createReadStream } from 'node:fs'
-import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 
 export interface GivenContent {
@@ -29,23 +28,29 @@ export class ContentError extends Error {
 
 export async function readContent(given: GivenContent, rules: ReadingRules): Promise<Buffer> {
   const { content, path, href, encoding } = given
+  // As nodemailer does: a place comes before a content.
+  if (typeof path === 'string' && path !== '') return fromPath(path, rules)
+  if (typeof href === 'string' && href !== '') return fromUrl(href, rules)
   if (typeof content === 'string') return limited(Buffer.from(content, encodingOf(encoding)), rules)
   if (content instanceof Uint8Array) return limited(Buffer.from(content), rules)
   if (isIterable(content)) return collect(content, rules)
   if (isMap(content)) return readContent(content, rules)
-  if (typeof href === 'string') return fromUrl(href, rules)
-  if (typeof path === 'string') return fromPath(path, rules)
   if (content instanceof URL || path instanceof URL) return fromUrl(String(content ?? path), rules)
   throw new ContentError(`${rules.name}: there is no content: give content, path or href`)
 }
 
 /** The name of an attachment that was given none: that of its file. */
 export function nameOf({ path, href }: GivenContent): string | undefined {
-  const place = typeof path === 'string' && !path.startsWith('data:') ? path : href
-  if (typeof place !== 'string') return undefined
-  // Of a URL without its query.
-  const name = basename(place.split(/[?#]/, 1)[0] ?? '')
+  const place = [path, href].map(placeOf).find((text) => text !== undefined && !text.startsWith('data:'))
+  if (place === undefined) return undefined
+  // Of a URL without its query; a file may have # and ? in its name.
+  const whole = URL_SCHEME.test(place) ? place.split(/[?#]/, 1)[0] : place
+  const name = whole?.split(/[/\\]/).at(-1)
   return name === '' ? undefined : name
+}
+
+function placeOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : value instanceof URL ? String(value) : undefined
 }
 
 // A scheme: two characters at least, which no drive letter has.
@@ -97,7 +102,8 @@ function tooLarge({ name, mostBytes }: ReadingRules): ContentError {
 }
 
 function encodingOf(encoding: unknown): BufferEncoding {
-  return typeof encoding === 'string' && Buffer.isEncoding(encoding) ? encoding : 'utf8'
+  const name = typeof encoding === 'string' ? encoding.replaceAll(/[-_\s]/g, '') : ''
+  return Buffer.isEncoding(name) ? name : 'utf8'
 }
 
 function isIterable(value: unknown): value is AsyncIterable<unknown> {

@@ -1,6 +1,6 @@
 /**
  * A transport for nodemailer that sends through Sternpost's HTTP API (clients/README.md "nodemailer"). No dependency:
- * it stands alone, with `attachment-content.ts`, to be copied into an app.
+ * it stands alone, with the files beside it, to be copied into an app.
  *
  *   const transporter = nodemailer.createTransport(sternpostTransport({ url: 'https://mail.example.net', apiKey }))
  *   const { messageId } = await transporter.sendMail({ from, to, subject, html })
@@ -10,18 +10,10 @@
  * those that were not are in `rejected` and `rejectedErrors`. What the API cannot send is refused, never left out.
  */
 import { randomUUID } from 'node:crypto'
-import { setTimeout as wait } from 'node:timers/promises'
+import { createApiClient, SternpostError, type ApiClient, type SternpostTransportOptions } from './api-client.ts'
 import { ContentError, nameOf, readContent, type GivenContent } from './attachment-content.ts'
 
-export interface SternpostTransportOptions {
-  /** Base address: `https://mail.example.net`, with or without /v1. */
-  url: string
-  apiKey: string
-  /** Further tries after the first one. */
-  retries?: number
-  /** Milliseconds: the longest wait between two tries; a Retry-After beyond it fails at once. */
-  longestWait?: number
-}
+export { SternpostError, type SternpostTransportOptions } from './api-client.ts'
 
 /** What nodemailer hands over, as far as it is used here. */
 export interface MailToSend {
@@ -54,34 +46,12 @@ export interface SternpostTransport {
   verify(done?: Done<true>): Promise<true>
 }
 
-export class SternpostError extends Error {
-  override name = 'SternpostError'
-  /** An error code of the API, or ECONNECTION, ECONTENT, EUNSUPPORTED. */
-  code: string
-  details: string | undefined
-  /** HTTP status; undefined: there was no answer. */
-  responseCode: number | undefined
-  /** Whom it was about. */
-  recipient: string | undefined
-
-  constructor(code: string, message: string, facts: { details?: string; responseCode?: number; cause?: unknown } = {}) {
-    super(message, { cause: facts.cause })
-    this.code = code
-    this.details = facts.details
-    this.responseCode = facts.responseCode
-  }
-}
-
 const VERSION = '1.0.0'
-const RETRIES = 4
-const LONGEST_WAIT = 60_000
-const FIRST_WAIT = 500
-const ANSWER_WITHIN = 60_000
-const MILLISECONDS_PER_SECOND = 1_000
 /** Decoded, of one attachment or body. */
 const MOST_BYTES = 10_485_760
-const AGAIN = [429, 503]
 const UNPROCESSABLE = 422
+/** Beside "no answer": what the next recipient would be told as well. */
+const FOR_ALL = [401, 403, 413, 429, 502, 503, 504]
 const UNSUPPORTED = [
   'raw',
   'alternatives',
@@ -95,18 +65,21 @@ const UNSUPPORTED = [
   'messageId',
   'date',
   'dsn',
+  'otp',
 ]
+const UNSUPPORTED_OF_ATTACHMENT = ['raw', 'headers', 'httpHeaders', 'tls'] as const
 
+/** Throws for a URL that is none. */
 export function sternpostTransport(options: SternpostTransportOptions): SternpostTransport {
-  const poster = createPoster(options)
+  const client = createApiClient(options)
   return {
     name: 'Sternpost',
     version: VERSION,
     send(mail, done) {
-      sendToEach(mail, poster).then((info) => done(null, info), done)
+      sendToEach(mail, client).then((info) => done(null, info), done)
     },
     async verify(done) {
-      const verified = verifyKey(poster)
+      const verified = verifyKey(client)
       verified.then(
         (value) => done?.(null, value),
         (thrown: Error) => done?.(thrown),
@@ -116,56 +89,7 @@ export function sternpostTransport(options: SternpostTransportOptions): Sternpos
   }
 }
 
-interface PostResult {
-  error: SternpostError | null
-  /** Milliseconds. */
-  retryAfter: number | null
-  answer: Record<string, unknown>
-}
-
-type Poster = ReturnType<typeof createPoster>
-
-/** Paths are below /v1. */
-function createPoster(options: SternpostTransportOptions) {
-  const { apiKey, retries = RETRIES, longestWait = LONGEST_WAIT } = options
-  // The version segment that a base address may end in.
-  const base = options.url.replace(/\/*(?:\/v1)?\/*$/, '')
-
-  const headers = { Authorization: `Bearer ${apiKey}`, 'Content-Type': 'application/json' }
-
-  async function once(path: string, body: object, idempotencyKey: string): Promise<PostResult> {
-    try {
-      const response = await fetch(`${base}/v1${path}`, {
-        method: 'POST',
-        headers: { ...headers, 'Idempotency-Key': idempotencyKey },
-        body: JSON.stringify(body),
-        signal: AbortSignal.timeout(ANSWER_WITHIN),
-      })
-      const answer = readAnswer(await response.text())
-      const retryAfter = secondsOf(response.headers.get('Retry-After'))
-      return { error: answer['success'] === true ? null : refusal(response.status, answer), retryAfter, answer }
-    } catch (cause) {
-      const text = `no answer from ${base}: ${cause instanceof Error ? cause.message : String(cause)}`
-      return { error: new SternpostError('ECONNECTION', text, { cause }), retryAfter: null, answer: {} }
-    }
-  }
-
-  /** With further tries; fails with SternpostError. */
-  async function untilAnswered(path: string, body: object, idempotencyKey: string): Promise<Record<string, unknown>> {
-    for (let tried = 0; ; tried++) {
-      const { error, retryAfter, answer } = await once(path, body, idempotencyKey)
-      if (error === null) return answer
-      const mayRepeat = error.responseCode === undefined || AGAIN.includes(error.responseCode)
-      const pause = retryAfter ?? FIRST_WAIT * 2 ** tried
-      if (!mayRepeat || tried === retries || pause > longestWait) throw error
-      await wait(pause)
-    }
-  }
-
-  return { once, untilAnswered }
-}
-
-async function sendToEach(mail: MailToSend, poster: Poster): Promise<SternpostInfo> {
+async function sendToEach(mail: MailToSend, client: ApiClient): Promise<SternpostInfo> {
   const envelope = mail.message.getEnvelope()
   const recipients = [...new Set(envelope.to)]
   const body = await requestBody(mail)
@@ -174,8 +98,13 @@ async function sendToEach(mail: MailToSend, poster: Poster): Promise<SternpostIn
   const accepted: string[] = []
   const rejectedErrors: SternpostError[] = []
   for (const [index, to] of recipients.entries()) {
+    const [forAll] = rejectedErrors.filter(concernsAll)
+    if (forAll !== undefined) {
+      rejectedErrors.push(notTried(to, forAll))
+      continue
+    }
     try {
-      const answer = await poster.untilAnswered('/email/send', { ...body, to }, `${id}-${index}`)
+      const answer = await client.untilAnswered('/email/send', { ...body, to }, `${id}-${index}`)
       messageIds.push(String(answer['message_id']))
       accepted.push(to)
     } catch (thrown) {
@@ -193,16 +122,30 @@ async function sendToEach(mail: MailToSend, poster: Poster): Promise<SternpostIn
   return { envelope, messageId, messageIds, accepted, rejected, rejectedErrors, response }
 }
 
+function concernsAll({ responseCode }: SternpostError): boolean {
+  return responseCode === undefined || FOR_ALL.includes(responseCode)
+}
+
+function notTried(to: string, { code, message, details, responseCode, recipient }: SternpostError): SternpostError {
+  const facts = {
+    ...(details === undefined ? {} : { details }),
+    ...(responseCode === undefined ? {} : { responseCode }),
+  }
+  const error = new SternpostError(code, `not tried, after it failed for ${recipient}: ${message}`, facts)
+  error.recipient = to
+  return error
+}
+
 /** An empty request: the key is judged before it is refused, and nothing is stored or counted. */
-async function verifyKey(poster: Poster): Promise<true> {
-  const { error } = await poster.once('/email/preview', {}, randomUUID())
+async function verifyKey(client: ApiClient): Promise<true> {
+  const { error } = await client.once('/email/preview', {}, randomUUID())
   if (error === null || error.responseCode === UNPROCESSABLE) return true
   throw error
 }
 
 /** nodemailer's message, without its recipient. */
 async function requestBody({ data, message }: MailToSend): Promise<object> {
-  const given = UNSUPPORTED.filter((name) => data[name] !== undefined && data[name] !== null)
+  const given = UNSUPPORTED.filter((name) => isGiven(data[name]) && !(name === 'priority' && data[name] === 'normal'))
   const addresses = message.getAddresses()
   if (given.length > 0) throw unsupported(given.join(', '))
   if ((addresses['from'] ?? []).length > 1) throw unsupported('several addresses in from')
@@ -226,6 +169,11 @@ async function requestBody({ data, message }: MailToSend): Promise<object> {
   }
 }
 
+/** As nodemailer sees it: what is empty is as if it were not there. */
+function isGiven(value: unknown): boolean {
+  return Array.isArray(value) ? value.length > 0 : Boolean(value)
+}
+
 function unsupported(what: string): SternpostError {
   return new SternpostError('EUNSUPPORTED', `the API does not take ${what}: send it by SMTP submission instead`)
 }
@@ -239,7 +187,7 @@ function mailbox(address: { address: string; name: string } | undefined): string
 
 async function bodyPart(name: 'html' | 'text', data: Record<string, unknown>): Promise<Record<string, string>> {
   const part = data[name]
-  if (part === undefined || part === null) return {}
+  if (!isGiven(part)) return {}
   return { [name]: (await readContent({ content: part }, rulesOf(name, data))).toString('utf8') }
 }
 
@@ -247,20 +195,21 @@ function rulesOf(name: string, data: Record<string, unknown>) {
   return {
     name,
     mostBytes: MOST_BYTES,
-    allowsFiles: data['disableFileAccess'] !== true,
-    allowsUrls: data['disableUrlAccess'] !== true,
+    allowsFiles: !isGiven(data['disableFileAccess']),
+    allowsUrls: !isGiven(data['disableUrlAccess']),
   }
 }
 
-interface GivenAttachment extends GivenContent {
+interface GivenAttachment extends GivenContent, Partial<Record<(typeof UNSUPPORTED_OF_ATTACHMENT)[number], unknown>> {
   filename?: unknown
   contentType?: unknown
   cid?: unknown
 }
 
 async function attachmentsOf(data: Record<string, unknown>): Promise<object> {
-  const given: unknown = data['attachments']
-  if (!Array.isArray(given) || given.length === 0) return {}
+  // A list, or one alone.
+  const given: unknown[] = isGiven(data['attachments']) ? [data['attachments']].flat() : []
+  if (given.length === 0) return {}
   const attachments = []
   for (const [index, attachment] of given.entries()) {
     attachments.push(await attachmentOf(attachment as GivenAttachment, rulesOf(`attachments[${index}]`, data)))
@@ -270,16 +219,18 @@ async function attachmentsOf(data: Record<string, unknown>): Promise<object> {
 
 async function attachmentOf(given: GivenAttachment, rules: ReturnType<typeof rulesOf>): Promise<object> {
   const { filename, contentType, cid } = given
+  const refused = UNSUPPORTED_OF_ATTACHMENT.filter((name) => isGiven(given[name]))
+  if (refused.length > 0) throw unsupported(`${refused.join(', ')} of ${rules.name}`)
   const content = await readContent(given, rules)
   return {
     name: typeof filename === 'string' && filename !== '' ? filename : (nameOf(given) ?? 'attachment'),
     content: content.toString('base64'),
-    ...(typeof contentType === 'string' ? { content_type: contentType } : {}),
-    ...(typeof cid === 'string' ? { content_id: cid } : {}),
+    ...(isGiven(contentType) ? { content_type: textOf(contentType) } : {}),
+    ...(isGiven(cid) ? { content_id: textOf(cid) } : {}),
   }
 }
 
-/** nodemailer takes a map, or a list of { key, value }; the references of an answer are headers too. */
+/** nodemailer takes a map, or a list of { key, value }; further fields of its own are headers too. */
 function headersOf(data: Record<string, unknown>): object {
   const headers: Record<string, string> = {}
   const given = data['headers']
@@ -288,43 +239,35 @@ function headersOf(data: Record<string, unknown>): object {
     const { key, value } = Array.isArray(entry)
       ? { key: entry[0], value: entry[1] }
       : (entry as Record<string, unknown>)
+    const [text, ...others] = [value].flat().map(textOf).filter(isGiven)
+    if (text === undefined) continue
     // A map has one value for each name.
-    if (Array.isArray(value) || Object.hasOwn(headers, textOf(key))) throw unsupported(`several headers ${textOf(key)}`)
-    headers[textOf(key)] = textOf(value)
+    if (others.length > 0 || Object.hasOwn(headers, textOf(key))) throw unsupported(`several headers ${textOf(key)}`)
+    headers[textOf(key)] = text
   }
-  if (data['inReplyTo'] !== undefined) headers['In-Reply-To'] = textOf(data['inReplyTo'])
-  const references = data['references']
-  if (references !== undefined) headers['References'] = [references].flat().map(textOf).join(' ')
+  if (isGiven(data['xMailer'])) replace(headers, 'X-Mailer', () => textOf(data['xMailer']))
+  replace(headers, 'In-Reply-To', (before) => messageIdsOf(data['inReplyTo']) || messageIdsOf(before))
+  replace(headers, 'References', (before) => messageIdsOf(data['references']) || messageIdsOf(before))
   return Object.keys(headers).length === 0 ? {} : { headers }
+}
+
+/** Whatever case the name was given in; an empty value is none. */
+function replace(headers: Record<string, string>, name: string, valueOf: (before: string[]) => string): void {
+  const before = Object.keys(headers).filter((given) => given.toLowerCase() === name.toLowerCase())
+  const value = valueOf(before.map((given) => headers[given] ?? ''))
+  for (const given of before) delete headers[given]
+  if (value !== '') headers[name] = value
+}
+
+/** One, a list, or several in a text, with or without angle brackets. */
+function messageIdsOf(value: unknown): string {
+  // Angle brackets with what they hold, else what white space and commas divide.
+  const ids = [value].flat().flatMap((one) => textOf(one).match(/<[^<>]*>|[^<>\s,]+/g) ?? [])
+  return ids.map((id) => `<${id.replaceAll(/[<>\s]/g, '')}>`).join(' ')
 }
 
 function textOf(value: unknown): string {
   if (typeof value === 'string') return value
   if (typeof value === 'object' && value !== null && 'value' in value) return textOf(value.value)
   return value === undefined || value === null ? '' : String(value)
-}
-
-/** Empty for what is no answer of Sternpost: a proxy speaks, and its status says the rest. */
-function readAnswer(text: string): Record<string, unknown> {
-  try {
-    const answer: unknown = JSON.parse(text)
-    return typeof answer === 'object' && answer !== null ? { ...answer } : {}
-  } catch {
-    // No JSON.
-    return {}
-  }
-}
-
-function refusal(status: number, answer: Record<string, unknown>): SternpostError {
-  const error = typeof answer['error'] === 'object' && answer['error'] !== null ? { ...answer['error'] } : {}
-  const { code, message, details } = error as Record<string, unknown>
-  const facts = { responseCode: status, ...(details === undefined ? {} : { details: String(details) }) }
-  const text = [message ?? 'The server refused.', details].filter((part) => part !== undefined).join(' ')
-  return new SternpostError(String(code ?? 'internal_error'), text, facts)
-}
-
-/** Milliseconds; null: there is no number of seconds (the API sends no dates). */
-function secondsOf(header: string | null): number | null {
-  const seconds = Number(header ?? 'none')
-  return Number.isFinite(seconds) ? seconds * MILLISECONDS_PER_SECOND : null
 }

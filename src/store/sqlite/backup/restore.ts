@@ -99,10 +99,9 @@ function carrySuppressions(writer: Database, folder: string, work: string): numb
     present = new Sqlite(join(work, PRESENT), { readonly: true, fileMustExist: true })
     if (schemaVersion(present) !== SCHEMA_VERSION) return null
     return writer.transaction(createSuppressionCopy(present, writer)).immediate()
-  } catch (thrown) {
-    // It may be its damage for which a backup is restored.
-    if (thrown instanceof Sqlite.SqliteError) return null
-    throw thrown
+  } catch {
+    // It may be its damage for which a backup is restored, in whatever way that shows.
+    return null
   } finally {
     present?.close()
   }
