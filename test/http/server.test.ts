@@ -305,7 +305,7 @@ t.test('stop lets running requests finish and answers new ones with 503', async 
       async health() {
         isRunning = true
         await isHeld
-        return { status: 'ok', queue_depth: 0, oldest_due_seconds: 0, db: 'ok', smtp_out: 'ok' }
+        return { status: 'ok', queue_depth: 0, oldest_due_seconds: 0, db: 'ok', mail_in: 'ok', smtp_out: 'ok' }
       },
     },
   })
