@@ -235,6 +235,32 @@ t.test('thirty who may not come in', async (t) => {
   )
 })
 
+t.test('who tries too often is not even in the log', async (t) => {
+  const server = await startApi(t, CONSOLE)
+  const statuses = []
+  for (let tries = 0; tries < 25; tries++) statuses.push((await postLink(server, 'a'.repeat(43))).status)
+  t.same(statuses, [...Array(20).fill(401), ...Array(5).fill(429)])
+  t.equal(server.log.filter(({ msg }) => msg === 'login to the console refused').length, 20)
+})
+
+t.test('an owner revokes no last admin key, and is no last owner who goes', async (t) => {
+  const server = await startApi(t, { ...CONSOLE, ownStore: true })
+  const cookie = await logIn(server)
+  const { text } = await visit(server, '/v1/keys?limit=100', cookie)
+  const admins = JSON.parse(text).data.filter(({ mode, scopes }: { mode: string; scopes: string[] }) => {
+    return mode === 'live' && scopes.includes('admin')
+  })
+  const revoked = []
+  for (const { id } of admins) {
+    revoked.push((await visit(server, `/v1/keys/${id}`, cookie, { method: 'DELETE' })).status)
+  }
+  t.same(revoked, [...Array(admins.length - 1).fill(200), 409])
+  const [ada] = await server.features.logins.people()
+  const path = `/v1/admin/people/${ada?.id}`
+  t.equal((await visit(server, path, cookie, { method: 'DELETE' })).status, 409)
+  t.equal((await visit(server, path, cookie, { method: 'PATCH', body: { role: 'reader' } })).status, 409)
+})
+
 t.test('a wrong door has no console', async (t) => {
   for (const listener of [{ serve: ['api'] }, { serve: ['api', 'console'], address: '*' }]) {
     const { port } = await startApi(t, { listener })

@@ -119,8 +119,9 @@ function createEntrance(options: ConsoleRoutesOptions) {
       return true
     } catch (thrown) {
       if (!(thrown instanceof ServiceError) || !['unauthorized', 'forbidden'].includes(thrown.code)) throw thrown
-      logger.warn({ reason: thrown.details, remote_address: visitor.address }, 'login to the console refused')
+      // Behind the limit there is no line either: nobody fills the log.
       failedLogins.note(visitor.address)
+      logger.warn({ reason: thrown.details, remote_address: visitor.address }, 'login to the console refused')
       if (entry === openWithPasskey) throw thrown
       sendPage(ctx, entrancePage(await files(), REFUSED), thrown.code === 'forbidden' ? 403 : 401)
       return false
