@@ -194,7 +194,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     }),
     eventStreams,
     logins,
-    passkeys: createPasskeys({ store, realClock: clock, openFor: logins.openFor }),
+    passkeys: createPasskeys({ store, realClock: clock, keyRing, openFor: logins.openFor }),
     consoleUrl: 'http://127.0.0.1:8025/console/',
     health: async () => ({
       status: 'ok',

@@ -52,9 +52,12 @@ export const console: Cases = {
     t.same(Buffer.from(found?.publicKey ?? []), passkey.publicKey)
     t.equal(await store.findPasskey('other'), null)
     t.same((await store.passkeysOf(ada.id)).length, 0)
-    const uses = await Promise.all([1, 2].map(() => store.usePasskey({ ...passkey, usedAt: null }, 7, NOW + 5)))
-    t.same(uses.toSorted(), [false, true], 'of two at once one')
+    const use = (challengedAt: number, counter = 7): Promise<boolean> =>
+      store.usePasskey({ ...passkey, counter, usedAt: null }, { counter: 7, challengedAt, at: NOW + 5 })
+    t.same((await Promise.all([use(NOW, 0), use(NOW, 0)])).toSorted(), [false, true], 'of two at once one')
     t.match(await store.passkeysOf(bob.id), [{ counter: 7, usedAt: NOW + 5 }])
+    const challenged = [await use(NOW + 5), await use(NOW + 9), await use(NOW + 9)]
+    t.same(challenged, [false, true, false], 'a challenge is from after the last use')
     t.match(await store.openPersonSession(bob.id, newSession()), { person: { name: 'bob' }, keyId: null })
     t.equal(await store.removePasskey('credential', ada.id), false, 'that of somebody else')
     await store.removePerson(bob.id)

@@ -50,6 +50,13 @@ export interface PasskeyRecord {
   usedAt: number | null
 }
 
+export interface PasskeyUse {
+  counter: number
+  /** When the challenge was made that it answered. */
+  challengedAt: number
+  at: number
+}
+
 /** Why a link opened nothing. */
 type LinkRefusal = 'unknown' | 'expired' | 'used'
 
@@ -78,8 +85,8 @@ export interface ConsoleVerbs {
   findPasskey(id: string): Promise<PasskeyRecord | null>
   /** False: there is one of this id. */
   addPasskey(passkey: Omit<PasskeyRecord, 'usedAt'>): Promise<boolean>
-  /** False: it has been used, or removed, since it was read. */
-  usePasskey(passkey: PasskeyRecord, newCounter: number, now: number): Promise<boolean>
+  /** False: it has been used, or removed, since it was read, or the challenge is from before its last use. */
+  usePasskey(passkey: PasskeyRecord, use: PasskeyUse): Promise<boolean>
   /** False: this person has none such. */
   removePasskey(id: string, personId: string): Promise<boolean>
   /** null: there is none, or it was ended; whether it has expired is for the caller to see. */
