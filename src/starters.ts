@@ -162,7 +162,7 @@ async function introduce(sandbox: Sandbox, { domains, apiKeys, webhookEndpoints,
 
 /** For whoever starts the sandbox; it may lie open for a day before somebody looks. */
 async function consoleLink({ logins, consoleUrl }: Appliance): Promise<string> {
-  const { secret } = await logins.makeLink({ name: 'developer', role: 'owner' }, DAY)
+  const { secret } = await logins.makeLink({ name: 'developer', role: null }, DAY)
   return `${consoleUrl}login/${secret}`
 }
 

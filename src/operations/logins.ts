@@ -66,7 +66,7 @@ function createEntrances({ store, apiKeys, idle, realClock }: LoginsOptions) {
   }
 
   return {
-    async makeLink(given: { name: string; role: Role }, milliseconds = LINK_MILLISECONDS): Promise<LoginLink> {
+    async makeLink(given: { name: string; role: Role | null }, milliseconds = LINK_MILLISECONDS): Promise<LoginLink> {
       const secret = newSecret()
       const now = realClock.now()
       const name = given.name.trim()

@@ -261,6 +261,17 @@ t.test('an owner revokes no last admin key, and is no last owner who goes', asyn
   t.equal((await visit(server, path, cookie, { method: 'PATCH', body: { role: 'reader' } })).status, 409)
 })
 
+t.test('an invitation changes no role, and does not pass over another one', async (t) => {
+  const server = await startApi(t, { ...CONSOLE, ownStore: true })
+  const cookie = await logIn(server)
+  const invite = (name: string, role?: Role): Promise<Got> =>
+    visit(server, '/v1/admin/people', cookie, { method: 'POST', body: { name, role } })
+  t.match((await invite('bob', 'reader')).json.data, { person: { name: 'bob', role: 'reader' } })
+  t.match((await invite('bob')).json.data, { person: { name: 'bob', role: 'reader' } })
+  t.match(await invite('bob', 'operator'), { status: 409, text: /bob is reader already: change the role first/ })
+  t.match((await invite('eve')).json.data, { person: { name: 'eve', role: 'owner' } })
+})
+
 t.test('a wrong door has no console', async (t) => {
   for (const listener of [{ serve: ['api'] }, { serve: ['api', 'console'], address: '*' }]) {
     const { port } = await startApi(t, { listener })

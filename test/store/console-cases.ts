@@ -70,8 +70,14 @@ export const console: Cases = {
   'a link opens one session, in its time': async (t, { store }) => {
     const ada = person('ada', 'operator')
     t.same(await store.addLoginLink(ada, { hash: hashOf(1), expiresAt: NOW + 10 }, NOW), ada)
-    const again = await store.addLoginLink(person('ada', 'owner'), { hash: hashOf(2), expiresAt: NOW + 10 }, NOW)
+    const link = { hash: hashOf(2), expiresAt: NOW + 10 }
+    const again = await store.addLoginLink({ ...person('ada', 'owner'), role: null }, link, NOW)
     t.same(again, ada, 'whoever is known keeps the role')
+    const other = store.addLoginLink(person('ada', 'owner'), { ...link, hash: hashOf(5) }, NOW)
+    await t.rejects(other, { message: /conflict.*ada is operator already/ })
+    t.match(await store.addLoginLink({ ...person('eve', 'owner'), role: null }, { ...link, hash: hashOf(6) }, NOW), {
+      role: 'owner',
+    })
     const session = newSession()
     const { hash, ...rest } = session
     const opened = { ...rest, person: ada, keyId: null, usedAt: NOW }

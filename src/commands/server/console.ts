@@ -18,7 +18,7 @@ export function addConsoleCommands(program: Command): void {
   const console = program.command('console').description('the console in the browser, and who may open it')
   addVerb(console, 'open', 'print a link that logs in once, within 15 minutes', '--as ada --role operator')
     .option('--as <name>', 'whom it is for; a new name is a new person (default: who you are on this machine)')
-    .option('--role <role>', 'of a new person: owner, operator (no people, no keys) or reader (default: owner)')
+    .option('--role <role>', 'of a new person: owner (default), operator (no people, no keys) or reader')
     .action(open)
   addVerb(console, 'people', 'list who may open the console').action(people)
   addVerb(console, 'role <name> <role>', 'give a person another role', 'ada reader').action(changeRole)

@@ -54,8 +54,11 @@ interface AuditedAct {
 }
 
 export interface Logins {
-  /** A link for this person, who is made when there is none of the name. ServiceError `invalid_request` for a name. */
-  makeLink(person: { name: string; role: Role }, milliseconds?: number): Promise<LoginLink>
+  /**
+   * A link for this person, who is made when there is none of the name; role null: owner, or whatever a known person is.
+   * ServiceError `invalid_request` for a name, `conflict` for a known person of another role.
+   */
+  makeLink(person: { name: string; role: Role | null }, milliseconds?: number): Promise<LoginLink>
   openWithLink(secret: string, visitor: Visitor): Promise<OpenedSession>
   /** For a person who was recognized otherwise. */
   openFor(personId: string, visitor: Visitor): Promise<OpenedSession>

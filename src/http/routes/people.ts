@@ -28,7 +28,7 @@ function personRoutes({ logins, consoleUrl }: PeopleFeatures, note: Note): Route
       async handler(request, { name, role }) {
         requireBoundless(request)
         const root = servedConsole(consoleUrl)
-        const { secret, person, expiresAt } = await logins.makeLink({ name, role: role ?? 'owner' })
+        const { secret, person, expiresAt } = await logins.makeLink({ name, role })
         note('login link made', request, { person: person.name, role: person.role })
         const url = `${root}login/${secret}`
         return success({ url, expires_at: toUnixSeconds(expiresAt), person: personJson(person) }, CREATED)

@@ -10,6 +10,10 @@ export interface PersonRecord {
   createdAt: number
 }
 
+export interface InvitedPerson extends Omit<PersonRecord, 'role'> {
+  role: PersonRole | null
+}
+
 export interface SessionRecord {
   id: string
   /** null: it was opened with an API key. */
@@ -71,10 +75,11 @@ export interface AuditEntry {
 
 export interface ConsoleVerbs {
   /**
-   * A link for the person of this name, who is made with this role when there is none yet; a known person keeps the
-   * role. Returns who it is for. Links that expired before `now` are forgotten.
+   * A link for the person of this name, who is made with this role when there is none yet; without a role: as owner, or
+   * whatever a known person is. ServiceError `conflict` for a known person of another role. Returns who it is for. Links
+   * that expired before `now` are forgotten.
    */
-  addLoginLink(person: PersonRecord, link: LoginLink, now: number): Promise<PersonRecord>
+  addLoginLink(person: InvitedPerson, link: LoginLink, now: number): Promise<PersonRecord>
   /** Uses the link up and opens a session of its person; a link opens one session, however often it is tried. */
   openLinkedSession(linkHash: Uint8Array, session: NewSession): Promise<SessionRecord | LinkRefusal>
   openKeySession(keyId: string, session: NewSession): Promise<SessionRecord>
