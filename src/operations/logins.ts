@@ -8,7 +8,15 @@ import { DAY, MINUTE, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { Logger } from '../base/logger.ts'
-import type { LiveSession, LoginLink, Logins, OpenedSession, Role, Visitor } from '../http/exchange/logins.ts'
+import {
+  unknownPerson,
+  type LiveSession,
+  type LoginLink,
+  type Logins,
+  type OpenedSession,
+  type Role,
+  type Visitor,
+} from '../http/exchange/logins.ts'
 import type { ApiKeys } from '../senders/api-key.ts'
 import type { NewSession, SessionRecord } from '../store/records/console-records.ts'
 import type { Store } from '../store/store.ts'
@@ -141,7 +149,7 @@ function createSessions({ store, apiKeys, idle, realClock, logger }: LoginsOptio
 }
 
 function known<Found>(id: string, found: Found | null): Found {
-  if (found === null) throw new ServiceError('not_found', `person ${id.slice(0, MOST_NAME_CHARACTERS)}`)
+  if (found === null) throw unknownPerson(id)
   return found
 }
 

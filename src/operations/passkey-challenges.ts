@@ -19,6 +19,8 @@ const RANDOM_BYTES = 16
 const HEAD_BYTES = TIME_BYTES + RANDOM_BYTES
 const MAC_BYTES = 16
 
+export type PasskeyChallenges = ReturnType<typeof createPasskeyChallenges>
+
 export function createPasskeyChallenges({ clock, keyRing }: ChallengesOptions) {
   const macOf = (head: Buffer, purpose: readonly string[]): Buffer => {
     const text = JSON.stringify([...purpose, head.toString('hex')])
@@ -26,10 +28,10 @@ export function createPasskeyChallenges({ clock, keyRing }: ChallengesOptions) {
   }
   return {
     make(...purpose: string[]): Uint8Array<ArrayBuffer> {
-      const head = Buffer.alloc(TIME_BYTES, 0)
-      head.writeUIntBE(clock.now(), 0, TIME_BYTES)
-      const whole = Buffer.concat([head, randomBytes(RANDOM_BYTES)])
-      return new Uint8Array(Buffer.concat([whole, macOf(whole, purpose)]))
+      const time = Buffer.alloc(TIME_BYTES)
+      time.writeUIntBE(clock.now(), 0, TIME_BYTES)
+      const head = Buffer.concat([time, randomBytes(RANDOM_BYTES)])
+      return new Uint8Array(Buffer.concat([head, macOf(head, purpose)]))
     },
     /** When it was made, in Unix milliseconds; null: its time is over, or it was not made here for this purpose. */
     madeAt(challenge: string, ...purpose: string[]): number | null {

@@ -8,11 +8,11 @@ import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simp
 import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
-import type { OpenedSession, Visitor } from '../http/exchange/logins.ts'
+import { unknownPerson, type OpenedSession, type Person, type Visitor } from '../http/exchange/logins.ts'
 import type { Passkeys, BrowserSite } from '../http/exchange/passkeys.ts'
 import type { PasskeyRecord, PasskeyUse } from '../store/records/console-records.ts'
 import type { Store } from '../store/store.ts'
-import { createPasskeyChallenges } from './passkey-challenges.ts'
+import { createPasskeyChallenges, type PasskeyChallenges } from './passkey-challenges.ts'
 
 interface PasskeysOptions {
   store: Store
@@ -31,8 +31,19 @@ const library = () => import('@simplewebauthn/server')
 
 export function createPasskeys({ store, realClock, keyRing, openFor }: PasskeysOptions): Passkeys {
   const challenges = createPasskeyChallenges({ clock: realClock, keyRing })
+  const prove = createProof({ clock: realClock, challenges })
+  const find = async (personId: string): Promise<Person> => {
+    const person = (await store.listPeople()).find(({ id }) => id === personId)
+    if (person === undefined) throw unknownPerson(personId)
+    return person
+  }
   return {
     of: (person) => store.passkeysOf(person.id),
+    ofPerson: async (personId) => store.passkeysOf((await find(personId)).id),
+    async removeAll(personId) {
+      const person = await find(personId)
+      return { person, removed: await store.removePasskeys(person.id) }
+    },
     async newOptions(person, site) {
       const { generateRegistrationOptions } = await library()
       return generateRegistrationOptions({
@@ -75,18 +86,21 @@ export function createPasskeys({ store, realClock, keyRing, openFor }: PasskeysO
       const given = response as AuthenticationResponseJSON
       const passkey = typeof given?.id === 'string' ? await store.findPasskey(given.id) : null
       if (passkey === null || passkey.site !== site.host) throw refused('unknown')
-      if (!(await store.usePasskey(passkey, await newUse(passkey, site, given)))) {
+      if (!(await store.usePasskey(passkey, await prove(passkey, site, given)))) {
         throw refused('the challenge was answered before, or the passkey was used at the same time elsewhere')
       }
       return openFor(passkey.personId, visitor)
     },
   }
+}
 
-  async function newUse(
+/** What is proven by the answer of a browser. */
+function createProof({ clock, challenges }: { clock: Clock; challenges: PasskeyChallenges }) {
+  return async (
     passkey: PasskeyRecord,
     site: BrowserSite,
     response: AuthenticationResponseJSON,
-  ): Promise<PasskeyUse> {
+  ): Promise<PasskeyUse> => {
     const { verifyAuthenticationResponse } = await library()
     let challengedAt: number | null = null
     const { id, counter } = passkey
@@ -103,7 +117,7 @@ export function createPasskeys({ store, realClock, keyRing, openFor }: PasskeysO
       }),
     )
     if (!verified || challengedAt === null) throw refused('the signature is wrong')
-    return { counter: authenticationInfo.newCounter, challengedAt, at: realClock.now() }
+    return { counter: authenticationInfo.newCounter, challengedAt, at: clock.now() }
   }
 }
 

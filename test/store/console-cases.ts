@@ -66,6 +66,9 @@ export const console: Cases = {
     await store.addPasskey(passkeyOf(ada, 'own'))
     t.equal(await store.removePasskey('own', ada.id), true)
     t.equal(await store.removePasskey('own', ada.id), false)
+    for (const id of ['one', 'two']) await store.addPasskey(passkeyOf(ada, id))
+    t.equal(await store.removePasskeys(ada.id), 2)
+    t.same(await store.passkeysOf(ada.id), [])
   },
   'a link opens one session, in its time': async (t, { store }) => {
     const ada = person('ada', 'operator')

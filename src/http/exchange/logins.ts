@@ -2,6 +2,7 @@
  * What the console asks of logins; the composition root hands it over (operations/logins.ts). Refusals are ServiceError
  * `unauthorized`, and `details` says for the log why.
  */
+import { ServiceError } from '../../base/errors.ts'
 import type { ApiKeyRecord } from '../../senders/api-key.ts'
 
 export type Role = 'owner' | 'operator' | 'reader'
@@ -82,6 +83,10 @@ export interface Logins {
     limit: number
     after: string | null
   }): Promise<{ entries: AuditedAct[]; next: string | null }>
+}
+
+export function unknownPerson(id: string): ServiceError {
+  return new ServiceError('not_found', `person ${id.slice(0, 64)}`)
 }
 
 export interface LoginLink {

@@ -10,7 +10,7 @@ export interface PersonRecord {
   createdAt: number
 }
 
-export interface InvitedPerson extends Omit<PersonRecord, 'role'> {
+interface InvitedPerson extends Omit<PersonRecord, 'role'> {
   role: PersonRole | null
 }
 
@@ -94,6 +94,8 @@ export interface ConsoleVerbs {
   usePasskey(passkey: PasskeyRecord, use: PasskeyUse): Promise<boolean>
   /** False: this person has none such. */
   removePasskey(id: string, personId: string): Promise<boolean>
+  /** All of the person; returns how many went. */
+  removePasskeys(personId: string): Promise<number>
   /** null: there is none, or it was ended; whether it has expired is for the caller to see. */
   findSession(hash: Uint8Array): Promise<SessionRecord | null>
   noteSessionUse(id: string, at: number): Promise<void>

@@ -33,11 +33,13 @@ export function createPasskeyWrites(database: Database) {
     update passkeys set counter = @newCounter, used_at = max(@at, @challengedAt)
     where id = @id and counter = @counter and (used_at is null or used_at < @challengedAt)`)
   const remove = database.prepare<[string, Buffer]>('delete from passkeys where id = ? and person_id = ?')
+  const removeAll = database.prepare<[Buffer]>('delete from passkeys where person_id = ?')
   return {
     addPasskey: ({ personId, ...passkey }) =>
       add.run({ ...passkey, personId: storedIdentifier('per', personId) }).changes === 1,
     usePasskey: ({ id, counter }, { counter: newCounter, ...times }) =>
       use.run({ id, counter, newCounter, ...times }).changes === 1,
+    removePasskeys: (personId) => removeAll.run(storedIdentifier('per', personId)).changes,
     removePasskey: (id, personId) => remove.run(id, storedIdentifier('per', personId)).changes === 1,
   } satisfies SomeVerbs
 }
