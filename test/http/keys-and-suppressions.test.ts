@@ -187,6 +187,11 @@ t.test('an address is put on the list once, found, and taken off', async (t) => 
   t.equal((await remove('Ada@example.net?scope=news')).status, 404)
   t.same((await remove('Ada@example.net')).json.data, { email: 'Ada@example.net', deleted: 1 })
   t.equal((await remove('Ada@example.net')).status, 404)
+  const told = log.filter(({ msg }) => msg === 'suppression removed')
+  t.match(told, [{ domain: 'example.net', scope: 'news', deleted: 1 }, { deleted: 1 }])
+  const { text } = await get(port, '/v1/admin/audit?q=suppression')
+  t.match(text, /suppression removed/)
+  t.notMatch(`${JSON.stringify(told)}${text}`, /Ada@/i, 'who was on the list is in no log and no audit')
 })
 
 t.test('wrong entries and queries of the list are refused', async (t) => {
