@@ -44,6 +44,9 @@ export function createConnectionLimits({ total, perAddress, trustedProxies }: Co
   }
 }
 
+/** With each of them a request comes. */
+export const REQUEST_EVENTS = ['request', 'checkContinue', 'checkExpectation']
+
 /**
  * Cuts a connection on which nothing moved for so long although something waits to be read. One whose answer is still
  * being made stays; between requests node:http has its own times.
@@ -56,5 +59,5 @@ export function endUnread(server: Server, milliseconds: number): void {
       if (response.writableLength > 0) socket.destroy()
     })
   }
-  for (const event of ['request', 'checkContinue', 'checkExpectation']) server.prependListener(event, watch)
+  for (const event of REQUEST_EVENTS) server.prependListener(event, watch)
 }

@@ -11,7 +11,7 @@ import { newIdentifier } from '../base/identifier.ts'
 import { readServerCertificates, type ServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { answerAcmeHandshakes, type AcmeChallenges } from './acme-handshake.ts'
-import { endUnread } from './connection-limits.ts'
+import { endUnread, REQUEST_EVENTS } from './connection-limits.ts'
 import { JSON_CONTENT_TYPE } from './exchange/answer.ts'
 import { errorAnswer } from './exchange/error-responses.ts'
 
@@ -52,9 +52,10 @@ export function makeServer(
     : { server: createServer(limits), setCertificates: () => {} }
   const { server } = made
   if (tls && acmeChallenges) answerAcmeHandshakes(server, acmeChallenges.handshakes)
-  for (const event of ['request', 'checkContinue', 'checkExpectation']) server.on(event, listener)
+  for (const event of REQUEST_EVENTS) server.on(event, listener)
   endUnread(server, settings.http.timeouts.request)
-  server.on('clientError', (error, socket) => answerClientError(error, socket, clock.now()))
+  const turn = createTurns(server)
+  server.on('clientError', (error, socket) => turn(socket, () => answerClientError(error, socket, clock.now())))
   return made
 }
 
@@ -92,6 +93,28 @@ function makeTlsServer(
       certificates = changed
       server.setSecureContext({ ...changed.default, minVersion: changed.minVersion })
     },
+  }
+}
+
+/**
+ * What cannot be read behind requests that were is answered when their answers are out: else it would be taken for one of
+ * theirs. Once for each connection, as node:http tells of it with all that comes.
+ */
+function createTurns(server: Server): (socket: Duplex, answer: () => void) => void {
+  const last = new WeakMap<Duplex, { request: IncomingMessage; response: ServerResponse }>()
+  const told = new WeakSet<Duplex>()
+  for (const event of REQUEST_EVENTS) {
+    server.prependListener(event, (request: IncomingMessage, response: ServerResponse) => {
+      last.set(request.socket, { request, response })
+    })
+  }
+  return (socket, answer) => {
+    if (told.has(socket)) return
+    told.add(socket)
+    const before = last.get(socket)
+    // Where its own body cannot be read, its handler waits for that.
+    if (before === undefined || !before.request.complete || before.response.closed) answer()
+    else before.response.once('close', answer)
   }
 }
 

@@ -296,6 +296,31 @@ t.test('a client that reads nothing of its answer is cut, one whose answer takes
   await Promise.all([tryDoor('plain', {}), tryDoor('with TLS', secure)])
 })
 
+t.test('what cannot be read behind a request is answered behind it', async (t) => {
+  let finish = (): void => {}
+  const isHeld = new Promise<void>((resolve) => (finish = resolve))
+  const slow: Middleware = async (ctx, next) => {
+    if (ctx.path !== '/slow') return next()
+    await isHeld
+    ctx.body = 'slow'
+  }
+  const { port } = await startApi(t, { extraHandlers: [slow], http: { timeouts: { headers: 100, request: 10_000 } } })
+  const request = 'GET /slow HTTP/1.1\r\nHost: x\r\n\r\n'
+  const garbage = await rawConnection(port)
+  garbage.write(`${request}${request}no HTTP\r\n\r\n`)
+  const half = await rawConnection(port)
+  half.write(`${request}GET /`)
+  // Each second node:http looks for heads that are late.
+  await setTimeout(1_200)
+  garbage.write('nor this\r\n\r\n')
+  t.same([garbage.text(), half.text()], ['', ''])
+  finish()
+  await until('both ends', () => garbage.isClosed() && half.isClosed())
+  const statuses = (text: string): string[] => [...text.matchAll(/HTTP\/1.1 (\d+)/g)].map(([, status = '']) => status)
+  t.same(statuses(garbage.text()), ['200', '200', '400'])
+  t.same(statuses(half.text()), ['200', '408'])
+})
+
 t.test('stop lets running requests finish and answers new ones with 503', async (t) => {
   let finish = (): void => {}
   const isHeld = new Promise<void>((resolve) => (finish = resolve))
