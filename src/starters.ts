@@ -174,7 +174,7 @@ async function isUsable(key: string, apiKeys: Appliance['apiKeys']): Promise<boo
 
 /** For whoever starts the sandbox; it may lie open for a day before somebody looks. */
 async function consoleLink({ logins, consoleUrl }: Appliance): Promise<string> {
-  const { secret } = await logins.makeLink({ name: 'developer', role: 'owner' }, DAY)
+  const { secret } = await logins.makeLink({ name: 'developer', role: null }, DAY)
   return `${consoleUrl}login/${secret}`
 }
 

@@ -1,4 +1,4 @@
-/** Whether the server takes mail, and what its checks found (http/README.md "Health, metrics, OpenAPI"). */
+/** How the server is, and what its checks found (http/README.md "Health, metrics, OpenAPI"). */
 import { z } from 'zod'
 import { count, optionalText, textOrNull, timeOrNull } from './fields.ts'
 
@@ -8,6 +8,8 @@ export const healthSchema = z
     queue_depth: count(),
     oldest_due_seconds: z.number(),
     db: z.string(),
+    /** `ok`, or why no mail is taken. */
+    mail_in: z.string(),
     smtp_out: z.string(),
   })
   .meta({ id: 'Health' })

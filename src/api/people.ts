@@ -1,6 +1,6 @@
 /** People, sessions and the audit of the console on the wire. For administrators: no part of the contract. */
 import { z } from 'zod'
-import { identifier, optionalText, paging, textOrNull, time } from './fields.ts'
+import { identifier, optionalText, paging, textOrNull, time, timeOrNull } from './fields.ts'
 
 const role = () => z.enum(['owner', 'operator', 'reader'])
 
@@ -9,6 +9,17 @@ export const makeLoginLinkSchema = z.object({ name: z.string(), role: role().nul
 export const changeRoleSchema = z.object({ role: role() })
 
 export const personSchema = z.object({ id: identifier('per'), name: z.string(), role: role(), created_at: time() })
+
+/** `site`: host name it belongs to; `label`: the browser it was made in. */
+export const passkeySchema = z.object({
+  id: z.string(),
+  site: z.string(),
+  label: z.string(),
+  created_at: time(),
+  used_at: timeOrNull(),
+})
+
+export const removedPasskeysSchema = z.object({ person: personSchema, removed: z.number() })
 
 /** `url`: logs in once. */
 export const loginLinkSchema = z.object({ url: z.string(), expires_at: time(), person: personSchema })
@@ -37,6 +48,7 @@ export const auditEntrySchema = z.object({
   request_id: z.string(),
 })
 
+export type PasskeyJson = z.infer<typeof passkeySchema>
 export type PersonJson = z.infer<typeof personSchema>
 export type LoginLinkJson = z.infer<typeof loginLinkSchema>
 export type SessionJson = z.infer<typeof sessionSchema>

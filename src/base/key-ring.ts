@@ -6,9 +6,11 @@ import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, randomByte
 
 /**
  * bounce, complaint: tokens in mail; open, click, unsubscribe: those in tracked links; storage: secrets at rest;
- * erasure: addresses that were erased; domain-link: links to the DNS records of a domain.
+ * erasure: addresses that were erased; domain-link: links to the DNS records of a domain; passkey: challenges of
+ * passkeys.
  */
-type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure' | 'domain-link'
+type KeyPurpose =
+  'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure' | 'domain-link' | 'passkey'
 
 export const MASTER_KEY_BYTES = 32
 const NONCE_BYTES = 12

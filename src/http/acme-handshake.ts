@@ -20,19 +20,21 @@ const PROTOCOL = 'acme-tls/1'
 const OFFERED = Buffer.concat([Buffer.of(PROTOCOL.length), Buffer.from(PROTOCOL)])
 /** Whoever says nothing is the usual server's, which waits for him with its own patience. */
 const MOST_WAIT = SECOND
+const MOST_HANDSHAKE = 10 * SECOND
 
 export function answerAcmeHandshakes(server: Server, handshakes: AcmeChallenges['handshakes']): void {
   const usual = server.listeners('connection')
   const prover = createTlsServer(
     {
       ALPNProtocols: [PROTOCOL],
+      handshakeTimeout: MOST_HANDSHAKE,
       SNICallback(name, done) {
         const pair = handshakes.get(name.toLowerCase())
         if (pair === undefined) done(new Error(`no proof for ${name}`))
         else done(null, createSecureContext(pair))
       },
     },
-    (socket) => socket.end(),
+    (socket) => socket.destroySoon(),
   )
   prover.on('tlsClientError', (_error, socket) => socket.destroy())
   server.removeAllListeners('connection')

@@ -11,6 +11,7 @@ import { newIdentifier } from '../base/identifier.ts'
 import { readServerCertificates, type ServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { answerAcmeHandshakes, type AcmeChallenges } from './acme-handshake.ts'
+import { endUnread, REQUEST_EVENTS } from './connection-limits.ts'
 import { JSON_CONTENT_TYPE } from './exchange/answer.ts'
 import { errorAnswer } from './exchange/error-responses.ts'
 
@@ -22,6 +23,9 @@ export type RequestListener = (request: IncomingMessage, response: ServerRespons
 const MOST_HEAD_BYTES = 16 * 1024
 /** Above the 60 s after which common load balancers close an idle connection: they should be the ones to end it. */
 const KEEP_ALIVE_MILLISECONDS = 65 * SECOND
+
+/** Time to read what is answered to a request that cannot be read. */
+const LINGER = 10 * SECOND
 
 interface MakeServerOptions {
   settings: HttpSettings
@@ -48,8 +52,10 @@ export function makeServer(
     : { server: createServer(limits), setCertificates: () => {} }
   const { server } = made
   if (tls && acmeChallenges) answerAcmeHandshakes(server, acmeChallenges.handshakes)
-  for (const event of ['request', 'checkContinue', 'checkExpectation']) server.on(event, listener)
-  server.on('clientError', (error, socket) => answerClientError(error, socket, clock.now()))
+  for (const event of REQUEST_EVENTS) server.on(event, listener)
+  endUnread(server, settings.http.timeouts.request)
+  const turn = createTurns(server)
+  server.on('clientError', (error, socket) => turn(socket, () => answerClientError(error, socket, clock.now())))
   return made
 }
 
@@ -79,12 +85,36 @@ function makeTlsServer(
     handshakeTimeout: http.timeouts.headers,
     SNICallback: (name, done) => done(null, certificates.contextFor(name)),
   })
+  // Node.js tells of it as of a request that cannot be read; but an answer would wait for the end of the handshake.
+  server.prependListener('tlsClientError', (_error, socket) => socket.destroy())
   return {
     server,
     setCertificates(changed) {
       certificates = changed
       server.setSecureContext({ ...changed.default, minVersion: changed.minVersion })
     },
+  }
+}
+
+/**
+ * What cannot be read behind requests that were is answered when their answers are out: else it would be taken for one of
+ * theirs. Once for each connection, as node:http tells of it with all that comes.
+ */
+function createTurns(server: Server): (socket: Duplex, answer: () => void) => void {
+  const last = new WeakMap<Duplex, { request: IncomingMessage; response: ServerResponse }>()
+  const told = new WeakSet<Duplex>()
+  for (const event of REQUEST_EVENTS) {
+    server.prependListener(event, (request: IncomingMessage, response: ServerResponse) => {
+      last.set(request.socket, { request, response })
+    })
+  }
+  return (socket, answer) => {
+    if (told.has(socket)) return
+    told.add(socket)
+    const before = last.get(socket)
+    // Where its own body cannot be read, its handler waits for that.
+    if (before === undefined || !before.request.complete || before.response.closed) answer()
+    else before.response.once('close', answer)
   }
 }
 
@@ -113,4 +143,6 @@ function answerClientError(error: Error, socket: Duplex, now: number): void {
     'Connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
+  // Whoever reads nothing and goes on sending.
+  setTimeout(() => socket.destroy(), LINGER).unref()
 }

@@ -7,11 +7,13 @@ import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Middleware } from 'koa'
+import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { isLoopback } from '../base/ip-address.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { openPort } from '../base/service/open-port.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
+import { createConnectionLimits, endUnread } from './connection-limits.ts'
 import type { RequestState } from './exchange/answer-request.ts'
 
 interface MetricsServerOptions {
@@ -29,24 +31,30 @@ interface MetricsServer {
   stop(): Promise<void>
 }
 
-/** A few readers; whoever else comes must not take what mail and the API need. */
-const MOST_CONNECTIONS = 100
+/** A few readers; whoever else comes must not take what mail and the API need, nor the place of the readers. */
+const CONNECTIONS = { total: 100, perAddress: 20, trustedProxies: [] }
+const HEAD_MILLISECONDS = 10 * SECOND
+/** For a body, which nobody needs to send, and for reading the answer. */
+const REQUEST_MILLISECONDS = 30 * SECOND
 
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   const { metrics, address, port, token } = options
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const isMetrics = request.method === 'GET' && request.url === '/metrics'
     if (!isMetrics || !mayRead(request, token)) {
-      response.writeHead(404).end()
+      response.writeHead(404, { Connection: 'close' }).end()
       return
     }
     response.setHeader('Content-Type', metrics.registry.contentType)
     response.end(await metrics.text())
   }
-  const server = createServer((request, response) => {
+  const times = { headersTimeout: HEAD_MILLISECONDS, requestTimeout: REQUEST_MILLISECONDS }
+  const server = createServer({ ...times, connectionsCheckingInterval: SECOND }, (request, response) => {
     answer(request, response).catch((thrown: unknown) => response.destroy(new Error(errorText(thrown))))
   })
-  server.maxConnections = MOST_CONNECTIONS
+  const limits = createConnectionLimits(CONNECTIONS)
+  server.prependListener('connection', limits.admit)
+  endUnread(server, REQUEST_MILLISECONDS)
   await openPort(server, { address, port }, { setting: 'listen.metrics', passed: options.passed })
   return {
     async stop() {

@@ -8,11 +8,10 @@
 import type { Server, ServerResponse } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { SECOND } from '../base/clock.ts'
-import { clientKey } from '../base/ip-address.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
+import { createConnectionLimits } from './connection-limits.ts'
 import { BODY_READER_DEFAULTS, createBodyReader } from './exchange/body-reader.ts'
-import { isTrusted } from './exchange/client-address.ts'
 import { makeServer, type HttpSettings, type MadeServer, type RequestListener } from './make-server.ts'
 import { openAdminSocket, openListener, type HttpListener } from './open-listener.ts'
 import { createRequestListeners, type RequestListenersOptions } from './request-listeners.ts'
@@ -31,7 +30,9 @@ const STOP_MILLISECONDS = 10 * SECOND
 
 export function createHttpServers(options: HttpServersOptions) {
   const { settings, clock, certificates, acmeChallenges } = options
-  const limits = createConnectionLimits(settings.http)
+  const { connections, trusted_proxies: trustedProxies } = settings.http
+  const { total, per_address: perAddress } = connections
+  const limits = createConnectionLimits({ total, perAddress, trustedProxies })
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
   const running = createRunningRequests()
   const made: MadeServer[] = []
@@ -85,38 +86,6 @@ export function createHttpServers(options: HttpServersOptions) {
       for (const { server } of made) NetServer.prototype.close.call(server)
       await running.finished(STOP_MILLISECONDS)
       closeAll()
-    },
-  }
-}
-
-/**
- * How many connections there may be, in all and from one address; at a limit the new one is closed at once. Trusted
- * proxies are exempt from the second: many clients share their address.
- */
-function createConnectionLimits({ connections, trusted_proxies }: HttpSettings['http']) {
-  const { total, per_address: perAddress } = connections
-  const byAddress = new Map<string, number>()
-  let open = 0
-  return {
-    /** Counts the connection, or closes it. */
-    admit(socket: Socket) {
-      const peer = socket.remoteAddress ?? ''
-      const isProxy = isTrusted(peer, trusted_proxies)
-      // A proxy does not count among its neighbours.
-      const address = isProxy ? peer : clientKey(peer)
-      const ofAddress = byAddress.get(address) ?? 0
-      if (open >= total || (ofAddress >= perAddress && !isProxy)) {
-        socket.destroy()
-        return
-      }
-      open += 1
-      byAddress.set(address, ofAddress + 1)
-      socket.once('close', () => {
-        open -= 1
-        const left = (byAddress.get(address) ?? 1) - 1
-        if (left > 0) byAddress.set(address, left)
-        else byAddress.delete(address)
-      })
     },
   }
 }

@@ -8,7 +8,15 @@ import { DAY, MINUTE, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { Logger } from '../base/logger.ts'
-import type { LiveSession, LoginLink, Logins, OpenedSession, Role, Visitor } from '../http/exchange/logins.ts'
+import {
+  unknownPerson,
+  type LiveSession,
+  type LoginLink,
+  type Logins,
+  type OpenedSession,
+  type Role,
+  type Visitor,
+} from '../http/exchange/logins.ts'
 import type { ApiKeys } from '../senders/api-key.ts'
 import type { NewSession, SessionRecord } from '../store/records/console-records.ts'
 import type { Store } from '../store/store.ts'
@@ -66,7 +74,7 @@ function createEntrances({ store, apiKeys, idle, realClock }: LoginsOptions) {
   }
 
   return {
-    async makeLink(given: { name: string; role: Role }, milliseconds = LINK_MILLISECONDS): Promise<LoginLink> {
+    async makeLink(given: { name: string; role: Role | null }, milliseconds = LINK_MILLISECONDS): Promise<LoginLink> {
       const secret = newSecret()
       const now = realClock.now()
       const name = given.name.trim()
@@ -141,7 +149,7 @@ function createSessions({ store, apiKeys, idle, realClock, logger }: LoginsOptio
 }
 
 function known<Found>(id: string, found: Found | null): Found {
-  if (found === null) throw new ServiceError('not_found', `person ${id.slice(0, MOST_NAME_CHARACTERS)}`)
+  if (found === null) throw unknownPerson(id)
   return found
 }
 

@@ -1,38 +1,53 @@
 /**
  * Passkeys of people who open the console (http/README.md "Console"): made by whoever is logged in, and a way to log in
- * later. A challenge is answered once, within five minutes, on the host name it was made for; a credential that counts
- * its signatures must count on. The library that checks them is loaded when the first one is made or used.
+ * later. A challenge is answered within five minutes, on the host name it was made for, by any node; a passkey answers
+ * each once, and one that counts its signatures must count on. The library that checks them is loaded when the first one
+ * is made or used.
  */
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
-import { MINUTE, type Clock } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
-import type { OpenedSession, Visitor } from '../http/exchange/logins.ts'
+import type { KeyRing } from '../base/key-ring.ts'
+import { unknownPerson, type OpenedSession, type Person, type Visitor } from '../http/exchange/logins.ts'
 import type { Passkeys, BrowserSite } from '../http/exchange/passkeys.ts'
-import type { PasskeyRecord } from '../store/records/console-records.ts'
+import type { PasskeyRecord, PasskeyUse } from '../store/records/console-records.ts'
 import type { Store } from '../store/store.ts'
+import { createPasskeyChallenges, type PasskeyChallenges } from './passkey-challenges.ts'
 
 interface PasskeysOptions {
   store: Store
   realClock: Clock
+  keyRing: Pick<KeyRing, 'key'>
   openFor(personId: string, visitor: Visitor): Promise<OpenedSession>
 }
 
-const CHALLENGE_MILLISECONDS = 5 * MINUTE
-/** Anybody may ask for one to log in with: it would take thousands a second to push out those that are in use. */
-const MOST_CHALLENGES = 10_000
+/** What a challenge may be answered to. */
+const LOGIN = 'login'
+const REGISTRATION = 'registration'
 const MOST_PASSKEYS = 20
 const MOST_LABEL_CHARACTERS = 100
 
 const library = () => import('@simplewebauthn/server')
 
-export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): Passkeys {
-  /** Of strangers, and of people who are logged in. */
-  const challenges = { login: createChallenges(realClock), registration: createChallenges(realClock) }
+export function createPasskeys({ store, realClock, keyRing, openFor }: PasskeysOptions): Passkeys {
+  const challenges = createPasskeyChallenges({ clock: realClock, keyRing })
+  const prove = createProof({ clock: realClock, challenges })
+  const find = async (personId: string): Promise<Person> => {
+    const person = (await store.listPeople()).find(({ id }) => id === personId)
+    if (person === undefined) throw unknownPerson(personId)
+    return person
+  }
   return {
     of: (person) => store.passkeysOf(person.id),
+    ofPerson: async (personId) => store.passkeysOf((await find(personId)).id),
+    async removeAll(personId) {
+      const person = await find(personId)
+      return { person, removed: await store.removePasskeys(person.id) }
+    },
     async newOptions(person, site) {
       const { generateRegistrationOptions } = await library()
-      const options = await generateRegistrationOptions({
+      return generateRegistrationOptions({
+        challenge: challenges.make(REGISTRATION, site.host, person.id),
         rpName: 'Sternpost',
         rpID: site.host,
         userName: person.name,
@@ -41,8 +56,6 @@ export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): 
         authenticatorSelection: { residentKey: 'required', userVerification: 'required' },
         excludeCredentials: (await store.passkeysOf(person.id)).map(({ id }) => ({ id })),
       })
-      challenges.registration.note(options.challenge, `${site.host} ${person.id}`)
-      return options
     },
     async add(person, site, response, label) {
       const { verifyRegistrationResponse } = await library()
@@ -52,7 +65,7 @@ export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): 
       const { registrationInfo } = await checked(() =>
         verifyRegistrationResponse({
           response: response as RegistrationResponseJSON,
-          expectedChallenge: (challenge) => challenges.registration.take(challenge, `${site.host} ${person.id}`),
+          expectedChallenge: (given) => challenges.madeAt(given, REGISTRATION, site.host, person.id) !== null,
           expectedOrigin: site.origin,
           expectedRPID: site.host,
         }),
@@ -60,43 +73,51 @@ export function createPasskeys({ store, realClock, openFor }: PasskeysOptions): 
       if (registrationInfo === undefined) throw refused('it was not verified')
       const { id, publicKey, counter } = registrationInfo.credential
       const passkey = { id, publicKey, counter, site: site.host, personId: person.id, createdAt: realClock.now() }
-      await store.addPasskey({ ...passkey, label: label.slice(0, MOST_LABEL_CHARACTERS) })
+      const isNew = await store.addPasskey({ ...passkey, label: label.slice(0, MOST_LABEL_CHARACTERS) })
+      if (!isNew) throw new ServiceError('conflict', 'this passkey is there already')
     },
     remove: (person, id) => store.removePasskey(id, person.id),
     async loginOptions(site) {
       const { generateAuthenticationOptions } = await library()
-      const options = await generateAuthenticationOptions({ rpID: site.host, userVerification: 'required' })
-      challenges.login.note(options.challenge, site.host)
-      return options
+      const challenge = challenges.make(LOGIN, site.host)
+      return generateAuthenticationOptions({ challenge, rpID: site.host, userVerification: 'required' })
     },
     async open(site, response, visitor) {
       const given = response as AuthenticationResponseJSON
       const passkey = typeof given?.id === 'string' ? await store.findPasskey(given.id) : null
       if (passkey === null || passkey.site !== site.host) throw refused('unknown')
-      const counter = await newCounter(passkey, site, given)
-      if (!(await store.usePasskey(passkey, counter, realClock.now()))) throw refused('used at the same time elsewhere')
+      if (!(await store.usePasskey(passkey, await prove(passkey, site, given)))) {
+        throw refused('the challenge was answered before, or the passkey was used at the same time elsewhere')
+      }
       return openFor(passkey.personId, visitor)
     },
   }
+}
 
-  async function newCounter(
+/** What is proven by the answer of a browser. */
+function createProof({ clock, challenges }: { clock: Clock; challenges: PasskeyChallenges }) {
+  return async (
     passkey: PasskeyRecord,
     site: BrowserSite,
     response: AuthenticationResponseJSON,
-  ): Promise<number> {
+  ): Promise<PasskeyUse> => {
     const { verifyAuthenticationResponse } = await library()
+    let challengedAt: number | null = null
     const { id, counter } = passkey
     const { verified, authenticationInfo } = await checked(() =>
       verifyAuthenticationResponse({
         response,
-        expectedChallenge: (challenge) => challenges.login.take(challenge, site.host),
+        expectedChallenge(given) {
+          challengedAt = challenges.madeAt(given, LOGIN, site.host)
+          return challengedAt !== null
+        },
         expectedOrigin: site.origin,
         expectedRPID: site.host,
         credential: { id, counter, publicKey: new Uint8Array(passkey.publicKey) },
       }),
     )
-    if (!verified) throw refused('the signature is wrong')
-    return authenticationInfo.newCounter
+    if (!verified || challengedAt === null) throw refused('the signature is wrong')
+    return { counter: authenticationInfo.newCounter, challengedAt, at: clock.now() }
   }
 }
 
@@ -110,21 +131,3 @@ async function checked<Result>(check: () => Promise<Result>): Promise<Result> {
 }
 
 const refused = (why: string): ServiceError => new ServiceError('unauthorized', `passkey: ${why}`)
-
-/** Challenges that wait for their answer; the oldest go first. */
-function createChallenges(clock: Clock) {
-  const waiting = new Map<string, { purpose: string; until: number }>()
-  return {
-    note(challenge: string, purpose: string): void {
-      waiting.set(challenge, { purpose, until: clock.now() + CHALLENGE_MILLISECONDS })
-      const [oldest] = waiting.keys()
-      if (waiting.size > MOST_CHALLENGES && oldest !== undefined) waiting.delete(oldest)
-    },
-    /** Each once. */
-    take(challenge: string, purpose: string): boolean {
-      const found = waiting.get(challenge)
-      waiting.delete(challenge)
-      return found !== undefined && found.purpose === purpose && found.until > clock.now()
-    },
-  }
-}

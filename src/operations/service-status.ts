@@ -1,12 +1,15 @@
 /**
  * How the service is: for `GET /health` (http/README.md "Health, metrics, OpenAPI"), and in one line for `systemctl
- * status`. Never rejects: a store that does not answer is part of the answer.
+ * status`. Never rejects: a store that does not answer is part of the answer. Everybody may ask, so the walk over the
+ * queue is one for all who ask within a short time.
  */
 import { toUnixSeconds, type Clock } from '../base/clock.ts'
 import type { DiskGuard } from '../base/disk-guard.ts'
+import { createSharedAnswers } from '../base/shared-answers.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
 import type { HealthReport } from '../http/exchange/features.ts'
+import type { MailRefusal } from '../messages/accept/mail-refusal.ts'
 import type { QueueSummary } from '../store/records/claim-records.ts'
 import type { Store } from '../store/store.ts'
 
@@ -16,6 +19,7 @@ interface ServiceStatusParts {
   disk: Pick<DiskGuard, 'mayDeliver'>
   health: Pick<HealthKeeper, 'isPort25Blocked'>
   clock: Clock
+  mailRefusal: MailRefusal
   /** The node takes no mail. */
   isDraining: () => boolean
 }
@@ -24,13 +28,16 @@ export type ServiceStatus = ReturnType<typeof createServiceStatus>
 
 const OK = 'ok'
 
-export function createServiceStatus({ store, egress, disk, health, clock, isDraining }: ServiceStatusParts) {
+export function createServiceStatus(parts: ServiceStatusParts) {
+  const { store, egress, disk, health, clock, mailRefusal, isDraining } = parts
+  const walks = createSharedAnswers<QueueSummary>()
+
   /** Null: the store does not answer. */
   async function queueNow(): Promise<(QueueSummary & { lateSeconds: number }) | null> {
-    const now = clock.now()
-    const queue = await store.queueSummary(now).catch(() => null)
+    const queue = await walks.get('queue', () => store.queueSummary(clock.now())).catch(() => null)
     if (queue === null) return null
     const { oldestDueAt } = queue
+    const now = clock.now()
     const lateSeconds = oldestDueAt === null ? 0 : toUnixSeconds(Math.max(0, now - oldestDueAt))
     return { ...queue, lateSeconds }
   }
@@ -54,19 +61,20 @@ export function createServiceStatus({ store, egress, disk, health, clock, isDrai
       const late = lateSeconds > 0 ? `, the oldest due for ${lateSeconds} s` : ''
       return [`${waiting} waiting, ${sending} being sent${late}`, ...warnings].join('; ')
     },
+    /** A balancer turns away from a node that is unavailable, with all links and opt-outs: so a full one is not. */
     async report(): Promise<HealthReport> {
-      const [queue, smtp] = [await queueNow(), smtpOut()]
-      // A store that does not answer takes no mail.
-      if (queue === null) {
-        return { status: 'unavailable', queue_depth: 0, oldest_due_seconds: 0, db: 'no answer', smtp_out: smtp }
+      const [queue, refusal, smtp] = [await queueNow(), await mailRefusal(), smtpOut()]
+      const about = { mail_in: refusal?.reason ?? OK, smtp_out: smtp }
+      if (queue === null || refusal?.isStore === true) {
+        return { status: 'unavailable', queue_depth: 0, oldest_due_seconds: 0, db: 'no answer', ...about }
       }
+      const isWell = refusal === null && smtp === OK
       return {
-        // A balancer turns to the other nodes.
-        status: isDraining() ? 'unavailable' : smtp === OK ? 'ok' : 'degraded',
+        status: isDraining() ? 'unavailable' : isWell ? 'ok' : 'degraded',
         queue_depth: queue.waiting + queue.sending,
         oldest_due_seconds: queue.lateSeconds,
-        db: 'ok',
-        smtp_out: smtp,
+        db: OK,
+        ...about,
       }
     },
   }

@@ -1,6 +1,7 @@
 /**
  * `sternpost send`, `message …`, `queue explain` and `status` against the real interface; nothing is delivered here.
  */
+import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -125,7 +126,7 @@ t.test('status is one screen, and leaves out what the key may not ask', async (t
   t.match(stdout, /\n {2}domains {5}2 verified\n {2}webhooks {4}0 enabled, 0 disabled; 0 deliveries waiting, 0 dead/)
   t.match(stdout, /\n {2}127\.0\.0\.14 {2}cold in cold\n/)
   t.match(JSON.parse((await run('status', '--json')).stdout), {
-    health: { status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' },
+    health: { status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', mail_in: 'ok', smtp_out: 'ok' },
     domains: { verified: 2 },
     webhooks: { enabled: 0, dead_letters: 0 },
   })
@@ -135,10 +136,28 @@ t.test('status is one screen, and leaves out what the key may not ask', async (t
   t.match(await sternpost([], { STERNPOST_CONFIG: folder }), { code: 0, stdout: /admin\.sock {2}ok\n/ })
   const alone = await sternpost([], { STERNPOST_CONFIG: '/nonexistent' })
   t.match(alone, { code: 0, stdout: /first steps:\n {2}1 {2}sternpost sandbox/ })
-  const health = { status: 'degraded' as const, queue_depth: 1, oldest_due_seconds: 0, db: 'ok', smtp_out: 'no path' }
+  const status = { status: 'degraded' as const, mail_in: 'the queue is full', smtp_out: 'no path' }
+  const health = { ...status, queue_depth: 1, oldest_due_seconds: 0, db: 'ok' }
   const ill = await commandServer(t, { features: { health: async () => health } })
   t.match(await ill.run('status'), {
     code: 1,
-    stdout: /degraded\n {2}version .*\n {2}queue +1 waiting\n.*\n {2}SMTP out +no path\n/,
+    stdout:
+      /degraded\n {2}version .*\n {2}queue +1 waiting\n.*\n {2}mail in +the queue is full\n {2}SMTP out +no path\n/,
   })
+})
+
+t.test('a container is healthy while its server answers, degraded or not', async (t) => {
+  const report = { queue_depth: 1, oldest_due_seconds: 0, db: 'ok', mail_in: 'ok', smtp_out: 'no path' }
+  const stateOf = async (status: 'degraded' | 'unavailable'): Promise<number | null> => {
+    const { folder, run } = await commandServer(t, { features: { health: async () => ({ status, ...report }) } })
+    const { stdout, code } = await run('status', '--json')
+    writeFileSync(join(folder, 'answer'), stdout)
+    writeFileSync(join(folder, 'sternpost'), `#!/bin/sh\ncat ${join(folder, 'answer')}\nexit ${code}\n`, {
+      mode: 0o755,
+    })
+    const env = { PATH: `${folder}:${process.env['PATH']}`, STERNPOST_ADMIN_SOCKET: join(folder, 'admin.sock') }
+    return spawnSync('sh', ['scripts/image/is-healthy'], { env }).status
+  }
+  t.equal(await stateOf('degraded'), 0)
+  t.equal(await stateOf('unavailable'), 1)
 })

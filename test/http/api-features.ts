@@ -194,9 +194,16 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     }),
     eventStreams,
     logins,
-    passkeys: createPasskeys({ store, realClock: clock, openFor: logins.openFor }),
+    passkeys: createPasskeys({ store, realClock: clock, keyRing, openFor: logins.openFor }),
     consoleUrl: 'http://127.0.0.1:8025/console/',
-    health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
+    health: async () => ({
+      status: 'ok',
+      queue_depth: 12,
+      oldest_due_seconds: 3,
+      db: 'ok',
+      mail_in: 'ok',
+      smtp_out: 'ok',
+    }),
   }
   return { ...parts, ...world, features, eventStreams, metrics, thread, api }
 }

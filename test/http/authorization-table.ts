@@ -130,6 +130,8 @@ export const TABLE: Record<string, Row> = {
   'GET /admin/people': { isForOwners: true, scope: 'admin', about: 'server' },
   'PATCH /admin/people/:person_id': { isForOwners: true, scope: 'admin', about: 'server', body: { role: 'reader' } },
   'DELETE /admin/people/:person_id': { isForOwners: true, scope: 'admin', about: 'server', isEnd: true },
+  'GET /admin/people/:person_id/passkeys': { isForOwners: true, scope: 'admin', about: 'server' },
+  'DELETE /admin/people/:person_id/passkeys': { isForOwners: true, scope: 'admin', about: 'server' },
   'GET /admin/sessions': { isForOwners: true, scope: 'admin', about: 'server' },
   'POST /admin/sessions/:session_id/end': { isForOwners: true, scope: 'admin', about: 'server', isEnd: true },
   'GET /admin/audit': { isForOwners: true, scope: 'admin', about: 'server' },

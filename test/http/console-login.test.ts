@@ -238,6 +238,74 @@ t.test('thirty who may not come in', async (t) => {
   )
 })
 
+t.test('who tries too often is not even in the log', async (t) => {
+  const server = await startApi(t, CONSOLE)
+  const statuses = []
+  for (let tries = 0; tries < 25; tries++) statuses.push((await postLink(server, 'a'.repeat(43))).status)
+  t.same(statuses, [...Array(20).fill(401), ...Array(5).fill(429)])
+  t.equal(server.log.filter(({ msg }) => msg === 'login to the console refused').length, 20)
+})
+
+t.test('an owner revokes no last admin key, and is no last owner who goes', async (t) => {
+  const server = await startApi(t, { ...CONSOLE, ownStore: true })
+  const cookie = await logIn(server)
+  const { text } = await visit(server, '/v1/keys?limit=100', cookie)
+  const admins = JSON.parse(text).data.filter(({ mode, scopes }: { mode: string; scopes: string[] }) => {
+    return mode === 'live' && scopes.includes('admin')
+  })
+  const revoked = []
+  for (const { id } of admins) {
+    revoked.push((await visit(server, `/v1/keys/${id}`, cookie, { method: 'DELETE' })).status)
+  }
+  t.same(revoked, [...Array(admins.length - 1).fill(200), 409])
+  const [ada] = await server.features.logins.people()
+  const path = `/v1/admin/people/${ada?.id}`
+  t.equal((await visit(server, path, cookie, { method: 'DELETE' })).status, 409)
+  t.equal((await visit(server, path, cookie, { method: 'PATCH', body: { role: 'reader' } })).status, 409)
+})
+
+t.test('an invitation changes no role, and does not pass over another one', async (t) => {
+  const server = await startApi(t, { ...CONSOLE, ownStore: true })
+  const cookie = await logIn(server)
+  const invite = (name: string, role?: Role): Promise<Got> =>
+    visit(server, '/v1/admin/people', cookie, { method: 'POST', body: { name, role } })
+  t.match((await invite('bob', 'reader')).json.data, { person: { name: 'bob', role: 'reader' } })
+  t.match((await invite('bob')).json.data, { person: { name: 'bob', role: 'reader' } })
+  t.match(await invite('bob', 'operator'), { status: 409, text: /bob is reader already: change the role first/ })
+  t.match((await invite('eve')).json.data, { person: { name: 'eve', role: 'owner' } })
+})
+
+t.test('owners see and remove the passkeys of everybody, and it is in the audit', async (t) => {
+  const server = await startApi(t, { ...CONSOLE, ownStore: true })
+  const [ada, bob] = [await logIn(server), await logIn(server, 'bob', 'operator')]
+  const person = (await server.features.logins.people()).find(({ name }) => name === 'bob')
+  for (const id of ['one', 'two', 'three']) {
+    const made = { personId: person?.id ?? '', publicKey: Buffer.from('key'), counter: 0, createdAt: 5_000 }
+    await server.store.addPasskey({ ...made, id, site: 'mail.example.net', label: 'Browser' })
+  }
+  const own = { method: 'POST', body: { id: 'one' } }
+  t.equal((await visit(server, '/console/passkeys/remove', bob, own)).status, 200)
+  const path = `/v1/admin/people/${person?.id}/passkeys`
+  const listed = { site: 'mail.example.net', label: 'Browser', created_at: 5, used_at: null }
+  t.match((await visit(server, path, ada)).json.data, [
+    { id: 'three', ...listed },
+    { id: 'two', ...listed },
+  ])
+  t.equal((await visit(server, path, bob)).status, 403)
+  t.equal((await visit(server, path, bob, { method: 'DELETE' })).status, 403)
+  const gone = await visit(server, path, ada, { method: 'DELETE' })
+  t.match(gone.json.data, { person: { name: 'bob' }, removed: 2 })
+  t.same((await visit(server, path, ada)).json.data, [])
+  for (const method of ['GET', 'DELETE']) {
+    t.equal((await visit(server, '/v1/admin/people/x/passkeys', ada, { method })).status, 404)
+  }
+  const { text } = await visit(server, '/v1/admin/audit?q=passkey', ada)
+  t.match(JSON.parse(text).data, [
+    { actor: 'ada', act: 'passkeys removed', facts: { person: 'bob', removed: 2 } },
+    { actor: 'bob', act: 'passkey removed', facts: { passkey: 'one' } },
+  ])
+})
+
 t.test('a wrong door has no console', async (t) => {
   for (const listener of [{ serve: ['api'] }, { serve: ['api', 'console'], address: '*' }]) {
     const { port } = await startApi(t, { listener })

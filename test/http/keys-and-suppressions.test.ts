@@ -115,6 +115,15 @@ t.test('a key that expires makes none that outlives it, and nobody who opens the
   const path = `/v1/keys/${String(made.json.data?.['id'])}`
   t.equal((await asked(short, path, { expires_at: seconds + 1 }, 'PATCH')).status, 403)
   t.equal((await asked(short, path, { name: 'y' }, 'PATCH')).status, 200)
+  const lasting = await features.apiKeys.create({ ...admin, domains: ['acme.com'], allowedIps: ['10.0.0.0/8'] })
+  const longer = `/v1/keys/${lasting.record.id}`
+  for (const more of [{ domains: ['acme.com', 'other.com'] }, { domains: [] }, { allowed_ips: ['0.0.0.0/0'] }]) {
+    const refused = await asked(short, longer, more, 'PATCH')
+    t.match(refused, { status: 403, text: /expires_at: later/ }, `${JSON.stringify(more)} would outlive it`)
+  }
+  const less = { name: 'y', allowed_ips: ['10.1.0.0/16'], domains: ['acme.com'] }
+  t.equal((await asked(short, longer, less, 'PATCH')).status, 200, 'less is granted to any')
+  t.equal((await asked(short, longer, { domains: ['other.com'], expires_at: seconds }, 'PATCH')).status, 200)
   for (const key of [short, here]) {
     const { status, text } = await asked(key, '/v1/admin/people', { name: 'eve', role: 'owner' })
     t.match({ status, text }, { status: 403, text: /lets nobody into the console/ })
@@ -178,6 +187,11 @@ t.test('an address is put on the list once, found, and taken off', async (t) => 
   t.equal((await remove('Ada@example.net?scope=news')).status, 404)
   t.same((await remove('Ada@example.net')).json.data, { email: 'Ada@example.net', deleted: 1 })
   t.equal((await remove('Ada@example.net')).status, 404)
+  const told = log.filter(({ msg }) => msg === 'suppression removed')
+  t.match(told, [{ domain: 'example.net', scope: 'news', deleted: 1 }, { deleted: 1 }])
+  const { text } = await get(port, '/v1/admin/audit?q=suppression')
+  t.match(text, /suppression removed/)
+  t.notMatch(`${JSON.stringify(told)}${text}`, /Ada@/i, 'who was on the list is in no log and no audit')
 })
 
 t.test('wrong entries and queries of the list are refused', async (t) => {

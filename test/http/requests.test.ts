@@ -334,9 +334,16 @@ t.test('health needs no key and is 503 when no mail is accepted', async (t) => {
   for (const path of ['/health', '/v1/health', '/api/v1/health']) {
     const { status, json } = await get(healthy.port, path, null)
     t.equal(status, 200, path)
-    t.same(json.data, { status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' })
+    t.same(json.data, { status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', mail_in: 'ok', smtp_out: 'ok' })
   }
-  const report = { status: 'unavailable', queue_depth: 0, oldest_due_seconds: 0, db: 'down', smtp_out: 'ok' } as const
+  const report = {
+    status: 'unavailable',
+    queue_depth: 0,
+    oldest_due_seconds: 0,
+    db: 'down',
+    mail_in: 'ok',
+    smtp_out: 'ok',
+  } as const
   const ill = await startApi(t, { features: { health: async () => report } })
   const { status, headers, json } = await get(ill.port, '/health', null)
   t.equal(status, 503)

@@ -1,11 +1,15 @@
 /**
  * Listeners: ports, the admin socket, TLS, limits of connections and time, and an orderly stop.
  */
+import { once } from 'node:events'
 import { existsSync, linkSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import type { ServerResponse } from 'node:http'
+import { connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { connect as connectTls } from 'node:tls'
+import type { Middleware } from 'koa'
 import t from 'tap'
 import { ProcessExit } from '../../src/base/errors.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
@@ -139,18 +143,19 @@ async function linkAndClose(server: ReturnType<typeof createServer>, from: strin
   await new Promise((resolve) => server.close(resolve))
 }
 
+const files = { mail: [MAIL_CERTIFICATE, MAIL_KEY], other: [OTHER_CERTIFICATE, OTHER_KEY] }
+mkdirSync(join(folder, 'tls'))
+for (const [name, [certificate = '', key = '']] of Object.entries(files)) {
+  writeFileSync(join(folder, 'tls', `${name}.crt`), certificate)
+  writeFileSync(join(folder, 'tls', `${name}.key`), key)
+}
+const file = (name: string): string => join(folder, 'tls', name)
+const certificates = ['mail', 'other'].map((name) => ({
+  cert_file: file(`${name}.crt`),
+  key_file: file(`${name}.key`),
+}))
+
 t.test('TLS listeners choose the certificate by name; the first is the default', async (t) => {
-  const files = { mail: [MAIL_CERTIFICATE, MAIL_KEY], other: [OTHER_CERTIFICATE, OTHER_KEY] }
-  mkdirSync(join(folder, 'tls'))
-  for (const [name, [certificate = '', key = '']] of Object.entries(files)) {
-    writeFileSync(join(folder, 'tls', `${name}.crt`), certificate)
-    writeFileSync(join(folder, 'tls', `${name}.key`), key)
-  }
-  const file = (name: string): string => join(folder, 'tls', name)
-  const certificates = ['mail', 'other'].map((name) => ({
-    cert_file: file(`${name}.crt`),
-    key_file: file(`${name}.key`),
-  }))
   const { port } = await startApi(t, { listener: { tls: true }, tls: { ...TLS_SETTINGS, certificates } })
   const nameFor = (servername: string): Promise<unknown> =>
     new Promise((resolve, reject) => {
@@ -245,6 +250,77 @@ t.test('a slow head and a slow body are answered with 408', async (t) => {
   t.equal((await get(port, '/health', null)).status, 200, 'others are served')
 })
 
+t.test('a handshake that does not end, or is none, leaves room for others', async (t) => {
+  const { port } = await startApi(t, {
+    listener: { tls: true },
+    tls: { ...TLS_SETTINGS, certificates },
+    http: { timeouts: { headers: 100, request: 10_000 } },
+  })
+  const silent = await rawConnection(port)
+  const begun = await rawConnection(port)
+  // The head of a ClientHello of 512 bytes, and nothing of it.
+  begun.write(Buffer.of(0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3))
+  const plain = await rawConnection(port)
+  plain.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+  await until('the end of all', () => [silent, begun, plain].every((connection) => connection.isClosed()))
+})
+
+t.test('a client that reads nothing of its answer is cut, one whose answer takes long is not', async (t) => {
+  const secure = { listener: { tls: true }, tls: { ...TLS_SETTINGS, certificates } }
+  const tryDoor = async (name: string, doors: object): Promise<void> => {
+    const large = Promise.withResolvers<ServerResponse>()
+    const answer: Middleware = async (ctx, next) => {
+      if (ctx.path === '/slow') await setTimeout(500)
+      else if (ctx.path !== '/large') return next()
+      if (ctx.path === '/large') ctx.res.once('close', () => large.resolve(ctx.res))
+      ctx.body = 'x'.repeat(ctx.path === '/large' ? 32 * 1024 * 1024 : 1)
+    }
+    const { port } = await startApi(t, {
+      ...doors,
+      http: { timeouts: { headers: 10_000, request: 100 } },
+      extraHandlers: [answer],
+    })
+    const ask = async (path: string): Promise<Socket> => {
+      const socket = name === 'plain' ? connect(port) : connectTls({ port, rejectUnauthorized: false })
+      socket.on('error', () => {})
+      await once(socket, name === 'plain' ? 'connect' : 'secureConnect')
+      socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`)
+      return socket
+    }
+    const slow = await ask('/slow')
+    t.match(String(await once(slow, 'data')), 'HTTP/1.1 200', name)
+    const deaf = await ask('/large')
+    t.equal((await large.promise).writableFinished, false, name)
+    for (const socket of [slow, deaf]) socket.destroy()
+  }
+  await Promise.all([tryDoor('plain', {}), tryDoor('with TLS', secure)])
+})
+
+t.test('what cannot be read behind a request is answered behind it', async (t) => {
+  let finish = (): void => {}
+  const isHeld = new Promise<void>((resolve) => (finish = resolve))
+  const slow: Middleware = async (ctx, next) => {
+    if (ctx.path !== '/slow') return next()
+    await isHeld
+    ctx.body = 'slow'
+  }
+  const { port } = await startApi(t, { extraHandlers: [slow], http: { timeouts: { headers: 100, request: 10_000 } } })
+  const request = 'GET /slow HTTP/1.1\r\nHost: x\r\n\r\n'
+  const garbage = await rawConnection(port)
+  garbage.write(`${request}${request}no HTTP\r\n\r\n`)
+  const half = await rawConnection(port)
+  half.write(`${request}GET /`)
+  // Each second node:http looks for heads that are late.
+  await setTimeout(1_200)
+  garbage.write('nor this\r\n\r\n')
+  t.same([garbage.text(), half.text()], ['', ''])
+  finish()
+  await until('both ends', () => garbage.isClosed() && half.isClosed())
+  const statuses = (text: string): string[] => [...text.matchAll(/HTTP\/1.1 (\d+)/g)].map(([, status = '']) => status)
+  t.same(statuses(garbage.text()), ['200', '200', '400'])
+  t.same(statuses(half.text()), ['200', '408'])
+})
+
 t.test('stop lets running requests finish and answers new ones with 503', async (t) => {
   let finish = (): void => {}
   const isHeld = new Promise<void>((resolve) => (finish = resolve))
@@ -254,7 +330,7 @@ t.test('stop lets running requests finish and answers new ones with 503', async 
       async health() {
         isRunning = true
         await isHeld
-        return { status: 'ok', queue_depth: 0, oldest_due_seconds: 0, db: 'ok', smtp_out: 'ok' }
+        return { status: 'ok', queue_depth: 0, oldest_due_seconds: 0, db: 'ok', mail_in: 'ok', smtp_out: 'ok' }
       },
     },
   })
@@ -298,4 +374,16 @@ t.test('metrics are served on every address where that is asked for, and a taken
     exitCode: 75,
     message: `listen.metrics: port ${port} of address 127.0.0.1 is taken`,
   })
+})
+
+t.test('whoever may not read the metrics keeps no place among those who may', async (t) => {
+  const port = await freePort()
+  const server = await startMetricsServer({ metrics: createMetrics(), address: '*', port, token: null })
+  t.teardown(() => server.stop())
+  const crowd = await Promise.all(Array.from({ length: 20 }, () => rawConnection(port)))
+  const oneMore = await rawConnection(port)
+  await until('the end of one more', oneMore.isClosed)
+  for (const { socket } of crowd) socket.destroy()
+  const refused = await until('room', () => fetch(`http://127.0.0.1:${port}/`).catch(() => undefined))
+  t.match([refused.status, refused.headers.get('connection')], [404, 'close'])
 })

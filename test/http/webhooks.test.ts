@@ -166,6 +166,14 @@ t.test('deliveries are looked at and replayed', async (t) => {
   await patch(port, id, { status: 'disabled' })
   t.match((await post(port, `${path}/replay`, {})).json.error, { code: 'conflict', details: /is disabled/ })
   t.match((await get(port, `/v1/webhooks/${id}`)).json.data, { pending: 2 })
+  await patch(port, id, { status: 'enabled' })
+  t.equal((await post(port, `/v1/webhooks/${id}/replay`, {})).status, 202)
+  await post(port, '/v1/admin/log-level', { level: 'debug' })
+  const { text } = await get(port, '/v1/admin/audit?limit=10')
+  const acts = (JSON.parse(text) as { data: { act: string }[] }).data.map(({ act }) => act)
+  for (const act of ['webhook delivery replayed', 'webhook deliveries replayed', 'log level raised']) {
+    t.ok(acts.includes(act), `${act}: in the audit`)
+  }
 })
 
 interface Stream {

@@ -1,31 +1,71 @@
-/** Challenges of passkeys: what strangers ask for takes none from people who are logged in. */
+/** Passkeys over several nodes: a challenge of one is answered to another, once, in time, for what it was made for. */
+import { createHash, generateKeyPairSync, sign, type KeyObject } from 'node:crypto'
 import t from 'tap'
+import { MINUTE } from '../../src/base/clock.ts'
 import type { ServiceError } from '../../src/base/errors.ts'
+import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import { createPasskeys } from '../../src/operations/passkeys.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { testStore } from '../senders/sender-parts.ts'
 
-t.test('strangers who ask for challenges push out none of those who add a passkey', async (t) => {
-  const passkeys = createPasskeys({
-    store: await testStore(t),
-    realClock: manualClock(),
-    openFor: () => Promise.reject(new Error('nobody logs in here')),
-  })
-  const site = { origin: 'https://mail.example.net', host: 'mail.example.net' }
-  const person = { id: 'per_01m89nqxx39jnxwj6c6hrh320g', name: 'ada', role: 'owner' as const, createdAt: 0 }
-  const { challenge } = (await passkeys.newOptions(person, site)) as { challenge: string }
-  for (let asked = 0; asked < 10_001; asked++) await passkeys.loginOptions(site)
-  const answer = (given: string): object => {
-    const clientData = { type: 'webauthn.create', challenge: given, origin: 'https://evil.example' }
-    const clientDataJSON = Buffer.from(JSON.stringify(clientData)).toString('base64url')
-    return { id: 'AAAA', rawId: 'AAAA', type: 'public-key', response: { clientDataJSON, attestationObject: 'AAAA' } }
+const SITE = { origin: 'https://mail.example.net', host: 'mail.example.net' }
+const ADA = { id: 'per_01m89nqxx39jnxwj6c6hrh320g', name: 'ada', role: 'owner' as const, createdAt: 0 }
+const ID = Buffer.from('credential').toString('base64url')
+
+const sha256 = (bytes: string | Buffer): Buffer => createHash('sha256').update(bytes).digest()
+
+/** As COSE has it: {1: 2, 3: -7, -1: 1, -2: x, -3: y}. */
+function coseOf(key: KeyObject): Buffer {
+  const { x = '', y = '' } = key.export({ format: 'jwk' })
+  const [start, between] = [Buffer.from('a5010203262001215820', 'hex'), Buffer.from('225820', 'hex')]
+  return Buffer.concat([start, Buffer.from(x, 'base64url'), between, Buffer.from(y, 'base64url')])
+}
+
+/** What an authenticator without a counter sends back. */
+function answerTo(options: object, privateKey: KeyObject): object {
+  const { challenge } = options as { challenge: string }
+  const clientData = Buffer.from(JSON.stringify({ type: 'webauthn.get', challenge, origin: SITE.origin }))
+  // User present and verified.
+  const authenticatorData = Buffer.concat([sha256(SITE.host), Buffer.of(0b101, 0, 0, 0, 0)])
+  const response = {
+    clientDataJSON: clientData.toString('base64url'),
+    authenticatorData: authenticatorData.toString('base64url'),
+    signature: sign('sha256', Buffer.concat([authenticatorData, sha256(clientData)]), privateKey).toString('base64url'),
   }
-  const refusal = (given: string): Promise<unknown> =>
-    passkeys.add(person, site, answer(given), '').then(
-      () => 'none',
+  return { id: ID, rawId: ID, type: 'public-key', clientExtensionResults: {}, response }
+}
+
+t.test('a challenge is answered to any node, once, within five minutes, for its purpose', async (t) => {
+  const [store, clock] = [await testStore(t), manualClock()]
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  await store.addLoginLink(ADA, { hash: Buffer.alloc(32), expiresAt: 1 }, 0)
+  const passkey = { id: ID, personId: ADA.id, site: SITE.host, publicKey: coseOf(publicKey), counter: 0 }
+  await store.addPasskey({ ...passkey, label: 'Browser', createdAt: 0 })
+  const node = (masterKeyByte = 7) =>
+    createPasskeys({
+      store,
+      realClock: clock,
+      keyRing: createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, masterKeyByte)),
+      openFor: async () => ({ secret: '', who: 'ada', milliseconds: 0 }),
+    })
+  const [first, second, stranger] = [node(), node(), node(8)]
+  const open = (answer: object, at = second): Promise<string> =>
+    at.open(SITE, answer, { address: '', userAgent: '' }).then(
+      ({ who }) => who,
       (thrown: unknown) => (thrown as ServiceError).details,
     )
-  t.match(await refusal('AAAA'), /challenge/, 'one that nobody gave')
-  t.match(await refusal(challenge), /origin/, 'the challenge is there')
-  t.match(await refusal(challenge), /challenge/, 'once')
+  const answer = answerTo(await first.loginOptions(SITE), privateKey)
+  await clock.advance(1)
+  t.equal(await open(answer), 'ada', 'a challenge of another node')
+  await clock.advance(1)
+  t.match(await open(answer), /answered before/, 'and no second time')
+  t.match(await open(answer, first), /answered before/)
+  t.match(await open(answerTo(await stranger.loginOptions(SITE), privateKey)), /challenge/, 'of another server')
+  t.match(await open(answerTo(await first.newOptions(ADA, SITE), privateKey)), /challenge/, 'for another purpose')
+  const elsewhere = { origin: 'https://other.example.net', host: 'other.example.net' }
+  t.match(await open(answerTo(await first.loginOptions(elsewhere), privateKey)), /challenge/, 'for another host')
+  const late = answerTo(await first.loginOptions(SITE), privateKey)
+  await clock.advance(5 * MINUTE)
+  t.match(await open(late), /challenge/, 'too late')
+  t.equal(await open(answerTo(await first.loginOptions(SITE), privateKey)), 'ada')
 })

@@ -52,9 +52,12 @@ export const console: Cases = {
     t.same(Buffer.from(found?.publicKey ?? []), passkey.publicKey)
     t.equal(await store.findPasskey('other'), null)
     t.same((await store.passkeysOf(ada.id)).length, 0)
-    const uses = await Promise.all([1, 2].map(() => store.usePasskey({ ...passkey, usedAt: null }, 7, NOW + 5)))
-    t.same(uses.toSorted(), [false, true], 'of two at once one')
+    const use = (challengedAt: number, counter = 7): Promise<boolean> =>
+      store.usePasskey({ ...passkey, counter, usedAt: null }, { counter: 7, challengedAt, at: NOW + 5 })
+    t.same((await Promise.all([use(NOW, 0), use(NOW, 0)])).toSorted(), [false, true], 'of two at once one')
     t.match(await store.passkeysOf(bob.id), [{ counter: 7, usedAt: NOW + 5 }])
+    const challenged = [await use(NOW + 5), await use(NOW + 9), await use(NOW + 9)]
+    t.same(challenged, [false, true, false], 'a challenge is from after the last use')
     t.match(await store.openPersonSession(bob.id, newSession()), { person: { name: 'bob' }, keyId: null })
     t.equal(await store.removePasskey('credential', ada.id), false, 'that of somebody else')
     await store.removePerson(bob.id)
@@ -63,12 +66,21 @@ export const console: Cases = {
     await store.addPasskey(passkeyOf(ada, 'own'))
     t.equal(await store.removePasskey('own', ada.id), true)
     t.equal(await store.removePasskey('own', ada.id), false)
+    for (const id of ['one', 'two']) await store.addPasskey(passkeyOf(ada, id))
+    t.equal(await store.removePasskeys(ada.id), 2)
+    t.same(await store.passkeysOf(ada.id), [])
   },
   'a link opens one session, in its time': async (t, { store }) => {
     const ada = person('ada', 'operator')
     t.same(await store.addLoginLink(ada, { hash: hashOf(1), expiresAt: NOW + 10 }, NOW), ada)
-    const again = await store.addLoginLink(person('ada', 'owner'), { hash: hashOf(2), expiresAt: NOW + 10 }, NOW)
+    const link = { hash: hashOf(2), expiresAt: NOW + 10 }
+    const again = await store.addLoginLink({ ...person('ada', 'owner'), role: null }, link, NOW)
     t.same(again, ada, 'whoever is known keeps the role')
+    const other = store.addLoginLink(person('ada', 'owner'), { ...link, hash: hashOf(5) }, NOW)
+    await t.rejects(other, { message: /conflict.*ada is operator already/ })
+    t.match(await store.addLoginLink({ ...person('eve', 'owner'), role: null }, { ...link, hash: hashOf(6) }, NOW), {
+      role: 'owner',
+    })
     const session = newSession()
     const { hash, ...rest } = session
     const opened = { ...rest, person: ada, keyId: null, usedAt: NOW }

@@ -3,7 +3,16 @@
  * socket, or with a key that has the scope `admin`; each logs in once, within 15 minutes.
  */
 import type { Command } from 'commander'
-import { loginLinkSchema, personSchema, sessionSchema, type PersonJson, type SessionJson } from '../../api/people.ts'
+import {
+  loginLinkSchema,
+  passkeySchema,
+  personSchema,
+  removedPasskeysSchema,
+  sessionSchema,
+  type PasskeyJson,
+  type PersonJson,
+  type SessionJson,
+} from '../../api/people.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { ask, askAll, callServer } from '../shared/api-client.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
@@ -11,6 +20,7 @@ import { localTime, type Columns } from '../shared/text.ts'
 import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 
 type OpenFlags = VerbFlags & Given<'as' | 'role'>
+type PasskeysFlags = VerbFlags & { remove?: true }
 
 const OWNER_OF_SHELL = process.env['SUDO_USER'] ?? process.env['USER'] ?? 'owner'
 
@@ -18,11 +28,14 @@ export function addConsoleCommands(program: Command): void {
   const console = program.command('console').description('the console in the browser, and who may open it')
   addVerb(console, 'open', 'print a link that logs in once, within 15 minutes', '--as ada --role operator')
     .option('--as <name>', 'whom it is for; a new name is a new person (default: who you are on this machine)')
-    .option('--role <role>', 'of a new person: owner, operator (no people, no keys) or reader (default: owner)')
+    .option('--role <role>', 'of a new person: owner (default), operator (no people, no keys) or reader')
     .action(open)
   addVerb(console, 'people', 'list who may open the console').action(people)
   addVerb(console, 'role <name> <role>', 'give a person another role', 'ada reader').action(changeRole)
   addVerb(console, 'remove <name>', 'remove a person, with all sessions', 'ada').action(removePerson)
+  addVerb(console, 'passkeys <name>', 'list the passkeys of a person, or remove them all', 'ada --remove')
+    .option('--remove', 'all of them; sessions stay')
+    .action(passkeys)
   addVerb(console, 'sessions', 'list the sessions that are open').action(sessions)
   addVerb(console, 'end <session>', 'end a session', 'ses_01kapg6t3vq8x2m5r7w9y4c6d0').action(endSession)
 }
@@ -52,6 +65,16 @@ async function removePerson(name: string, flags: VerbFlags): Promise<void> {
   printResult(flags, removed, () => `${name}: removed, and logged out everywhere\n`)
 }
 
+async function passkeys(name: string, flags: PasskeysFlags): Promise<void> {
+  const path = `/v1/admin/people/${(await personOf(name, flags)).id}/passkeys` as const
+  if (flags.remove === true) {
+    const result = await ask(flags, removedPasskeysSchema, `DELETE ${path}`)
+    printResult(flags, result, () => `${name}: ${result.removed} removed\n`)
+    return
+  }
+  printList(flags, PASSKEYS, await askAll(flags, passkeySchema, path), `${name} has none.`)
+}
+
 async function sessions(flags: VerbFlags): Promise<void> {
   printList(flags, SESSIONS, await askAll(flags, sessionSchema, '/v1/admin/sessions'), 'No session is open.')
 }
@@ -74,6 +97,13 @@ const PEOPLE: Columns<PersonJson> = {
   NAME: ({ name }) => name,
   ROLE: ({ role }) => role,
   SINCE: (person) => localTime(person.created_at),
+}
+
+const PASSKEYS: Columns<PasskeyJson> = {
+  SITE: ({ site }) => site,
+  'MADE IN': ({ label }) => label,
+  ADDED: (passkey) => localTime(passkey.created_at),
+  'LAST USED': ({ used_at: usedAt }) => (usedAt === null ? '' : localTime(usedAt)),
 }
 
 const SESSIONS: Columns<SessionJson> = {

@@ -62,6 +62,7 @@ function statusText(view: StatusView): string {
     ['version', running === null ? null : runningText(running, at)],
     ['queue', `${depth} waiting${wait}`],
     ['database', health.db],
+    ['mail in', health.mail_in],
     ['SMTP out', health.smtp_out],
     ['domains', domains === null ? null : domainsText(domains)],
     ['webhooks', webhooks === null ? null : webhooksText(webhooks)],

@@ -16,6 +16,7 @@ import { clientAddress } from '../exchange/client-address.ts'
 import type { Logins, OpenedSession, Visitor } from '../exchange/logins.ts'
 import { siteOf, type Passkeys } from '../exchange/passkeys.ts'
 import type { Principal } from '../exchange/principal.ts'
+import { createNote } from '../exchange/route.ts'
 import { splitTarget } from '../exchange/route-table.ts'
 import { refuseForeignPage, sessionCookie, sessionSecret } from '../exchange/session.ts'
 import type { Asset, ConsoleAssets } from './console-assets.ts'
@@ -47,7 +48,7 @@ const REFUSED =
 
 export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<RequestState> {
   const entrance = createEntrance(options)
-  const passkeyRoutes = createPasskeyRoutes(options)
+  const passkeyRoutes = createPasskeyRoutes({ ...options, note: createNote(options.logger, options.logins) })
   const { assets, domains, logins, trustedProxies, authenticate, testMode } = options
 
   const showShell = async (ctx: RequestContext, screen: string): Promise<void> => {
@@ -119,8 +120,9 @@ function createEntrance(options: ConsoleRoutesOptions) {
       return true
     } catch (thrown) {
       if (!(thrown instanceof ServiceError) || !['unauthorized', 'forbidden'].includes(thrown.code)) throw thrown
-      logger.warn({ reason: thrown.details, remote_address: visitor.address }, 'login to the console refused')
+      // Behind the limit there is no line either: nobody fills the log.
       failedLogins.note(visitor.address)
+      logger.warn({ reason: thrown.details, remote_address: visitor.address }, 'login to the console refused')
       if (entry === openWithPasskey) throw thrown
       sendPage(ctx, entrancePage(await files(), REFUSED), thrown.code === 'forbidden' ? 403 : 401)
       return false

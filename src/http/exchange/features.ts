@@ -28,7 +28,7 @@ import type { Logins } from './logins.ts'
 import type { Administration } from './operator-features.ts'
 
 export interface HealthReport extends Omit<HealthJson, 'status'> {
-  /** degraded: mail is still accepted. unavailable: it is not. */
+  /** degraded: something is amiss. unavailable: requests had better go to another node. */
   status: HealthJson['status'] | 'unavailable'
 }
 

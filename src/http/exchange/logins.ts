@@ -2,6 +2,7 @@
  * What the console asks of logins; the composition root hands it over (operations/logins.ts). Refusals are ServiceError
  * `unauthorized`, and `details` says for the log why.
  */
+import { ServiceError } from '../../base/errors.ts'
 import type { ApiKeyRecord } from '../../senders/api-key.ts'
 
 export type Role = 'owner' | 'operator' | 'reader'
@@ -54,8 +55,11 @@ interface AuditedAct {
 }
 
 export interface Logins {
-  /** A link for this person, who is made when there is none of the name. ServiceError `invalid_request` for a name. */
-  makeLink(person: { name: string; role: Role }, milliseconds?: number): Promise<LoginLink>
+  /**
+   * A link for this person, who is made when there is none of the name; role null: owner, or whatever a known person is.
+   * ServiceError `invalid_request` for a name, `conflict` for a known person of another role.
+   */
+  makeLink(person: { name: string; role: Role | null }, milliseconds?: number): Promise<LoginLink>
   openWithLink(secret: string, visitor: Visitor): Promise<OpenedSession>
   /** For a person who was recognized otherwise. */
   openFor(personId: string, visitor: Visitor): Promise<OpenedSession>
@@ -79,6 +83,10 @@ export interface Logins {
     limit: number
     after: string | null
   }): Promise<{ entries: AuditedAct[]; next: string | null }>
+}
+
+export function unknownPerson(id: string): ServiceError {
+  return new ServiceError('not_found', `person ${id.slice(0, 64)}`)
 }
 
 export interface LoginLink {

@@ -13,8 +13,10 @@ export interface BrowserSite {
   host: string
 }
 
-interface Passkey {
+export interface Passkey {
   id: string
+  /** Host name it belongs to. */
+  site: string
   label: string
   /** Unix milliseconds. */
   createdAt: number
@@ -23,6 +25,10 @@ interface Passkey {
 
 export interface Passkeys {
   of(person: Person): Promise<Passkey[]>
+  /** For owners. ServiceError `not_found`. */
+  ofPerson(personId: string): Promise<Passkey[]>
+  /** For owners: all that this person has. The same error. */
+  removeAll(personId: string): Promise<{ person: Person; removed: number }>
   /** For `navigator.credentials.create`, as JSON. */
   newOptions(person: Person, site: BrowserSite): Promise<object>
   add(person: Person, site: BrowserSite, response: unknown, label: string): Promise<void>

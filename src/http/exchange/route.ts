@@ -203,7 +203,7 @@ export function param({ params }: ApiRequest, name: string): string {
 }
 
 /** Writes to the log and to the audit who did what. */
-export type Note = (what: string, request: ApiRequest, facts: object) => void
+export type Note = (what: string, request: Pick<ApiRequest, 'requestId' | 'principal'>, facts: object) => void
 
 export function createNote(logger: Logger, logins: Pick<Logins, 'note'>): Note {
   return (act, { requestId, principal: { label: actor } }, facts) => {

@@ -1,6 +1,5 @@
 /**
- * GET /health (http/README.md "Health, metrics, OpenAPI"): public; tells no address, name or version; 503 when no mail
- * is accepted. For administrators: what the checks found last, and a run now (health/README.md "Checks").
+ * GET /health (http/README.md "Health, metrics, OpenAPI"): public; tells no address, name or version. For administrators: what the checks found last, and a run now (health/README.md "Checks").
  */
 import * as wire from '../../api/health.ts'
 import { secondsOrNull } from '../../api/fields.ts'
@@ -18,12 +17,13 @@ const admin = routesOf('admin')
 export function healthRoutes({ health }: HttpFeatures): Route[] {
   return [
     get('/health', {
-      summary: 'Whether the server takes mail.',
+      summary: 'How the server is; 503 while requests had better go elsewhere.',
       ok: okData(wire.healthSchema),
       errors: ['unavailable'],
       async handler() {
         const report = await health()
-        if (report.status === 'unavailable') throw new ServiceError('unavailable', 'no mail is accepted now')
+        if (report.status === 'unavailable')
+          throw new ServiceError('unavailable', 'this node drains, or its store does not answer')
         return success(report)
       },
     }),

@@ -11,7 +11,7 @@ import { isInNetwork } from '../../base/ip-address.ts'
 import { unknownKey, type ApiKeyRecord } from '../../senders/api-key.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import type { Principal } from '../exchange/principal.ts'
+import { isOnAdminSocket, type Principal } from '../exchange/principal.ts'
 import { CREATED, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 
@@ -80,11 +80,15 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
       ok: OK_KEY,
       async handler(request, { expiresAt, ...fields }) {
         const { principal } = request
-        const { id, mode, domains, allowedIps } = await find(request)
+        const found = await find(request)
+        const { id } = found
         if (id === principal.apiKeyId) throw new ServiceError('forbidden', 'a key cannot change itself')
         const change = withoutNulls({ ...fields, expiresAt: expiresAt === null ? null : expiresAt * SECOND })
-        refuseWidening({ mode, domains, allowedIps, ...change }, principal)
-        if (change.expiresAt !== undefined) refuseOutliving(change.expiresAt, principal)
+        const changed = { ...found, ...change }
+        refuseWidening(changed, principal)
+        if (change.expiresAt !== undefined || !isWithinGrants(changed, found)) {
+          refuseOutliving(changed.expiresAt, principal)
+        }
         const record = await apiKeys.change(id, change)
         note('key changed', request, { key_id: record.id })
         return success(keyView(record))
@@ -97,7 +101,7 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
       async handler(request) {
         const { id } = await find(request)
         // Whoever may open the admin socket can make a new key at any time.
-        const keepsAdmin = request.principal.apiKeyId !== null
+        const keepsAdmin = !isOnAdminSocket(request.principal)
         const record = await apiKeys.revoke(id, { keepsAdmin })
         note('key revoked', request, { key_id: record.id })
         return success(keyView(record))
@@ -128,17 +132,17 @@ function refuseWidening(asked: Grants, maker: Principal): void {
   if (problems.length > 0) throw new ServiceError('forbidden', problems.join('; '))
 }
 
-/** What a key makes ends with it at the latest. */
+/** What a key grants ends with it at the latest. */
 function refuseOutliving(expiresAt: number | null, maker: Principal): void {
   if (maker.expiresAt === null || (expiresAt !== null && expiresAt <= maker.expiresAt)) return
   throw new ServiceError('forbidden', 'expires_at: later than that of this key')
 }
 
-function isWithinGrants(asked: Grants, maker: Principal): boolean {
+function isWithinGrants(asked: Grants, maker: Grants): boolean {
   return wideningProblems(asked, maker).length === 0
 }
 
-function wideningProblems(asked: Grants, maker: Principal): string[] {
+function wideningProblems(asked: Grants, maker: Grants): string[] {
   const problems: string[] = []
   if (maker.mode === 'test' && asked.mode === 'live') problems.push('mode: a test key makes test keys only')
   const hasDomain = (text: string): boolean => {

@@ -3,19 +3,21 @@
  * done (http/README.md "Console").
  */
 import * as wire from '../../api/people.ts'
+import { secondsOrNull } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { servedConsole, type HttpFeatures } from '../exchange/features.ts'
 import type { ListedSession, Person } from '../exchange/logins.ts'
+import type { Passkey } from '../exchange/passkeys.ts'
 import { CREATED, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post, patch, remove } = routesOf('admin')
 
-type PeopleFeatures = Pick<HttpFeatures, 'logins' | 'consoleUrl'>
+type PeopleFeatures = Pick<HttpFeatures, 'logins' | 'passkeys' | 'consoleUrl'>
 
 export function peopleRoutes(features: PeopleFeatures, note: Note): Route[] {
-  return [...personRoutes(features, note), ...sessionRoutes(features, note)]
+  return [...personRoutes(features, note), ...passkeyRoutes(features, note), ...sessionRoutes(features, note)]
 }
 
 function personRoutes({ logins, consoleUrl }: PeopleFeatures, note: Note): Route[] {
@@ -28,7 +30,7 @@ function personRoutes({ logins, consoleUrl }: PeopleFeatures, note: Note): Route
       async handler(request, { name, role }) {
         requireBoundless(request)
         const root = servedConsole(consoleUrl)
-        const { secret, person, expiresAt } = await logins.makeLink({ name, role: role ?? 'owner' })
+        const { secret, person, expiresAt } = await logins.makeLink({ name, role })
         note('login link made', request, { person: person.name, role: person.role })
         const url = `${root}login/${secret}`
         return success({ url, expires_at: toUnixSeconds(expiresAt), person: personJson(person) }, CREATED)
@@ -59,6 +61,27 @@ function personRoutes({ logins, consoleUrl }: PeopleFeatures, note: Note): Route
         const person = await logins.removePerson(param(request, 'person_id'))
         note('person removed', request, { person: person.name })
         return success(personJson(person))
+      },
+    }),
+  ]
+}
+
+function passkeyRoutes({ passkeys }: PeopleFeatures, note: Note): Route[] {
+  return [
+    get('/admin/people/:person_id/passkeys', {
+      summary: 'The passkeys of a person, the oldest first.',
+      ok: okList(wire.passkeySchema),
+      async handler(request) {
+        return successList((await passkeys.ofPerson(param(request, 'person_id'))).map(passkeyJson))
+      },
+    }),
+    remove('/admin/people/:person_id/passkeys', {
+      summary: 'Removes all passkeys of a person: sessions stay.',
+      ok: okData(wire.removedPasskeysSchema),
+      async handler(request) {
+        const { person, removed } = await passkeys.removeAll(param(request, 'person_id'))
+        note('passkeys removed', request, { person: person.name, removed })
+        return success({ person: personJson(person), removed })
       },
     }),
   ]
@@ -106,6 +129,10 @@ function sessionRoutes({ logins }: PeopleFeatures, note: Note): Route[] {
 
 function personJson({ id, name, role, createdAt }: Person): wire.PersonJson {
   return { id, name, role, created_at: toUnixSeconds(createdAt) }
+}
+
+function passkeyJson({ id, site, label, createdAt, usedAt }: Passkey): wire.PasskeyJson {
+  return { id, site, label, created_at: toUnixSeconds(createdAt), used_at: secondsOrNull(usedAt) }
 }
 
 function sessionJson({ id, person, keyId, address, userAgent, ...times }: ListedSession): wire.SessionJson {

@@ -64,14 +64,15 @@ function openApiRoute(document: () => string): Route {
   })
 }
 
-function administrationRoutes({ administration, logins, consoleUrl }: HttpFeatures, note: Note): Route[] {
+function administrationRoutes(features: HttpFeatures, note: Note): Route[] {
+  const { administration } = features
   const routes = [
     ...queueRoutes(administration, note),
     ...ipAdministrationRoutes(administration, note),
     ...checkRoutes(administration),
     ...serverRoutes(administration, note),
     ...nodeRoutes(administration, note),
-    ...peopleRoutes({ logins, consoleUrl }, note).map(forOwners),
+    ...peopleRoutes(features, note).map(forOwners),
   ]
   return routes.map(forAdministrators)
 }

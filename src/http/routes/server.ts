@@ -44,8 +44,9 @@ function processRoutes(administration: Administration, note: Note): Route[] {
       summary: 'Logs at another level for a while.',
       body: wire.logLevelSchema,
       ok: okData(wire.raisedLogLevelSchema),
-      async handler(_request, { level, forSeconds }) {
+      async handler(request, { level, forSeconds }) {
         const raised = administration.raiseLogLevel(level, (forSeconds ?? DEFAULT_SECONDS) * SECOND)
+        note('log level raised', request, { level: raised.level, until: toUnixSeconds(raised.until) })
         return success({ level: raised.level, until: toUnixSeconds(raised.until) })
       },
     }),

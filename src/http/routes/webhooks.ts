@@ -21,7 +21,7 @@ export function webhookRoutes(features: HttpFeatures, note: Note): Route[] {
   return [
     ...endpointRoutes(features, note),
     ...secretRoutes(features, note),
-    ...deliveryRoutes(features),
+    ...deliveryRoutes(features, note),
     streamRoute(features),
   ]
 }
@@ -147,7 +147,7 @@ function secretRoutes(features: HttpFeatures, note: Note): Route[] {
   ]
 }
 
-function deliveryRoutes(features: HttpFeatures): Route[] {
+function deliveryRoutes(features: HttpFeatures, note: Note): Route[] {
   const { webhookDeliveries } = features
   return [
     get('/webhooks/:id/deliveries', {
@@ -170,16 +170,24 @@ function deliveryRoutes(features: HttpFeatures): Route[] {
       summary: 'Makes a new delivery of the same event and bytes.',
       ok: okData(wire.webhookDeliverySchema, ACCEPTED),
       errors: ['conflict'],
-      handler: async (request) =>
-        success(await webhookDeliveries.replay(await idOf(request, features), param(request, 'whd')), ACCEPTED),
+      async handler(request) {
+        const [id, whd] = [await idOf(request, features), param(request, 'whd')]
+        const made = await webhookDeliveries.replay(id, whd)
+        note('webhook delivery replayed', request, { endpoint_id: id, delivery_id: whd })
+        return success(made, ACCEPTED)
+      },
     }),
     post('/webhooks/:id/replay', {
       summary: 'Sends ended deliveries again, the oldest event first, behind live events.',
       body: wire.replayRangeSchema,
       ok: okData(wire.replayedSchema, ACCEPTED),
       errors: ['conflict'],
-      handler: async (request, fields) =>
-        success({ queued: await webhookDeliveries.replayRange(await idOf(request, features), fields) }, ACCEPTED),
+      async handler(request, fields) {
+        const id = await idOf(request, features)
+        const queued = await webhookDeliveries.replayRange(id, fields)
+        note('webhook deliveries replayed', request, { endpoint_id: id, deliveries: queued })
+        return success({ queued }, ACCEPTED)
+      },
     }),
   ]
 }

@@ -10,6 +10,10 @@ export interface PersonRecord {
   createdAt: number
 }
 
+interface InvitedPerson extends Omit<PersonRecord, 'role'> {
+  role: PersonRole | null
+}
+
 export interface SessionRecord {
   id: string
   /** null: it was opened with an API key. */
@@ -50,6 +54,13 @@ export interface PasskeyRecord {
   usedAt: number | null
 }
 
+export interface PasskeyUse {
+  counter: number
+  /** When the challenge was made that it answered. */
+  challengedAt: number
+  at: number
+}
+
 /** Why a link opened nothing. */
 type LinkRefusal = 'unknown' | 'expired' | 'used'
 
@@ -64,10 +75,11 @@ export interface AuditEntry {
 
 export interface ConsoleVerbs {
   /**
-   * A link for the person of this name, who is made with this role when there is none yet; a known person keeps the
-   * role. Returns who it is for. Links that expired before `now` are forgotten.
+   * A link for the person of this name, who is made with this role when there is none yet; without a role: as owner, or
+   * whatever a known person is. ServiceError `conflict` for a known person of another role. Returns who it is for. Links
+   * that expired before `now` are forgotten.
    */
-  addLoginLink(person: PersonRecord, link: LoginLink, now: number): Promise<PersonRecord>
+  addLoginLink(person: InvitedPerson, link: LoginLink, now: number): Promise<PersonRecord>
   /** Uses the link up and opens a session of its person; a link opens one session, however often it is tried. */
   openLinkedSession(linkHash: Uint8Array, session: NewSession): Promise<SessionRecord | LinkRefusal>
   openKeySession(keyId: string, session: NewSession): Promise<SessionRecord>
@@ -78,10 +90,12 @@ export interface ConsoleVerbs {
   findPasskey(id: string): Promise<PasskeyRecord | null>
   /** False: there is one of this id. */
   addPasskey(passkey: Omit<PasskeyRecord, 'usedAt'>): Promise<boolean>
-  /** False: it has been used, or removed, since it was read. */
-  usePasskey(passkey: PasskeyRecord, newCounter: number, now: number): Promise<boolean>
+  /** False: it has been used, or removed, since it was read, or the challenge is from before its last use. */
+  usePasskey(passkey: PasskeyRecord, use: PasskeyUse): Promise<boolean>
   /** False: this person has none such. */
   removePasskey(id: string, personId: string): Promise<boolean>
+  /** All of the person; returns how many went. */
+  removePasskeys(personId: string): Promise<number>
   /** null: there is none, or it was ended; whether it has expired is for the caller to see. */
   findSession(hash: Uint8Array): Promise<SessionRecord | null>
   noteSessionUse(id: string, at: number): Promise<void>

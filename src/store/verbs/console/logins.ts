@@ -65,8 +65,13 @@ function createLinkWrites(database: Database) {
   return {
     addLoginLink(person, link, now) {
       forgetLinks.run(now)
-      const row = findPerson.get(person.name) ?? { ...person, id: storedIdentifier('per', person.id) }
-      if (findPerson.get(person.name) === undefined) addPerson.run(row)
+      const known = findPerson.get(person.name)
+      const { role } = person
+      if (known !== undefined && role !== null && known.role !== role) {
+        throw new ServiceError('conflict', `${known.name} is ${known.role} already: change the role first`)
+      }
+      const row = known ?? { ...person, role: role ?? 'owner', id: storedIdentifier('per', person.id) }
+      if (known === undefined) addPerson.run(row)
       addLink.run(link.hash, row.id, link.expiresAt)
       return toPerson(row)
     },

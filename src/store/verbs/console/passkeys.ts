@@ -28,13 +28,18 @@ export function createPasskeyWrites(database: Database) {
     insert into passkeys (id, person_id, site, public_key, counter, label, created_at)
     values (@id, @personId, @site, @publicKey, @counter, @label, @createdAt)
     on conflict do nothing`)
-  const use = database.prepare<[number, number, string, number]>(`
-    update passkeys set counter = ?, used_at = ? where id = ? and counter = ?`)
+  // The clock of the node that made the challenge may be ahead.
+  const use = database.prepare<[object]>(`
+    update passkeys set counter = @newCounter, used_at = max(@at, @challengedAt)
+    where id = @id and counter = @counter and (used_at is null or used_at < @challengedAt)`)
   const remove = database.prepare<[string, Buffer]>('delete from passkeys where id = ? and person_id = ?')
+  const removeAll = database.prepare<[Buffer]>('delete from passkeys where person_id = ?')
   return {
     addPasskey: ({ personId, ...passkey }) =>
       add.run({ ...passkey, personId: storedIdentifier('per', personId) }).changes === 1,
-    usePasskey: ({ id, counter }, newCounter, now) => use.run(newCounter, now, id, counter).changes === 1,
+    usePasskey: ({ id, counter }, { counter: newCounter, ...times }) =>
+      use.run({ id, counter, newCounter, ...times }).changes === 1,
+    removePasskeys: (personId) => removeAll.run(storedIdentifier('per', personId)).changes,
     removePasskey: (id, personId) => remove.run(id, storedIdentifier('per', personId)).changes === 1,
   } satisfies SomeVerbs
 }

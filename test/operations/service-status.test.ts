@@ -1,0 +1,32 @@
+/** What `GET /health` says: of a queue that is walked once for all who ask, and of a server that takes no mail. */
+import t from 'tap'
+import type { MailRefused } from '../../src/messages/accept/mail-refusal.ts'
+import { createServiceStatus } from '../../src/operations/service-status.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import { testStore } from '../senders/sender-parts.ts'
+
+t.test('a node that takes no mail is degraded; one that drains, or has no store, turns clients away', async (t) => {
+  const store = await testStore(t)
+  let refusal: MailRefused | null = null
+  let walks = 0
+  let isDraining = false
+  const { report } = createServiceStatus({
+    store: { queueSummary: (now) => (walks++, store.queueSummary(now)) },
+    egress: { sendingPools: () => ['default'] },
+    disk: { mayDeliver: () => true },
+    health: { isPort25Blocked: () => false },
+    clock: manualClock(),
+    mailRefusal: async () => refusal,
+    isDraining: () => isDraining,
+  })
+  const all = await Promise.all(Array.from({ length: 100 }, report))
+  t.same(all[99], { status: 'ok', queue_depth: 0, oldest_due_seconds: 0, db: 'ok', mail_in: 'ok', smtp_out: 'ok' })
+  t.equal(walks, 1, 'one walk for a hundred')
+  refusal = { reason: 'the queue is full', retryAfterSeconds: 30 }
+  t.match(await report(), { status: 'degraded', mail_in: 'the queue is full' })
+  isDraining = true
+  t.match(await report(), { status: 'unavailable' })
+  isDraining = false
+  refusal = { reason: 'the store does not answer', retryAfterSeconds: 2, isStore: true }
+  t.match(await report(), { status: 'unavailable', db: 'no answer' })
+})
