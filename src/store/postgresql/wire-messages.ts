@@ -13,11 +13,14 @@ export interface WireData {
 }
 
 export interface WireStatement {
-  /** The same for the same text. */
+  /** The same for the same text; empty: it is not prepared, and goes alone. */
   name: string
   text: string
   values: unknown[]
 }
+
+/** Ends its transaction, and the statements of its trip. */
+export const COMMIT = 'commit'
 
 export type WireLine = 'write' | 'read'
 
