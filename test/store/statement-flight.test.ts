@@ -5,6 +5,7 @@
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import t, { type Test } from 'tap'
+import { openBlockingWire } from '../../src/store/postgresql/blocking-wire.ts'
 import { openConnection } from '../../src/store/postgresql/connection.ts'
 import type { WireStatement } from '../../src/store/postgresql/wire-messages.ts'
 import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.ts'
@@ -112,6 +113,20 @@ else {
     const end = statement('end', 'select pg_terminate_backend(pg_backend_pid())')
     t.match(await ask(BEGIN, insert(1), end, COMMIT), { kind: 'lost' })
     t.match(await ask(FIND), { kind: 'lost' })
+  })
+
+  await t.test('what nobody waits for any more ends with its transaction', async (t) => {
+    const database = await cluster.createDatabase()
+    await cluster.query(TABLE, database)
+    const wire = openBlockingWire({ url: cluster.url(database) }, null, 100)
+    t.teardown(() => wire.close())
+    const ask = (...statements: WireStatement[]) => wire.ask('write', statements, true)
+    ask(FIND)
+    const sleep = statement('sleep', 'select pg_sleep(0.5)')
+    t.throws(() => wire.ask('write', [BEGIN, insert(1), sleep]), { code: 'unavailable' })
+    wire.granted.session = null
+    ask(BEGIN, insert(2), COMMIT)
+    t.match(ask(FIND), [{ rows: [[2]] }])
   })
 }
 

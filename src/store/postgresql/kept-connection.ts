@@ -86,6 +86,7 @@ export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions)
       const answer = await open.ask(question)
       return answer.kind === 'lost' ? answer : { ...answer, session: asked }
     },
+    drop: () => connection?.drop('its answer took too long'),
     async close(): Promise<void> {
       isClosed = true
       clearTimeout(timer)

@@ -38,7 +38,9 @@ export interface WireQuestion extends Granted {
   isPatient: boolean
 }
 
-export type WireRequest = { id: number } & (({ kind: 'ask'; line: WireLine } & WireQuestion) | { kind: 'close' })
+export type AnsweredRequest = { id: number } & (({ kind: 'ask'; line: WireLine } & WireQuestion) | { kind: 'close' })
+/** drop: nobody waits for the answer any more; the connection ends with what is under way. */
+export type WireRequest = AnsweredRequest | { kind: 'drop'; line: WireLine }
 
 export interface StatementAnswer {
   fields: string[]
