@@ -9,6 +9,7 @@ import t, { type Test } from 'tap'
 import { EXIT, ServiceError } from '../../src/base/errors.ts'
 import { skipWithoutPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '../support/postgres-proxy.ts'
+import { freePort } from '../support/serve-process.ts'
 import { randomSource } from '../support/random-source.ts'
 import { MIB, mountSmallDisk } from '../support/small-disk.ts'
 import { until } from '../support/until.ts'
@@ -45,6 +46,7 @@ const FAULTS = `
 if (skipWithoutPostgres !== false) t.plan(0, skipWithoutPostgres)
 else {
   const { cluster, like } = await startWithTables(t)
+  await t.test('a server that is gone for a moment is waited for', (t) => leaveForAMoment(t, cluster, like))
   await t.test('a connection that is cut around a commit', (t) => cutCommits(t, cluster, like))
   await t.test('sessions that others end, under load', (t) => endSessions(t, cluster, like))
   await t.test('what the server refuses', (t) => refuseStatements(t, cluster, like))
@@ -98,6 +100,22 @@ async function tryToAccept(t: Test, { store, refused }: Bed, to: string): Promis
 async function storedRecipients(cluster: PostgresCluster, database: string): Promise<string[]> {
   const rows = await cluster.query('select recipient from messages', database)
   return rows.map(({ recipient }) => String(recipient))
+}
+
+async function leaveForAMoment(t: Test, cluster: PostgresCluster, like: string): Promise<void> {
+  const bed = await openBed(t, cluster, like)
+  const nobody = await freePort()
+  let isAccepted = false
+  // On a busy machine the moment may last for longer than it is waited for.
+  for (let tries = 0; tries < 5 && !isAccepted; tries += 1) {
+    await until('it accepts', () => tryToAccept(t, bed, `before-${tries}@dest.test`))
+    bed.proxy.lead(nobody)
+    bed.proxy.cutAll()
+    await until('the connections are lost', () => bed.proxy.connections() === 0)
+    setTimeout(() => bed.proxy.lead(cluster.port), 100)
+    isAccepted = await tryToAccept(t, bed, `meanwhile-${tries}@dest.test`)
+  }
+  t.ok(isAccepted)
 }
 
 async function cutCommits(t: Test, cluster: PostgresCluster, like: string): Promise<void> {

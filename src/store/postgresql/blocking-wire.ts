@@ -9,6 +9,7 @@ import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from '
 import { ServiceError } from '../../base/errors.ts'
 import type { PostgresLocation } from '../store-location.ts'
 import type {
+  AnsweredRequest,
   Granted,
   StatementAnswer,
   WireAnswer,
@@ -76,6 +77,7 @@ export interface BlockingWire {
 export function openBlockingWire(
   { url, nodeId }: Pick<PostgresLocation, 'url' | 'nodeId'>,
   notes: MessagePort | null,
+  mostWaitMilliseconds = MOST_WAIT_MILLISECONDS,
 ): BlockingWire {
   const signal = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
   const bell = new Int32Array(signal)
@@ -89,7 +91,7 @@ export function openBlockingWire(
   const granted = { ...anything }
   let lastId = 0
 
-  const exchange = (request: WireRequest, mostMilliseconds = MOST_WAIT_MILLISECONDS): WireAnswer => {
+  const exchange = (request: AnsweredRequest, mostMilliseconds = mostWaitMilliseconds): WireAnswer => {
     port.postMessage(request)
     for (;;) {
       const before = Atomics.load(bell, 0)
@@ -97,6 +99,8 @@ export function openBlockingWire(
       if (received?.message.id === request.id) return received.message
       if (received !== undefined) continue
       if (Atomics.wait(bell, 0, before, mostMilliseconds) === 'timed-out') {
+        // What it had begun must not go on, nor be taken for the next transaction.
+        if (request.kind === 'ask') port.postMessage({ kind: 'drop', line: request.line } satisfies WireRequest)
         throw new ConnectionLost('', 'the thread that speaks to it does not answer')
       }
     }
@@ -106,8 +110,8 @@ export function openBlockingWire(
     granted,
     ask(line, statements, isPatient = false) {
       const given = line === 'write' ? granted : anything
-      const request: WireRequest = { ...given, kind: 'ask', id: ++lastId, line, statements, isPatient }
-      const answer = exchange(request, isPatient ? Infinity : MOST_WAIT_MILLISECONDS)
+      const request: AnsweredRequest = { ...given, kind: 'ask', id: ++lastId, line, statements, isPatient }
+      const answer = exchange(request, isPatient ? Infinity : mostWaitMilliseconds)
       if (answer.session !== undefined && line === 'write') granted.session = answer.session
       if (answer.kind === 'done') return answer.answers
       const { kind, code, message } = answer

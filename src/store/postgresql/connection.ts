@@ -1,11 +1,19 @@
 /**
- * One connection to PostgreSQL: statements go out in one flight and are answered in order. Rejects with what the driver
+ * One connection to PostgreSQL: statements go out in one flight (statement-flight.ts). Rejects with what the driver
  * says when it cannot be opened, or is not one that mail may be trusted to. A connection that fails once is ended.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { findPrimary } from './primary.ts'
-import type { StatementAnswer, WireLine, WireQuestion, WireResult } from './wire-messages.ts'
+import { createFlights, readerOf } from './statement-flight.ts'
+import {
+  COMMIT,
+  type StatementAnswer,
+  type WireLine,
+  type WireQuestion,
+  type WireResult,
+  type WireStatement,
+} from './wire-messages.ts'
 
 export interface Connection {
   /** What the last commit left in this database; null: there was none. Of the connection that writes. */
@@ -21,19 +29,7 @@ export interface Connection {
 const CONNECT_TIMEOUT_MILLISECONDS = 5_000
 const OPEN_TIMEOUT_MILLISECONDS = 15_000
 const CLOSE_TIMEOUT_MILLISECONDS = 2_000
-/** `pg_type`: how text that the server sends becomes a value. */
-const READERS: Readonly<Record<number, (text: string) => unknown>> = {
-  16: (text) => (text === 't' ? 1 : 0),
-  17: (text) => Buffer.from(text.slice(2), 'hex'),
-  20: Number,
-  21: Number,
-  23: Number,
-  700: Number,
-  701: Number,
-  1700: Number,
-}
-const asText = (text: string): unknown => text
-const types = { getTypeParser: (type: number) => READERS[type] ?? asText } as unknown as pg.CustomTypesConfig
+const types = { getTypeParser: readerOf } as unknown as pg.CustomTypesConfig
 
 export interface ConnectionOptions {
   url: string
@@ -49,7 +45,7 @@ export interface ConnectionOptions {
 }
 
 /** What the types of the driver leave out. */
-type Stream = { cork(): void; uncork(): void; destroy(): void; on(event: 'data', heard: () => void): void }
+type Stream = { destroy(): void; on(event: 'data', heard: () => void): void }
 const streamOf = (client: pg.Client): Stream =>
   (client as unknown as { connection: { stream: Stream } }).connection.stream
 
@@ -96,19 +92,17 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   const hear = (): void => void (heardAt = performance.now())
   streamOf(client).on('data', hear)
 
-  async function send(statements: WireQuestion['statements']): Promise<WireResult> {
-    const stream = streamOf(client)
-    stream.cork()
-    const asked = statements.map((statement) => client.query<unknown[]>({ ...statement, rowMode: 'array' }))
-    stream.uncork()
+  const fly = createFlights(client)
+
+  async function send(statements: WireStatement[]): Promise<WireResult> {
+    const [first] = statements
     try {
-      const results = await Promise.all(asked)
-      return { kind: 'done', answers: results.map(answerOf) }
+      const answers = first?.name === '' ? [await askUnprepared(client, first)] : await fly(statements)
+      return { kind: 'done', answers }
     } catch (thrown) {
-      // Those behind it are awaited too: what is asked next comes behind all of them.
-      await Promise.allSettled(asked)
       const { code = '', message } = thrown as { code?: string; message: string }
-      if (thrown instanceof pg.DatabaseError && (await isAlive(client))) return { kind: 'failed', code, message }
+      const isOver = thrown instanceof pg.DatabaseError && (await endFailed(client, statements))
+      if (isOver) return { kind: 'failed', code, message }
       end(message)
       return { kind: 'lost', code, message }
     }
@@ -131,16 +125,25 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   }
 }
 
-/** How bad an error is the server says in its own language: what answers behind it was not ended by it. */
-const isAlive = (client: pg.Client): Promise<boolean> =>
-  client.query('').then(
-    () => true,
-    () => false,
-  )
+/**
+ * How bad an error is the server says in its own language: what answers behind it was not ended by it. Where a commit was
+ * left out, its transaction is undone; otherwise it goes on. false: the connection is lost.
+ */
+async function endFailed(client: pg.Client, statements: readonly WireStatement[]): Promise<boolean> {
+  try {
+    await client.query('')
+    const isOpen = client.getTransactionStatus() !== 'I'
+    if (isOpen && statements.at(-1)?.text === COMMIT) await client.query('rollback')
+    return true
+  } catch {
+    return false
+  }
+}
 
-/** Of a text of several statements, as migrations are, the last one. */
-function answerOf(result: pg.QueryResult<unknown[]> | pg.QueryResult<unknown[]>[]): StatementAnswer {
-  const last = Array.isArray(result) ? result.at(-1) : result
+/** Of a text of several statements, as migrations are, the answer is that of the last one. */
+async function askUnprepared(client: pg.Client, { text, values }: WireStatement): Promise<StatementAnswer> {
+  const result: unknown = await client.query<unknown[]>({ text, values, rowMode: 'array' })
+  const last = (Array.isArray(result) ? result.at(-1) : result) as pg.QueryResult<unknown[]> | undefined
   const fields = last?.fields.map(({ name }) => name) ?? []
   return { fields, rows: last?.rows ?? [], count: last?.rowCount ?? 0 }
 }

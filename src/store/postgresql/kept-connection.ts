@@ -11,6 +11,7 @@ const MOST_PAUSE_MILLISECONDS = 2_000
 const LOOK_EVERY_MILLISECONDS = 250
 /** A connection that was lost is waited for so long: others wait for what asks. Then it is a problem. */
 const GRACE_MILLISECONDS = 1_000
+const PAUSE_OF_WAITING_MILLISECONDS = 20
 /** A server that says nothing for so long is a problem: a slow disk is not. */
 const SLOW_MILLISECONDS = 3_000
 /** And for so long is lost: the network may have swallowed it. */
@@ -66,11 +67,14 @@ export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions)
   }
   const looking = setInterval(() => absence.look(connection, isReplaced), LOOK_EVERY_MILLISECONDS)
 
-  /** The first connection is waited for as long as it takes, and any by who is patient. */
-  const soon = (isPatient: boolean): Promise<Connection | undefined> | undefined => {
+  /** The first connection is waited for as long as it takes, and any by who is patient; another one for the grace. */
+  const soon = async (isPatient: boolean): Promise<Connection | undefined> => {
     if (isPatient || session === 0) return connect()
-    const left = absence.graceLeft()
-    return left > 0 ? Promise.race([connecting, sleep(left, undefined)]) : undefined
+    // Between two tries there is none under way.
+    while (connection === undefined && !isReplaced && absence.graceLeft() > 0) {
+      await Promise.race([connecting ?? sleep(PAUSE_OF_WAITING_MILLISECONDS), sleep(absence.graceLeft())])
+    }
+    return connection
   }
 
   return {
@@ -86,6 +90,7 @@ export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions)
       const answer = await open.ask(question)
       return answer.kind === 'lost' ? answer : { ...answer, session: asked }
     },
+    drop: () => connection?.drop('its answer took too long'),
     async close(): Promise<void> {
       isClosed = true
       clearTimeout(timer)

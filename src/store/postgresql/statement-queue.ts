@@ -6,7 +6,7 @@
 import { ServiceError } from '../../base/errors.ts'
 import type { BlockingWire } from './blocking-wire.ts'
 import { mergedForm, type MergedForm } from './merged-statements.ts'
-import type { StatementAnswer, WireLine, WireStatement } from './wire-messages.ts'
+import { COMMIT, type StatementAnswer, type WireLine, type WireStatement } from './wire-messages.ts'
 
 /** A statement of this connection; made once for each text. */
 interface Prepared {
@@ -48,8 +48,6 @@ export interface StatementQueue {
   /** What waits is never sent. */
   forget(): void
 }
-
-export const COMMIT = 'commit'
 
 /** Ids and addresses; in a list, contents would have to be text. */
 const MOST_BYTES_OF_A_VALUE = 1_024

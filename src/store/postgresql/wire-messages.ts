@@ -13,11 +13,14 @@ export interface WireData {
 }
 
 export interface WireStatement {
-  /** The same for the same text. */
+  /** The same for the same text; empty: it is not prepared, and goes alone. */
   name: string
   text: string
   values: unknown[]
 }
+
+/** Ends its transaction, and the statements of its trip. */
+export const COMMIT = 'commit'
 
 export type WireLine = 'write' | 'read'
 
@@ -35,7 +38,9 @@ export interface WireQuestion extends Granted {
   isPatient: boolean
 }
 
-export type WireRequest = { id: number } & (({ kind: 'ask'; line: WireLine } & WireQuestion) | { kind: 'close' })
+export type AnsweredRequest = { id: number } & (({ kind: 'ask'; line: WireLine } & WireQuestion) | { kind: 'close' })
+/** drop: nobody waits for the answer any more; the connection ends with what is under way. */
+export type WireRequest = AnsweredRequest | { kind: 'drop'; line: WireLine }
 
 export interface StatementAnswer {
   fields: string[]

@@ -21,6 +21,7 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
   const name = `sternpost ${randomBytes(8).toString('hex')}`
   const lines = { write: keep('write'), read: keep('read') }
   port.on('message', (request: WireRequest) => {
+    if (request.kind === 'drop') return lines[request.line].drop()
     const { id } = request
     if (request.kind === 'close') {
       void Promise.allSettled([lines.write.close(), lines.read.close()]).then(() => {

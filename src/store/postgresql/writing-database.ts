@@ -16,7 +16,8 @@ import { ConnectionLost, DatabaseChanged, isOfStatement, ServerRefused, type Blo
 import { FIND_COMMIT } from './connection.ts'
 import { createPostgresDatabase } from './postgres-database.ts'
 import type { RowNumbers } from './row-numbers.ts'
-import { COMMIT, createStatementQueue, type StatementQueue } from './statement-queue.ts'
+import { createStatementQueue, type StatementQueue } from './statement-queue.ts'
+import { COMMIT } from './wire-messages.ts'
 
 const BEGIN_WRITING = 'select begin_writing($1)'
 const NOTE_COMMIT = `

@@ -12,7 +12,7 @@ import {
   type StatisticsPlace,
 } from '../../records/statistics-records.ts'
 import { StatisticsSums } from '../../statistics-sums.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { ask, oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs } from '../tools/verb-types.ts'
 import { additionsOf, columnOf, valuesOf } from '../ips/ip-counters.ts'
 
@@ -22,20 +22,30 @@ const OTHER_TAGS = '*'
 /** Rows of one part: some milliseconds. */
 const WALKED_AT_ONCE = 2_000
 
-/** An event, and what is known of its message. */
-interface Happened {
+interface EventRow {
+  message: number
   hour: number
   kind: string
   isMachine: number
+  /** Of an attempt; empty: it had none yet. */
+  ip: string | null
+}
+
+/** What is known of a message: read once for all its events. */
+interface MessageRow {
+  seq: number
   isTest: number
   domain: string
   pool: string
   provider: string
-  /** Of the last attempt; empty: none yet. */
-  ip: string
   /** JSON object, null: none. */
   tags: string | null
+  /** Of the last attempt before the slice; empty: it had none yet; null: there was no attempt. */
+  ip: string | null
 }
+
+/** An event of a message. */
+interface Happened extends MessageRow, Pick<EventRow, 'hour' | 'kind' | 'isMachine'> {}
 
 const COUNTER_OF: Readonly<Record<string, StatisticsCounter>> = {
   'email.accepted': 'accepted',
@@ -49,6 +59,7 @@ const COUNTER_OF: Readonly<Record<string, StatisticsCounter>> = {
   'email.canceled': 'canceled',
   'email.unsubscribed': 'unsubscribed',
 }
+const ATTEMPT = 'email.attempted'
 /** Provider and IP are known then: the mail counts as accepted for them. */
 const FIRST_ATTEMPT = 'first attempt'
 const COLUMNS = STATISTICS_COUNTERS.map(columnOf)
@@ -61,7 +72,8 @@ export function createStatisticsWrites(database: Database) {
     select max(event_seq) as last, count(*) as events
     from (select event_seq from events where event_seq > +? order by event_seq limit +?) as walked`)
   const findNewest = oneColumn(database)<[], number | null>('select max(event_seq) from events')
-  const findHappened = database.prepare<[number, number], Happened>(HAPPENED)
+  const findEvents = database.prepare<[object], EventRow>(EVENTS)
+  const findMessages = database.prepare<[object], MessageRow>(MESSAGES)
   const writeSums = createSumsWriter(database)
   const forget = database.prepare<[number, number]>(`
     delete from statistics
@@ -70,50 +82,66 @@ export function createStatisticsWrites(database: Database) {
   return {
     sumStatistics(limit) {
       const summed = findSummed.get() ?? 0
-      const { last = null, events = 0 } = findLast.get(summed, limit) ?? {}
+      const { last = null, events: count = 0 } = findLast.get(summed, limit) ?? {}
       if (last === null) {
         // The newest events are gone, and their numbers will be given again.
         const newest = findNewest.get() ?? 0
         if (newest < summed) noteSummed.run(newest)
         return false
       }
-      writeSums(sumsOf(findHappened.all(summed, last)))
+      const slice = { summed, last }
+      const [events, messages] = [ask(findEvents, slice), ask(findMessages, slice)]
+      writeSums(sumsOf(happenedIn(events(), messages())))
       noteSummed.run(last)
-      return events >= limit
+      return count >= limit
     },
     forgetStatistics: (before, limit) => forget.run(before, limit).changes,
   } satisfies SomeVerbs
 }
 
-/** The road of an event to its message, and what is known of that. */
-const HAPPENED = `
+const EVENTS = `
   select
-    events.at / ${HOUR} * ${HOUR} as hour,
-    case when events.kind <> 'email.attempted' then events.kind else '${FIRST_ATTEMPT}' end as kind,
-    events.kind in ('email.opened', 'email.clicked')
-      and coalesce(json_extract(events.body, '$.data.machine'), '') = 'true' as isMachine,
+    message_seq as message,
+    at / ${HOUR} * ${HOUR} as hour,
+    kind,
+    kind in ('email.opened', 'email.clicked')
+      and coalesce(json_extract(body, '$.data.machine'), '') = 'true' as isMachine,
+    case kind when '${ATTEMPT}' then coalesce(json_extract(body, '$.data.ip'), '') end as ip
+  from events
+  where event_seq > +@summed and event_seq <= +@last
+  order by event_seq`
+
+/** The road of events to their messages, and what is known of those. */
+const MESSAGES = `
+  select
+    messages.seq,
     contents.is_test as isTest,
     lanes.domain,
     coalesce(accepted_for.name, pools.name) as pool,
     coalesce(messages.isp, '') as provider,
-    coalesce(json_extract(
-      (select attempt.body from events as attempt
-       where attempt.message_seq = events.message_seq and attempt.kind = 'email.attempted'
-         and attempt.event_seq <= events.event_seq
-       order by attempt.event_seq desc limit 1), '$.data.ip'), '') as ip,
-    contents.tags
-  from events
-  cross join messages on messages.seq = events.message_seq
+    contents.tags,
+    (select coalesce(json_extract(attempt.body, '$.data.ip'), '') from events as attempt
+      where attempt.message_seq = messages.seq and attempt.kind = '${ATTEMPT}' and attempt.event_seq <= +@summed
+      order by attempt.event_seq desc limit 1) as ip
+  from messages
   cross join contents on contents.content_id = messages.content_id
   cross join lanes on lanes.lane_id = messages.lane_id
   cross join pools on pools.pool_id = messages.pool_id
   left join message_data on message_data.message_seq = messages.seq
   left join pools as accepted_for on accepted_for.pool_id = message_data.pool_id
-  where events.event_seq > ? and events.event_seq <= ?
-    and (events.kind <> 'email.attempted' or not exists (
-      select 1 from events as earlier
-      where earlier.message_seq = events.message_seq and earlier.kind = 'email.attempted'
-        and earlier.event_seq < events.event_seq))`
+  where messages.seq in (select message_seq from events where event_seq > +@summed and event_seq <= +@last)`
+
+/** Each with the IP of its last attempt; of attempts the first ones. */
+function* happenedIn(events: readonly EventRow[], messages: readonly MessageRow[]): Generator<Happened> {
+  const known = new Map(messages.map((message) => [message.seq, message]))
+  for (const { message: seq, hour, kind, isMachine, ip } of events) {
+    const message = known.get(seq)
+    if (message === undefined) continue
+    const isFirst = kind === ATTEMPT && message.ip === null
+    if (kind === ATTEMPT) message.ip = ip
+    if (kind !== ATTEMPT || isFirst) yield { ...message, hour, kind: isFirst ? FIRST_ATTEMPT : kind, isMachine }
+  }
+}
 
 /** Of one hour, one name, one domain. */
 interface Sums extends Pick<Happened, 'hour' | 'isTest' | 'domain'> {
@@ -122,7 +150,7 @@ interface Sums extends Pick<Happened, 'hour' | 'isTest' | 'domain'> {
   counts: Partial<Record<StatisticsCounter, number>>
 }
 
-function sumsOf(rows: readonly Happened[]): Iterable<Sums> {
+function sumsOf(rows: Iterable<Happened>): Iterable<Sums> {
   const sums = new Map<string, Sums>()
   for (const row of rows) {
     const counter = row.kind === FIRST_ATTEMPT ? 'accepted' : counterOf(row.kind, row.isMachine === 1)
@@ -142,7 +170,7 @@ function sumsOf(rows: readonly Happened[]): Iterable<Sums> {
 function placesOf({ kind, domain, pool, provider, ip, tags }: Happened): [StatisticsDimension, string][] {
   const places: [StatisticsDimension, string][] = []
   if (kind !== 'email.accepted' && provider !== '') places.push(['provider', provider])
-  if (kind !== 'email.accepted' && ip !== '') places.push(['ip', ip])
+  if (kind !== 'email.accepted' && ip !== null && ip !== '') places.push(['ip', ip])
   if (kind === FIRST_ATTEMPT) return places
   return [...places, ['domain', domain], ['pool', pool], ...tagsOf(tags).map((tag): ['tag', string] => ['tag', tag])]
 }
