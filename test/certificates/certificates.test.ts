@@ -5,6 +5,7 @@
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import t from 'tap'
+import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { loadAcme } from '../../src/certificates/acme-client.ts'
 import { certificateIdOf, plannedRenewal } from '../../src/certificates/renewal-time.ts'
@@ -172,6 +173,20 @@ t.test('a renewal by hand comes at once, with a new key or the one before', skip
   await certificates.run()
   t.not(await serial(), second)
   t.not(await keyOf(), key)
+})
+
+t.test('what was restored without its master key is ordered anew', skipping, async (t) => {
+  const { certificates, store, directory, record, serial } = await startScene(t, { keepsKey: true })
+  await certificates.run()
+  const [first, before] = [await serial(), await record()]
+  if (!before?.issued) return t.fail('it has none')
+  const sealedKey = createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 8)).seal('a key', 'of another server')
+  await store.saveAcmeAccount({ directory, sealedKey, url: 'https://localhost/account' })
+  const issued = { ...before.issued, sealedKey, renewAt: 0 }
+  await store.saveCertificate({ ...before, issued, order: { directory, url: null, sealedKey } })
+  await certificates.run()
+  t.match(await record(), { problem: null, failures: 0, order: null })
+  t.not(await serial(), first)
 })
 
 t.test('what a certificate is called is what openssl reads in it', skipping, async (t) => {
