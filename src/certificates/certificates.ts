@@ -78,9 +78,7 @@ export function createCertificates(options: CertificatesOptions) {
     if (!isIssued(record) || !held.has(record.name) || !isFor(record.issued.chain, record.names)) return true
     if (record.issued.renewAt <= clock.now()) return true
     const renewAt = await renewals.suggested(record, settings.directory)
-    if (renewAt === null) return false
-    await store.saveCertificate({ ...record, issued: { ...record.issued, renewAt } })
-    return renewAt <= clock.now()
+    return renewAt !== null && (await renewFrom(record, renewAt, options))
   }
 
   /** One after the other: an authority counts how many come at once. */
@@ -90,7 +88,8 @@ export function createCertificates(options: CertificatesOptions) {
       if (!(await isDue(record))) continue
       if (pace.take('') > 0) return
       orderedName = record.name
-      const issued = await order(record).finally(() => (orderedName = null))
+      const current = await asItIs(record, store)
+      const issued = await order(current).finally(() => (orderedName = null))
       if (issued === null) continue
       held.use(issued)
       await onIssued(record.name)
@@ -191,6 +190,30 @@ async function wantedRecords({ store, own, links, clock }: CertificatesOptions):
 function recordOf(names: readonly string[], known: CertificateRecord | undefined): CertificateRecord {
   if (known === undefined) return newRecord(names)
   return known.names.join() === names.join() ? known : { ...known, names: [...names], order: null, nextTryAt: 0 }
+}
+
+/** True: it is due. */
+async function renewFrom(
+  record: IssuedRecord,
+  renewAt: number,
+  { store, clock }: Pick<CertificatesOptions, 'store' | 'clock'>,
+): Promise<boolean> {
+  const current = await asItIs(record, store)
+  if (!isIssued(current) || current.issued.renewAt !== record.issued.renewAt) return true
+  await store.saveCertificate({ ...current, issued: { ...current.issued, renewAt } })
+  return renewAt <= clock.now()
+}
+
+/** A renewal may have been asked for since the names were listed: the orders before it take minutes. */
+async function asItIs(
+  { name, names }: CertificateRecord,
+  store: Pick<Store, 'certificates'>,
+): Promise<CertificateRecord> {
+  const known = await store.certificates()
+  return recordOf(
+    names,
+    known.find((each) => each.name === name),
+  )
 }
 
 function newRecord(names: readonly string[]): CertificateRecord {

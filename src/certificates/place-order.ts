@@ -148,12 +148,15 @@ type PlacedOrder = AcmeOrder & { url: string }
 /** What is about to be placed is noted before: an order whose answer never came is looked for. */
 async function openOrder(client: AcmeClient, parts: OrderParts, request: OrderRequest): Promise<PlacedOrder> {
   const { library, keyRing } = parts
-  const { directory, names, saveOrder, order } = request
+  const { directory, names, saveOrder } = request
+  const sealedAs = certificateSealedAs(names[0] ?? '')
+  const order = opens(keyRing, request.order?.sealedKey, sealedAs) ? request.order : null
   if (order !== null && order.url !== null) return { ...order, url: order.url }
-  let { sealedKey } = order ?? request
+  const kept = opens(keyRing, request.sealedKey, sealedAs) ? request.sealedKey : null
+  let sealedKey = order?.sealedKey ?? kept
   if (sealedKey === null) {
     const key = await library.crypto.createPrivateEcdsaKey('P-256')
-    sealedKey = keyRing.seal(key.toString(), certificateSealedAs(names[0] ?? ''))
+    sealedKey = keyRing.seal(key.toString(), sealedAs)
   }
   const found = order === null ? null : await findOrder(client, names)
   if (order === null) await saveOrder({ directory, url: null, sealedKey })
@@ -230,7 +233,7 @@ const requestsOf = (client: AcmeClient): SignedRequests => (client as unknown as
 async function openAccount({ store, keyRing, library, email }: OrderParts, directory: string): Promise<AcmeClient> {
   const sealedAs = accountSealedAs(directory)
   let account: AcmeAccountRecord | null = await store.acmeAccount(directory)
-  if (account === null) {
+  if (account === null || !opens(keyRing, account.sealedKey, sealedAs)) {
     const key = await library.crypto.createPrivateEcdsaKey('P-256')
     account = { directory, sealedKey: keyRing.seal(key.toString(), sealedAs), url: null }
     await store.saveAcmeAccount(account)
@@ -246,6 +249,17 @@ async function openAccount({ store, keyRing, library, email }: OrderParts, direc
     await store.saveAcmeAccount({ ...account, url: client.getAccountUrl() })
   }
   return client
+}
+
+/** False for what was sealed with another master key, as behind a restore without it: it counts as not there. */
+function opens(keyRing: KeyRing, sealed: Uint8Array | null | undefined, sealedAs: string): boolean {
+  if (sealed === null || sealed === undefined) return false
+  try {
+    keyRing.open(sealed, sealedAs)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** It is made again with the same key. */

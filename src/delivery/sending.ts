@@ -31,7 +31,7 @@ interface SendingHooks {
 
 export function createSending(parts: DispatcherParts, hooks: SendingHooks) {
   const { events } = hooks
-  const connections = createConnectionNotes(parts, hooks.wake.paths)
+  const connections = createConnectionNotes(parts, hooks.wake)
   const recorder = createOutcomeRecorder({ ...parts, onStored: events.stored })
   // Marks ask which rows are in a thread, and a settled try forgets its mark: each knows the other.
   const marks: DotMarks = createDotMarks({
@@ -165,7 +165,8 @@ interface OpenConnections {
  * What the connections of the threads tell: how many are open, for the metrics; what the hosts say of a path, for
  * shaping; and what they say of TLS.
  */
-function createConnectionNotes({ metrics, onConnectionTls, paths, shaping }: DispatcherParts, wakePaths: () => void) {
+function createConnectionNotes(parts: DispatcherParts, wake: WakeUps) {
+  const { directory, metrics, onConnectionTls, paths, shaping } = parts
   const { smtpConnections, smtpTls } = metrics
   /** By thread and path; only those with open connections. */
   const open = new Map<string, OpenConnections>()
@@ -179,6 +180,19 @@ function createConnectionNotes({ metrics, onConnectionTls, paths, shaping }: Dis
     else open.delete(place)
   }
 
+  function count(note: ThreadConnectionNote['note'], facts: OpenConnections['facts'], thread: number): void {
+    if (note.kind === 'careful') return
+    if (note.kind === 'failed') {
+      if (!open.has(`${thread} ${facts.key}`)) paths.noteClosed(facts)
+      return
+    }
+    add(thread, facts, note.kind === 'opened' ? 1 : -1)
+    if (note.kind !== 'opened' || !paths.noteOpened(facts, note.inFlight)) return
+    // It takes more than the few rows that it had until now.
+    directory.openRoute(facts.route)
+    wake.claims()
+  }
+
   return {
     note(notes: readonly ThreadConnectionNote[], thread: number): void {
       for (const [pathKey, ofPath] of Map.groupBy(notes, (note) => note.pathKey)) {
@@ -186,10 +200,7 @@ function createConnectionNotes({ metrics, onConnectionTls, paths, shaping }: Dis
         if (!isShaped(facts)) continue
         for (const connection of ofPath) {
           const { note, tls } = connection
-          if (note.kind === 'opened') {
-            add(thread, facts, 1)
-            paths.noteInFlight(facts, note.inFlight)
-          } else if (note.kind !== 'failed' && note.kind !== 'careful') add(thread, facts, -1)
+          count(note, facts, thread)
           if (tls === null) continue
           smtpTls.inc({ policy: tls.policy.type, result: tls.isPlainFallback ? 'plain-fallback' : tls.result })
           onConnectionTls(facts.shaped.ip, connection)
@@ -198,7 +209,7 @@ function createConnectionNotes({ metrics, onConnectionTls, paths, shaping }: Dis
         shaping.noteConnections(facts.shaped, ofShaping)
         paths.touch(facts)
       }
-      wakePaths()
+      wake.paths()
     },
     /** The connections of a dead thread ended with it: that says nothing of their hosts. */
     forgetThread(dead: number): void {

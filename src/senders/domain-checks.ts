@@ -18,6 +18,8 @@ import { checkDomain } from './verification/verify-domain.ts'
 const MOST_CHECK_MILLISECONDS = 9 * SECOND
 const VERIFY_AGAIN_AFTER = 10 * SECOND
 const SIDE_BY_SIDE = 8
+/** After changes: each has some fifteen lookups, and whoever may change domains sets the pace. */
+const MOST_IN_BACKGROUND = 50
 /** In one run; what is left is due in the next minute still. */
 const MOST_IN_ONE_RUN = 400
 
@@ -85,7 +87,7 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
       const names = await store.domainsDueForCheck(clock.now(), MOST_IN_ONE_RUN)
       await Promise.all(Array.from({ length: SIDE_BY_SIDE }, () => workOff(names)))
     },
-    /** Starts no check any more and waits for those that `start` began. */
+    /** Starts no check any more and waits for those in the background. */
     async stop() {
       isStopped = true
       await background.ended()
@@ -93,24 +95,43 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
   }
 }
 
-/** Checks that nobody waits for: what fails is logged. */
+/** Checks that nobody waits for: what fails is logged. Of each name one runs at a time, and the newest waits. */
 function createBackground({ logger }: Pick<DomainParts, 'logger'>) {
-  const started = new Set<Promise<void>>()
-  const run = async (name: string, work: () => Promise<unknown>): Promise<void> => {
+  const waiting = new Map<string, () => Promise<unknown>>()
+  const underWay = new Map<string, Promise<void>>()
+
+  async function run(name: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work()
     } catch (thrown) {
       logger.error({ domain: name, error: errorText(thrown) }, 'domain check failed')
     }
   }
+
+  function begin(): void {
+    for (const [name, work] of waiting) {
+      if (underWay.size >= MOST_IN_BACKGROUND) return
+      if (underWay.has(name)) continue
+      waiting.delete(name)
+      const ended = (): void => {
+        underWay.delete(name)
+        begin()
+      }
+      underWay.set(name, run(name, work).then(ended))
+    }
+  }
+
   return {
     run,
     start(name: string, work: () => Promise<unknown>): void {
-      const done = run(name, work).finally(() => started.delete(done))
-      started.add(done)
+      waiting.set(name, work)
+      begin()
     },
-    /** Those that `start` began. */
-    ended: () => Promise.all(started),
+    /** Those that run; what waits is not begun any more. */
+    async ended(): Promise<void> {
+      waiting.clear()
+      await Promise.all(underWay.values())
+    },
   }
 }
 

@@ -5,6 +5,7 @@
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import t from 'tap'
+import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { loadAcme } from '../../src/certificates/acme-client.ts'
 import { certificateIdOf, plannedRenewal } from '../../src/certificates/renewal-time.ts'
@@ -18,7 +19,7 @@ const LINK_NAMES = isFull ? 300 : 12
 
 t.setTimeout(600_000)
 
-t.test('an authority that is down for days is asked less and less, then gives one', skipping, async (t) => {
+t.test('an authority that is down for days is asked less and less, then gives one', { ...skipping }, async (t) => {
   const { pebble, clock, certificates, record, serial } = await startScene(t)
   await certificates.run()
   const first = await serial()
@@ -48,7 +49,7 @@ t.test('an authority that is down for days is asked less and less, then gives on
   t.not(await serial(), first)
 })
 
-t.test('it is renewed behind two thirds of its life', skipping, async (t) => {
+t.test('it is renewed behind two thirds of its life', { ...skipping }, async (t) => {
   const { clock, certificates, record, serial } = await startScene(t)
   await certificates.run()
   const first = await serial()
@@ -76,7 +77,7 @@ t.test('one whose life began long before it was issued is renewed six hours late
   t.ok(short >= 2 * HOUR && short <= 2.25 * HOUR, 'also of a short one')
 })
 
-t.test('it is renewed when the authority says so (RFC 9773)', skipping, async (t) => {
+t.test('it is renewed when the authority says so (RFC 9773)', { ...skipping }, async (t) => {
   const asked: string[] = []
   let revoked: string | null = null
   const { clock, certificates, record, serial, ...scene } = await startScene(t, {
@@ -108,7 +109,7 @@ t.test('it is renewed when the authority says so (RFC 9773)', skipping, async (t
   t.equal(await serial(), second)
 })
 
-t.test('an authority that always says "now" is asked no more than every 6 h', skipping, async (t) => {
+t.test('an authority that always says "now" is asked no more than every 6 h', { ...skipping }, async (t) => {
   const rule = () => renewalInformation([], async () => true, '60')
   const { clock, certificates, issued } = await startScene(t, { rule })
   const from = clock.now()
@@ -154,7 +155,7 @@ async function revoke({ directory, caFile, store, keyRing }: RevokingScene, chai
 
 type RevokingScene = Pick<Scene, 'directory' | 'caFile' | 'store' | 'keyRing'>
 
-t.test('a renewal by hand comes at once, with a new key or the one before', skipping, async (t) => {
+t.test('a renewal by hand comes at once, with a new key or the one before', { ...skipping }, async (t) => {
   const { certificates, record, serial } = await startScene(t, { keepsKey: true })
   const keyOf = async (): Promise<string> => {
     const parsed = new X509Certificate((await record())?.issued?.chain ?? '')
@@ -174,7 +175,42 @@ t.test('a renewal by hand comes at once, with a new key or the one before', skip
   t.not(await keyOf(), key)
 })
 
-t.test('what a certificate is called is what openssl reads in it', skipping, async (t) => {
+t.test('a renewal that is asked for while others are ordered is not forgotten', { ...skipping }, async (t) => {
+  const link = 't.acme.test'
+  let rule: DoorRule = (_asked, pass) => pass()
+  const links = new Map([[link, 1]])
+  const scene = await startScene(t, { keepsKey: true, links, rule: () => (asked, pass) => rule(asked, pass) })
+  const { certificates, record } = scene
+  const keyOf = async (): Promise<unknown> =>
+    new X509Certificate((await record(link))?.issued?.chain ?? '').publicKey.export({ type: 'spki', format: 'pem' })
+  await certificates.want(link)
+  await certificates.run()
+  const before = await keyOf()
+  for (const name of [HOST, link]) await certificates.renew(name, false)
+  rule = async ({ path }, pass) => {
+    if (path === '/order-plz' && (await record(link))?.order === null) await certificates.renew(link, true)
+    return pass()
+  }
+  await certificates.run()
+  t.match(await record(link), { problem: null, order: null })
+  t.not(await keyOf(), before, 'it has the new key')
+})
+
+t.test('what was restored without its master key is ordered anew', { ...skipping }, async (t) => {
+  const { certificates, store, directory, record, serial } = await startScene(t, { keepsKey: true })
+  await certificates.run()
+  const [first, before] = [await serial(), await record()]
+  if (!before?.issued) return t.fail('it has none')
+  const sealedKey = createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 8)).seal('a key', 'of another server')
+  await store.saveAcmeAccount({ directory, sealedKey, url: 'https://localhost/account' })
+  const issued = { ...before.issued, sealedKey, renewAt: 0 }
+  await store.saveCertificate({ ...before, issued, order: { directory, url: null, sealedKey } })
+  await certificates.run()
+  t.match(await record(), { problem: null, failures: 0, order: null })
+  t.not(await serial(), first)
+})
+
+t.test('what a certificate is called is what openssl reads in it', { ...skipping }, async (t) => {
   const { certificates, record } = await startScene(t)
   await certificates.run()
   const chain = (await record())?.issued?.chain ?? ''
@@ -189,7 +225,7 @@ t.test('what a certificate is called is what openssl reads in it', skipping, asy
   t.equal(certificateIdOf(chain), wanted)
 })
 
-t.test('names of links: the most wanted first, at a pace, all in the end', skipping, async (t) => {
+t.test('names of links: the most wanted first, at a pace, all in the end', { ...skipping }, async (t) => {
   const links = new Map(Array.from({ length: LINK_NAMES }, (_, index) => [`t.d${index}.test`, index]))
   const { clock, certificates, issued, store } = await startScene(t, { links, ordersPerHour: LINK_NAMES })
   for (const name of links.keys()) t.equal(await certificates.want(name), null)

@@ -81,7 +81,7 @@ function ready(paths: Paths<PathRow>): PathRow[] {
   return paths.take().ready.flatMap(({ rows }) => rows)
 }
 
-t.test('a new path gets three rows for each connection, and another one for each that comes back', async (t) => {
+t.test('a path gets three rows for each connection, and another one for each that comes back', async (t) => {
   const { paths, add } = world()
   add(60)
   const [first, ...others] = ready(paths)
@@ -92,14 +92,29 @@ t.test('a new path gets three rows for each connection, and another one for each
   t.equal(paths.takeWaiting().length, 29)
 })
 
+t.test('a path gets the rows of one connection until a host of it answers', async (t) => {
+  const { paths, add } = world()
+  const facts: PathFacts = { ...factsOf('a'), shaped: {} as NonNullable<PathFacts['shaped']> }
+  t.equal(paths.roomOf(facts, OPEN, false), 3)
+  add(60, { facts })
+  t.equal(ready(paths).length, 3)
+  t.equal(paths.noteOpened(facts, 1), true)
+  t.equal(paths.noteOpened(facts, 1), false, 'as the others')
+  paths.touch(facts)
+  t.equal(ready(paths).length, 27)
+  paths.noteClosed(facts)
+  paths.touch(facts)
+  t.equal(ready(paths).length, 0)
+})
+
 t.test('a path whose hosts know flights gets the rows of a flight, and two more, for each connection', async (t) => {
   const { paths, add } = world()
   add(100)
   const [first] = ready(paths)
-  paths.noteInFlight(factsOf('a'), 4)
+  paths.noteOpened(factsOf('a'), 4)
   if (first !== undefined) paths.settle(first)
   t.equal(ready(paths).length, 31, 'sixty for ten connections')
-  paths.noteInFlight(factsOf('unknown'), 4)
+  paths.noteOpened(factsOf('unknown'), 4)
   t.equal(paths.factsOf('unknown'), undefined)
 })
 

@@ -98,6 +98,72 @@ t.test('a domain whose DNS is slow holds up no other', async (t) => {
   t.equal(server.messages.length, 1)
 })
 
+t.test('domains whose DNS falls silent hold up no other, however many they are', async (t) => {
+  const server = await mx(t)
+  const clock = manualClock(START)
+  const names = Array.from({ length: 8 }, (_, index) => `s${index}.test`)
+  const zone = Object.fromEntries(
+    names.flatMap((name) => [
+      [name, { MX: [`10 mx.${name}`] }],
+      [`mx.${name}`, { A: ['127.0.0.4'] }],
+    ]),
+  )
+  const overrides = { 'delivery.ready_window': 20 }
+  const engine = await startEngine(t, { port: server.port, clock, zone, overrides })
+  for (const name of names) {
+    for (const stream of ['transactional', 'bulk'] as const) {
+      await engine.accept(`x@${name}`, { count: 20, stream, sendAt: START + 2 * MINUTE })
+    }
+  }
+  await engine.until('their routes are known', async () => {
+    const { keys } = await engine.store.queueKeys(null, 1_000)
+    return keys.length === 2 * names.length && keys.every(({ route }) => route !== '')
+  })
+  for (const name of names) engine.zone.set(name, 'TIMEOUT')
+  await clock.advance(2 * MINUTE)
+  await engine.until('they are claimed', async () => (await engine.store.queueSummary(clock.now())).sending >= 20)
+  const [id] = await engine.accept('anna@dest.test')
+  await engine.untilState(id, 'delivered')
+  t.notOk(
+    engine.log.some(({ outcome }) => outcome === 'path-failed'),
+    'they wait for the DNS still',
+  )
+})
+
+t.test('hosts that say nothing hold up no other, however many they are', async (t) => {
+  const server = await mx(t)
+  await mx(t, { address: '127.0.0.4', port: server.port, script: { banner: 'silence' } })
+  const names = Array.from({ length: 6 }, (_, index) => `s${index}.test`)
+  const zone = Object.fromEntries(
+    names.flatMap((name) => [
+      [name, { MX: [`10 mx.${name}`] }],
+      [`mx.${name}`, { A: ['127.0.0.4'] }],
+    ]),
+  )
+  const overrides = { 'delivery.ready_window': 20 }
+  const engine = await startEngine(t, {
+    port: server.port,
+    zone,
+    overrides,
+    domains: ['other.example', 'third.example'],
+  })
+  for (const name of names) {
+    for (const domain of ['acme.test', 'other.example']) {
+      for (const stream of ['transactional', 'bulk'] as const) {
+        await engine.accept(`x@${name}`, { count: 10, stream, domain })
+      }
+    }
+  }
+  const sending = async (): Promise<number> => (await engine.store.queueSummary(Date.now())).sending
+  await engine.until('they are under way', async () => (await sending()) >= 4 * names.length)
+  const [id] = await engine.accept('anna@dest.test', { domain: 'third.example' })
+  await engine.untilState(id, 'delivered')
+  t.notOk(
+    engine.log.some(({ outcome }) => outcome === 'path-failed'),
+    'they wait for their hosts still',
+  )
+})
+
 t.test('what is to be sent later goes at its time, to the route its domain has then', async (t) => {
   const first = await mx(t)
   const second = await mx(t, { address: '127.0.0.3', port: first.port })

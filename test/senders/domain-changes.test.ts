@@ -185,6 +185,19 @@ t.test('settings change alone or together, and another pool is checked at once',
   await parts.domains.stop()
 })
 
+t.test('changes that come thick and fast are checked one after the other, the last one for sure', async (t) => {
+  const parts = await senderParts(t)
+  await verified(parts)
+  const asked = (): number => parts.zone.queries.filter((query) => query === 'TXT _dmarc.acme.com').length
+  const before = asked()
+  const pools = Array.from({ length: 20 }, (_, index) => (index === 19 ? 'cold' : 'default'))
+  for (const ipPool of pools) await parts.domains.update('acme.com', { ipPool })
+  const spf = async () => (await parts.domains.find('acme.com'))?.records.find(({ purpose }) => purpose === 'spf')
+  await until('the last one', async () => (await spf())?.evaluated?.[0]?.ip === '127.0.0.14')
+  t.ok(asked() - before < pools.length, `${asked() - before} checks`)
+  await parts.domains.stop()
+})
+
 t.test('names below a domain send when it says so', async (t) => {
   const parts = await senderParts(t)
   const { domains } = parts

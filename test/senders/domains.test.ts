@@ -289,9 +289,10 @@ t.test('spf must pass for every IP that the domain may leave from', async (t) =>
   )
   t.equal(record(view, 'return_path').status, 'verified', 'the CNAME is right')
 
-  for (const wrong of ['v=spf1 +all typo', 'v=spf2 -all', 'v=spf1 ?all']) {
+  const endless = `v=spf1 ${'ip4:10.0.0.1 '.repeat(700)}ip4:127.0.0.0/28 -all`
+  for (const wrong of ['v=spf1 +all typo', 'v=spf2 -all', 'v=spf1 ?all', endless]) {
     set(wrong)
-    t.equal(record(await verifyAnew(parts), 'spf').status, 'failed', wrong)
+    t.equal(record(await verifyAnew(parts), 'spf').status, 'failed', wrong.slice(0, 40))
   }
   parts.zone.set(TARGETS.spf, 'SERVFAIL')
   t.equal(record(await verifyAnew(parts), 'spf').status, 'temporary_failure')

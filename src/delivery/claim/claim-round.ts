@@ -47,6 +47,8 @@ export interface ClaimParts {
  * Rows of one claim, some 4 ms of the store; others' commits wait so long (store/README.md "Verbs and transactions").
  */
 const MOST_PER_CLAIM = 150
+/** Rows of a route that wait for the DNS, which may be silent. */
+const MOST_UNKNOWN = 10
 const NO_IP: Closure = { until: null, waitingFor: 'ip_paused', text: 'No IP of the pool can send it now.' }
 
 /** Claimed rows that have no path yet. */
@@ -75,7 +77,8 @@ export function createClaimRound(options: ClaimParts, placing: Placing) {
       const found = closure
       closures.push(() => directory.closeGroup(group, found))
     }
-    const left = Math.max(0, room - placing.of(group))
+    const most = options.routes.isFresh(group.route) ? room : Math.min(room, MOST_UNKNOWN)
+    const left = Math.max(0, most - placing.of(group))
     return { room: left, slots: left === 0 ? 0 : rooms.slotsOf(group, MOST_PER_CLAIM) }
   }
 

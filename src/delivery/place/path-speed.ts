@@ -14,6 +14,8 @@ interface Speed {
   interval: number
   /** Messages that a connection has under way at once, as far as is known: its hosts have to know flights. */
   inFlight: number
+  /** A connection came about, and no later one failed while there was none: its hosts answer. */
+  isProven: boolean
 }
 
 export interface PathMemory extends Speed {
@@ -29,7 +31,7 @@ type PathLoad = { all: number; others: number }
 /** `underWay`: those in its thread. */
 type ClaimLoad = PathLoad & { underWay: number }
 
-const UNKNOWN_SPEED: Speed = { pace: 0, interval: 0, inFlight: 1 }
+const UNKNOWN_SPEED = { pace: 0, interval: 0, inFlight: 1 }
 /** Rows of one path, whatever its pace. */
 export const MOST_ROWS = 200
 const AHEAD = 2 * SECOND
@@ -58,7 +60,7 @@ export function createPathMemories(threads: number) {
       const known = memories.get(facts.key)
       if (known !== undefined) return known
       const thread = nextThread++ % threads
-      const memory = { facts, thread, ...UNKNOWN_SPEED, counted: 0, countedSince: performance.now() }
+      const memory = { facts, thread, ...unknownSpeed(facts), counted: 0, countedSince: performance.now() }
       memories.set(facts.key, memory)
       return memory
     },
@@ -70,9 +72,15 @@ export function createPathMemories(threads: number) {
     },
     find: (pathKey: string) => memories.peek(pathKey),
     /** To ask keeps nothing, for claims ask about more paths than they use. */
-    speedOf: (pathKey: string): Speed => memories.peek(pathKey) ?? UNKNOWN_SPEED,
+    speedOf: (facts: PathFacts): Speed => memories.peek(facts.key) ?? unknownSpeed(facts),
   }
 }
+
+/** The capture server is our own. */
+const unknownSpeed = ({ shaped }: PathFacts): Speed => ({ ...UNKNOWN_SPEED, isProven: shaped === null })
+
+/** Rows of a path whose hosts say nothing are held for minutes: until one answers, it has what one connection needs. */
+const usable = ({ isProven }: Speed, { connections }: OpenGate): number => (isProven ? connections : 1)
 
 export function countRow(memory: PathMemory): void {
   memory.counted++
@@ -85,16 +93,18 @@ export function countRow(memory: PathMemory): void {
   memory.countedSince = now
 }
 
-export function mostOf({ pace, interval, inFlight }: Speed, gate: OpenGate): number {
+export function mostOf(speed: Speed, gate: OpenGate): number {
   const { connections, messagesPerConnection, mostUnderWay } = gate
-  const byPace = Math.max((inFlight + ROWS_BEHIND + 1) * connections, pace * AHEAD)
+  const { interval, inFlight, isProven } = speed
+  const pace = isProven ? speed.pace : 0
+  const byPace = Math.max((inFlight + ROWS_BEHIND + 1) * usable(speed, gate), pace * AHEAD)
   const byRate = rowsOfRate(interval)
   const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, byRate)
   return Math.max(1, Math.floor(most))
 }
 
 export function mostInThread(speed: Speed, gate: OpenGate): number {
-  const byPace = Math.max((speed.inFlight + ROWS_BEHIND) * gate.connections, speed.pace * IN_THREAD)
+  const byPace = Math.max((speed.inFlight + ROWS_BEHIND) * usable(speed, gate), speed.pace * IN_THREAD)
   return Math.floor(Math.min(mostOf(speed, gate), byPace))
 }
 

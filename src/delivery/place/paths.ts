@@ -40,6 +40,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions) {
 
   return {
     ...createPathRoom(paths, memories),
+    ...createPathProofs((key) => paths.get(key)?.memory ?? memories.find(key)),
     add(row: Row): void {
       const { key } = row.facts
       const path = paths.get(key) ?? newPath(memories.of(row.facts))
@@ -78,11 +79,6 @@ export function createPaths<Row extends PathRow>(options: PathsOptions) {
       changed.add(facts.key)
       endWithoutRows(path)
     },
-    /** One of its connections may have so many messages under way. */
-    noteInFlight({ key }: PathFacts, inFlight: number): void {
-      const memory = paths.get(key)?.memory ?? memories.find(key)
-      if (memory !== undefined) memory.inFlight = inFlight
-    },
     touch: ({ key }: PathFacts) => void changed.add(key),
     touchAll(): void {
       for (const key of paths.keys()) changed.add(key)
@@ -102,12 +98,32 @@ export function createPaths<Row extends PathRow>(options: PathsOptions) {
   }
 }
 
+/** What connections tell of their path. */
+function createPathProofs(memoryOf: (pathKey: string) => PathMemory | undefined) {
+  return {
+    /** One that came about may have so many messages under way. True: it is the first. */
+    noteOpened({ key }: PathFacts, inFlight: number): boolean {
+      const memory = memoryOf(key)
+      if (memory === undefined) return false
+      const { isProven } = memory
+      memory.inFlight = inFlight
+      memory.isProven = true
+      return !isProven
+    },
+    /** None came about, and none is open. */
+    noteClosed({ key }: PathFacts): void {
+      const memory = memoryOf(key)
+      if (memory !== undefined) memory.isProven = false
+    },
+  }
+}
+
 function createPathRoom(paths: ReadonlyMap<string, Path<unknown>>, memories: ReturnType<typeof createPathMemories>) {
   return {
     /** How many more rows may be claimed for it, of a gate that is open. */
-    roomOf({ key }: PathFacts, gate: OpenGate, isUrgent: boolean): number {
-      const path = paths.get(key)
-      if (path === undefined) return roomToClaim(memories.speedOf(key), gate, NO_LOAD, isUrgent)
+    roomOf(facts: PathFacts, gate: OpenGate, isUrgent: boolean): number {
+      const path = paths.get(facts.key)
+      if (path === undefined) return roomToClaim(memories.speedOf(facts), gate, NO_LOAD, isUrgent)
       const { others, underWay, othersUnderWay } = path
       const load = { all: loadOf(path), others: others.length + othersUnderWay, underWay }
       return roomToClaim(path.memory, gate, load, isUrgent)
@@ -119,9 +135,9 @@ function createPathRoom(paths: ReadonlyMap<string, Path<unknown>>, memories: Ret
       return path === undefined || loadOf(path) < Math.min(MOST_ROWS + mostOf(path.memory, gate), gate.mostUnderWay)
     },
     /** While its rate lets nothing through: whether the row could still go within a few seconds. */
-    takesMore({ key }: PathFacts, chosenBefore: number): boolean {
-      const path = paths.get(key)
-      const { interval } = path?.memory ?? memories.speedOf(key)
+    takesMore(facts: PathFacts, chosenBefore: number): boolean {
+      const path = paths.get(facts.key)
+      const { interval } = path?.memory ?? memories.speedOf(facts)
       return loadOf(path) + chosenBefore < Math.min(MOST_ROWS, rowsOfRate(interval))
     },
     /** Connections that nothing is under way for. */

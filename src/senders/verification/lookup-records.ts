@@ -2,6 +2,7 @@
  * DNS lookups of one domain check: every question is asked once. One still open at the end, or asked after it, has no
  * answer: the check then reports a temporary failure (http/README.md "Domains").
  */
+import { setImmediate } from 'node:timers/promises'
 import { type DNSResolver, dkimVerify } from 'mailauth'
 import { SECOND, type Clock } from '../../base/clock.ts'
 import {
@@ -12,6 +13,9 @@ import {
   type RecordTypes,
   type Resolver,
 } from '../../network/resolver.ts'
+
+/** Of a TXT record, also of one that another includes: what is longer counts as not there. */
+export const MOST_TEXT_CHARACTERS = 8_192
 
 export function createCheckLookups(resolver: Resolver, clock: Clock, mostMilliseconds: number) {
   const noAnswer: DnsAnswer<never> = { kind: 'no-answer', reason: `no answer within ${mostMilliseconds / SECOND} s` }
@@ -43,12 +47,15 @@ export function createCheckLookups(resolver: Resolver, clock: Clock, mostMillise
   return { ...withFront(resolver, once), end }
 }
 
-/** Node's shapes and error codes, which mailauth reads. */
+/**
+ * Node's shapes and error codes, which mailauth reads. It takes some 20 ms for the longest text: others have their turn
+ * before each.
+ */
 export function asMailauthResolver(lookups: Resolver): DNSResolver {
   return async (name, type) => {
     switch (type) {
       case 'TXT':
-        return recordsOf(await lookups.txt(name)).map((text) => [text])
+        return textsOf(await lookups.txt(name))
       case 'A':
         return recordsOf(await lookups.addresses(name, 4))
       case 'AAAA':
@@ -66,6 +73,13 @@ export function asMailauthResolver(lookups: Resolver): DNSResolver {
         throw dnsError('ENOTFOUND', `${type} is not looked up`)
     }
   }
+}
+
+async function textsOf(answer: DnsAnswer<string>): Promise<string[][]> {
+  await setImmediate()
+  const short = recordsOf(answer).filter(({ length }) => length <= MOST_TEXT_CHARACTERS)
+  if (short.length === 0) throw dnsError(CODES['no-record'], 'every record is too long')
+  return short.map((text) => [text])
 }
 
 const CODES = { 'no-record': 'ENODATA', 'no-name': 'ENOTFOUND', 'no-answer': 'ETIMEOUT' }
