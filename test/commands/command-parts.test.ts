@@ -1,9 +1,11 @@
 /**
  * What the verbs print and decide: the parts without a server.
  */
+import { execFileSync } from 'node:child_process'
 import t from 'tap'
 import { runCommandLine } from '../../src/commands/command-line.ts'
 import { readEventStream, type StreamEvent } from '../../src/commands/mail/follow-stream.ts'
+import { commandText, serverWords } from '../../src/commands/shared/command-text.ts'
 import { countFlag, timeFlag } from '../../src/commands/shared/flag-values.ts'
 import { followMessage } from '../../src/commands/mail/send.ts'
 import { followStream } from '../../src/commands/mail/follow-stream.ts'
@@ -37,6 +39,34 @@ async function eventsOf(...texts: (string | Uint8Array)[]): Promise<StreamEvent[
   for await (const event of readEventStream(bytes(...texts))) events.push(event)
   return events
 }
+
+/** The words that a shell makes of it. */
+const pasted = (command: string): string[] =>
+  execFileSync('sh', ['-c', `sternpost() { printf '%s\\0' "$@"; }; ${command}`], { encoding: 'utf8' })
+    .split('\0')
+    .slice(0, -1)
+
+t.test('a printed command that is pasted into a shell says what was meant, to the same server', async (t) => {
+  const hostile = [`"a;touch x"@b.example`, '$(id)@b.example', "o'brien@b.example", '`id`', '~root', '*', '', 'a b\\']
+  for (const value of hostile) {
+    const command = commandText(
+      { config: value },
+      { verb: 'recipient erase', arguments: [value], options: { yes: true } },
+    )
+    t.same(pasted(command), ['recipient', 'erase', value, '--yes', '--config', value], command)
+  }
+  const remote = { url: 'https://mail.example.net/v1?a&b', apiKey: 'sk_live_secret', json: true, quiet: false }
+  const listed = commandText(remote, { verb: 'queue hold', options: { pool: 'bulk', domain: undefined, held: true } })
+  t.same(
+    pasted(listed),
+    ['queue', 'hold', '--pool', 'bulk', '--held', '--url', remote.url, '--api-key', '<key>', '--json'],
+    'without the key, which a terminal or its log would keep',
+  )
+  const dashed = commandText({}, { verb: 'recipient erase', arguments: ['-x@b.example'], options: { yes: true } })
+  t.equal(dashed, 'sternpost recipient erase --yes -- -x@b.example')
+  t.notMatch(commandText({}, { verb: 'x', arguments: ['a\u001b[2J'] }), '\u001b', 'a terminal obeys nothing of it')
+  t.equal(serverWords({ config: '/srv/a b' }), "--config '/srv/a b'")
+})
 
 t.test('an event stream is read however it is cut', async (t) => {
   const text =

@@ -61,10 +61,11 @@ t.test('explain tells why a message waits, and names a verb that is there when t
 })
 
 t.test('every action counts first and needs --yes', async (t) => {
-  const { run, api, ids } = await withQueue(t)
+  const { run, api, ids, folder } = await withQueue(t)
   const asked = await run('queue', 'hold', '--provider', 'gmail', '--recipient-domain', 'big.example')
   t.match(asked, { code: 64, stdout: '2 messages would be held\n' })
-  t.match(asked.stderr, 'sternpost queue hold --provider gmail --recipient-domain big.example --yes')
+  const command = `queue hold --provider gmail --recipient-domain big.example --yes --config ${folder}`
+  t.equal(asked.stderr, `Nothing is changed yet. Do it with: sternpost ${command}\n`, 'the same server')
   t.match(await run('queue', 'list', '--held'), { stdout: '' }, 'nothing is changed')
   const counted = await run('queue', 'drop', '--json')
   t.match([counted.code, JSON.parse(counted.stdout)], [64, { action: 'drop', messages: 3, dry_run: true }])

@@ -100,8 +100,7 @@ async function act(
   const result = readAnswer(wire.queueActionResultSchema, answer)
   const count = countOf(result.messages, 'message')
   if (result.dry_run && result.messages > 0) {
-    const target = pool === undefined ? '' : ` --to ${pool}`
-    const command = `sternpost queue ${action}${filterWords(filter)}${target}`
+    const command = { verb: `queue ${action}`, options: { ...filterOptions(filter), to: pool } }
     isConfirmed(flags, { document: result, text: `${count} would be ${done}`, command })
     return
   }
@@ -154,11 +153,8 @@ function secondsOf(text: string): number {
   return Math.ceil(time / SECOND)
 }
 
-/** As they would be typed, each with a space before it. */
-function filterWords({ held, accepted_before: time, ...restrictions }: QueueFilter): string {
-  const words = Object.entries(restrictions)
-    .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => ` --${name.replace('_', '-')} ${value}`)
-  const before = time === undefined ? '' : ` --accepted-before ${new Date(time * SECOND).toISOString()}`
-  return [...words, held === true ? ' --held' : '', before].join('')
+/** As they would be typed. */
+function filterOptions({ accepted_before: time, recipient_domain: recipientDomain, ...others }: QueueFilter) {
+  const before = time === undefined ? undefined : new Date(time * SECOND).toISOString()
+  return { ...others, 'recipient-domain': recipientDomain, 'accepted-before': before }
 }

@@ -17,6 +17,7 @@ import { loadConfiguration } from '../../config/load-configuration.ts'
 import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import { fileLocationFor, type SqliteLocation } from '../../store/store-location.ts'
+import { commandText, heldMailCommands } from '../shared/command-text.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
 import { byteText, linesText, localTime, sheetText } from '../shared/text.ts'
@@ -49,7 +50,9 @@ function restore(file: string, flags: RestoreFlags): void {
       flags,
       `${join(location.folder, present)} is there and would be moved aside; what came since is in no backup.`,
     )
-    printNote(flags, `Nothing is changed yet. Do it with: sternpost restore ${file} --yes`)
+    const options = { 'keep-allowance': flags.keepAllowance, yes: true }
+    const command = commandText(flags, { verb: 'restore', arguments: [file], options })
+    printNote(flags, `Nothing is changed yet. Do it with: ${command}`)
     process.exitCode = EXIT.usage
     return
   }
@@ -71,13 +74,8 @@ function restore(file: string, flags: RestoreFlags): void {
   printResult(flags, document, () => summaryText(summary, location.folder))
   const { held } = summary
   if (held === 0) return
-  printNote(
-    flags,
-    `${held} messages are held: they may have been sent since. Start the server, then decide:
-  sternpost queue list --held
-  sternpost queue release --all --yes                                       send them
-  sternpost queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`,
-  )
+  printNote(flags, `${held} messages are held: they may have been sent since. Start the server, then decide:`)
+  for (const line of heldMailCommands(flags, new Date(now).toISOString())) printNote(flags, line)
 }
 
 function summaryText(summary: offline.RestoreSummary, folder: string): string {
@@ -136,10 +134,8 @@ function verify(flags: Flags): void {
       : linesText(problems),
   )
   if (problems.length === 0) return
-  printNote(
-    flags,
-    'Fix: sternpost restore FILE, with the newest backup that `sternpost backup verify FILE` calls whole.',
-  )
+  const restored = commandText(flags, { verb: 'restore', arguments: ['FILE'] })
+  printNote(flags, `Fix: ${restored}, with the newest backup that \`sternpost backup verify FILE\` calls whole.`)
   process.exitCode = EXIT.failed
 }
 

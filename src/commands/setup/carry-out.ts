@@ -16,11 +16,12 @@ import { holderOf, ownDoors, type Door } from '../../health/checks/own-doors.ts'
 import { runChecks } from '../../health/checks/check.ts'
 import { worldOf } from '../server/doctor-world.ts'
 import { ask, askAll, callServer, textFromServer } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import type { ServerAddress } from '../shared/server-address.ts'
 import type { SetupFiles } from './files.ts'
 import { finish, type SetupEnding } from './finish.ts'
 import { report, type Introduced, type SetupNotes, type SetupResult } from './report.ts'
-import { isAnswering, startUnits, type Systemd } from './units.ts'
+import { isAnswering, serverOf, startUnits, type Systemd } from './units.ts'
 
 interface Work {
   folder: string
@@ -51,7 +52,7 @@ export async function carryOut(work: Work) {
     throw thrown
   }
   notes.say(SERVER_WORDS[server])
-  const inServer = server === 'not started' ? null : await introduce(address, { hostname, domain }, notes)
+  const inServer = server === 'not started' ? null : await introduce(address, { folder, hostname, domain }, notes)
   const { added, kept } = files
   const result = report({ folder, configuration, warnings, files: { added, kept }, server, inServer, domain }, notes)
   const ended =
@@ -59,6 +60,7 @@ export async function carryOut(work: Work) {
       ? null
       : await finish({
           server: address,
+          given: serverOf(folder),
           settings: configuration.server,
           domain: inServer.domain?.view.domain ?? null,
           key: inServer.key,
@@ -149,14 +151,15 @@ const KEY_NAME = 'setup'
 /** The first domain and the first key, over the admin socket of the server that now runs. What is there stays. */
 async function introduce(
   server: ServerAddress,
-  { hostname, domain }: { hostname: string; domain: string | null },
+  { folder, hostname, domain }: { folder: string; hostname: string; domain: string | null },
   notes: SetupNotes,
 ): Promise<Introduced> {
   const keys = await askAll(server, keySchema, '/v1/keys')
   const added = domain === null ? null : await addDomain(server, domain, hostname)
   if (added !== null) notes.say(`${added.isNew ? 'added     ' : 'kept      '}domain ${domain}`)
   if (keys.some(({ revoked_at: revokedAt }) => revokedAt === null)) {
-    notes.say('kept      the API keys; another one: sternpost key create --name shop')
+    const create = commandText(serverOf(folder), { verb: 'key create', options: { name: 'shop' } })
+    notes.say(`kept      the API keys; another one: ${create}`)
     return { domain: added, key: null }
   }
   const body = { name: KEY_NAME, mode: 'live', scopes: ['send'], domains: [], allowed_ips: [], expires_at: null }

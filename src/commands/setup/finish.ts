@@ -9,10 +9,12 @@ import { ipSchema } from '../../api/ip.ts'
 import { loginLinkSchema } from '../../api/people.ts'
 import { MINUTE, SECOND, systemClock, toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { ProcessExit } from '../../base/errors.ts'
+import { shellWord } from '../../base/shell-word.ts'
 import type { ServerSettings } from '../../config/settings/server-settings.ts'
 import { waitUntilVerified } from '../sending/domain.ts'
 import { ask, askAll } from '../shared/api-client.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
+import { commandText } from '../shared/command-text.ts'
+import type { ServerAddress, ServerFlags } from '../shared/server-address.ts'
 import { localTime } from '../shared/text.ts'
 import type { SetupNotes } from './report.ts'
 
@@ -24,6 +26,8 @@ export interface SetupEnding {
 
 interface Finishing {
   server: ServerAddress
+  /** Flags that lead a printed command to it. */
+  given: ServerFlags
   settings: ServerSettings
   /** Sending domain; null: there is none yet. */
   domain: string | null
@@ -37,11 +41,11 @@ interface Finishing {
 const MOST_CERTIFICATE_WAIT = 1.5 * MINUTE
 const LOOK_EVERY = SECOND / 2
 
-export async function finish({ server, settings, domain, key, ending, notes }: Finishing) {
+export async function finish({ server, given, settings, domain, key, ending, notes }: Finishing) {
   const isOrdered = settings.tls.acme !== null
   if (isOrdered) notes.say(`waiting   for the certificate of ${settings.hostname}, at most 90 s`)
   const certificate = isOrdered ? await awaitCertificate(server, settings.hostname) : null
-  if (certificate !== null) notes.say(certificateText(certificate))
+  if (certificate !== null) notes.say(certificateText(certificate, given))
   const console = ending.withConsole ? await consoleLink(server) : null
   if (console !== null) notes.sayKey('console   opens once, within 15 minutes: ', console)
   const seen =
@@ -49,7 +53,9 @@ export async function finish({ server, settings, domain, key, ending, notes }: F
   const curl = domain === null ? null : firstMail(settings, domain, certificate?.ends_at != null)
   if (curl !== null) {
     notes.say(`\nThe first mail${seen === 'verified' ? '' : `, once ${domain} is verified`}:\n`)
-    for (const ip of await coldIps(server)) notes.say(`sternpost ip warmup start ${ip}`)
+    for (const ip of await coldIps(server)) {
+      notes.say(commandText(given, { verb: 'ip warmup start', arguments: [ip] }))
+    }
     if (key !== null) notes.sayKey('KEY=', key)
     notes.say(curl)
   }
@@ -71,17 +77,16 @@ async function awaitCertificate(server: ServerAddress, hostname: string): Promis
 const pause = (clock: Clock, milliseconds: number): Promise<void> =>
   new Promise((resolve) => void clock.after(milliseconds, resolve))
 
-function certificateText({
-  name,
-  ends_at: endsAt,
-  authority,
-  problem,
-  fix,
-  next_try_at: next,
-}: CertificateJson): string {
+function certificateText(
+  { name, ends_at: endsAt, authority, problem, fix, next_try_at: next }: CertificateJson,
+  given: ServerFlags,
+): string {
   if (endsAt !== null)
     return `there     certificate for ${name} by ${authority}, until ${localTime(endsAt)}; renewed by itself`
-  if (problem === null) return `ordered   certificate for ${name}; whether it is there: sternpost certificate list`
+  if (problem === null) {
+    const list = commandText(given, { verb: 'certificate list' })
+    return `ordered   certificate for ${name}; whether it is there: ${list}`
+  }
   const todo = fix === null ? '' : `. Fix: ${fix}`
   const again = next === null ? '' : `. It is tried again at ${localTime(next)}`
   return `warning: no certificate for ${name} yet: ${problem}${todo}${again}`
@@ -144,7 +149,7 @@ async function coldIps(server: ServerAddress): Promise<string[]> {
 function firstMail({ public_url: url, operator }: ServerSettings, domain: string, isTrusted: boolean): string {
   const mail = { from: `hello@${domain}`, to: operator.email ?? `you@${domain}`, subject: 'It works', text: 'Hello.' }
   return [
-    `curl ${isTrusted ? '' : '--insecure '}${url}/v1/email/send -H "Authorization: Bearer $KEY" \\`,
-    `  -H 'Content-Type: application/json' -d '${JSON.stringify(mail)}'`,
+    `curl ${isTrusted ? '' : '--insecure '}${shellWord(`${url}/v1/email/send`)} -H "Authorization: Bearer $KEY" \\`,
+    `  -H 'Content-Type: application/json' -d ${shellWord(JSON.stringify(mail))}`,
   ].join('\n')
 }
