@@ -12,7 +12,7 @@ import type { SqliteLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
 import { lockDatabase, openDatabase } from '../engine/database.ts'
 import { SCHEMA_VERSION } from '../engine/migrate.ts'
-import { flush, ownAs } from '../engine/snapshot.ts'
+import { flush, ownAs, snapshotSchemas } from '../engine/snapshot.ts'
 import { verifyBackup, type VerifyStage } from './verify-backup.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
@@ -76,6 +76,15 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     rmSync(work, { recursive: true, force: true })
     lock.close()
   }
+}
+
+/**
+ * The schema that a file goes back to, by its name, when it is a snapshot that an upgrade to this program's schema or an
+ * earlier one made: this program would bring it to its own again. Else null.
+ */
+export function schemaBeforeUpgrade(file: string): number | null {
+  const schemas = snapshotSchemas(file)
+  return schemas !== null && schemas.from < SCHEMA_VERSION && schemas.to <= SCHEMA_VERSION ? schemas.from : null
 }
 
 /** Whole and closed in `work`; the one in `folder` goes into a folder of this name. Returns that one, or null. */
