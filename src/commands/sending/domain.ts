@@ -22,7 +22,7 @@ import { commandText } from '../shared/command-text.ts'
 import { countFlag, durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
 import { isTerminal } from '../shared/text.ts'
-import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, pause, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { dmarcReport } from './dmarc-report.ts'
 import {
   DNS_FORMATS,
@@ -138,21 +138,15 @@ const CHECK_EVERY = 15 * SECOND
 
 /** Until the time is over; ends at once for a suspended domain, which no check changes. */
 export async function waitUntilVerified(options: WaitOptions): Promise<DomainJson> {
-  const { clock, mostMilliseconds, verify, onCheck, ended } = options
+  const { clock, mostMilliseconds, verify, onCheck, ended = new AbortController().signal } = options
   const end = clock.now() + mostMilliseconds
   for (;;) {
     const domain = await verify()
     const left = end - clock.now()
     if (domain.status === 'verified' || domain.status === 'suspended' || left <= 0) return domain
     onCheck(domain)
-    await new Promise<void>((resolve) => {
-      const cancel = clock.after(Math.min(CHECK_EVERY, left), resolve)
-      ended?.addEventListener('abort', () => {
-        cancel()
-        resolve()
-      })
-    })
-    if (ended?.aborted === true) return domain
+    await pause(clock, Math.min(CHECK_EVERY, left), ended)
+    if (ended.aborted) return domain
   }
 }
 

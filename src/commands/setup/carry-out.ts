@@ -55,20 +55,34 @@ export async function carryOut(work: Work) {
   const inServer = server === 'not started' ? null : await introduce(address, { folder, hostname, domain }, notes)
   const { added, kept } = files
   const result = report({ folder, configuration, warnings, files: { added, kept }, server, inServer, domain }, notes)
-  const ended =
-    inServer === null
-      ? null
-      : await finish({
-          server: address,
-          given: serverOf(folder),
-          settings: configuration.server,
-          domain: inServer.domain?.view.domain ?? null,
-          key: inServer.key,
-          ending: work.ending,
-          notes,
-        })
+  const ended = inServer === null ? null : await untilSignal((ended) => finish({ ...finishing(work, inServer), ended }))
   if (ended?.domain_status !== 'verified') notes.say(`\nNext:  ${result.next}`)
   return { ...result, ...ended }
+}
+
+function finishing({ folder, files, ending, notes }: Work, inServer: Introduced) {
+  const { server: settings } = files.configuration
+  return {
+    server: { kind: 'socket', socketPath: settings.listen.admin_socket } as const,
+    given: serverOf(folder),
+    settings,
+    domain: inServer.domain?.view.domain ?? null,
+    key: inServer.key,
+    ending,
+    notes,
+  }
+}
+
+/** All is done by now but to wait: a signal ends the waits, not the process, which would take the key with it. */
+async function untilSignal<Result>(run: (ended: AbortSignal) => Promise<Result>): Promise<Result> {
+  const ending = new AbortController()
+  const end = (): void => ending.abort()
+  for (const signal of SIGNALS) process.on(signal, end)
+  try {
+    return await run(ending.signal)
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, end)
+  }
 }
 
 const SERVER_WORDS: Readonly<Record<SetupResult['server'], string>> = {
