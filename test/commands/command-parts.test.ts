@@ -1,7 +1,9 @@
 /**
  * What the verbs print and decide: the parts without a server.
  */
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { closeSync, openSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { runCommandLine } from '../../src/commands/command-line.ts'
 import { readEventStream, type StreamEvent } from '../../src/commands/mail/follow-stream.ts'
@@ -66,6 +68,17 @@ t.test('a printed command that is pasted into a shell says what was meant, to th
   t.equal(dashed, 'sternpost recipient erase --yes -- -x@b.example')
   t.notMatch(commandText({}, { verb: 'x', arguments: ['a\u001b[2J'] }), '\u001b', 'a terminal obeys nothing of it')
   t.equal(serverWords({ config: '/srv/a b' }), "--config '/srv/a b'")
+})
+
+t.test('a result that finds no room on the disk is said', async (t) => {
+  const full = openSync('/dev/full', 'w')
+  const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+  const { status, stderr } = spawnSync(process.execPath, [main, 'version'], {
+    stdio: ['ignore', full, 'pipe'],
+    encoding: 'utf8',
+  })
+  closeSync(full)
+  t.match([status, stderr], [74, /^sternpost: standard output: ENOSPC: .*\n$/])
 })
 
 t.test('an event stream is read however it is cut', async (t) => {

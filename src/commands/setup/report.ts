@@ -8,7 +8,7 @@ import { applianceRecords, applianceZone } from '../../senders/records/zone-file
 import { checkCommand } from '../sending/domain.ts'
 import { recordsToPublish } from '../sending/domain-report.ts'
 import { commandText } from '../shared/command-text.ts'
-import { tableText } from '../shared/text.ts'
+import { printableLines, tableText } from '../shared/text.ts'
 import type { DomainJson } from '../../api/domain.ts'
 import { serverOf } from './units.ts'
 
@@ -110,8 +110,9 @@ export function createSetupNotes(file: string, show: (text: string) => void, sho
   const lines: string[] = [new Date().toISOString()]
   return {
     say(text) {
-      show(`${text}\n`)
-      lines.push(text)
+      const shown = printableLines(text)
+      show(`${shown}\n`)
+      lines.push(shown)
     },
     sayKey(before, key) {
       if (showsKey) show(`${before}${key}\n`)
