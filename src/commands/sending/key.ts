@@ -72,7 +72,8 @@ async function revoke(id: string, flags: ConsentFlags): Promise<void> {
 async function rotate(id: string, flags: ConsentFlags): Promise<void> {
   const key = await ask(flags, keySchema, `GET ${pathOf(id)}`)
   if (key.revoked_at !== null) {
-    throw new ProcessExit(EXIT.failed, `sternpost: ${id} is revoked already. Make a new key: sternpost key create`)
+    const create = commandText(flags, { verb: 'key create', options: { name: key.name } })
+    throw new ProcessExit(EXIT.failed, `sternpost: ${id} is revoked already. Make a new key: ${create}`)
   }
   const text = `1 key would be replaced, and stop working at once: ${described(key)}`
   if (!isConfirmed(flags, { document: key, text, command: { verb: 'key rotate', arguments: [key.id] } })) return
