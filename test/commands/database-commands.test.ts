@@ -33,7 +33,11 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   t.match(refused.stderr, `made before the upgrade from schema ${OLD_SCHEMA}`)
   t.match(refused.stderr, /install the version that was there before[^]*--migrate/)
   t.notOk(existsSync(join(data, 'sternpost.db')), 'nothing is changed')
-  t.match(await restore(ours, '--migrate'), { code: 0, stdout: /migrated from 8 to / }, 'unless it is asked for')
+  const restored = await restore(ours, '--migrate')
+  t.match(restored, { code: 0, stdout: /migrated from 8 to / }, 'unless it is asked for')
+  t.match(restored.stderr, `sternpost queue release --held --config '${folder}'\n`)
+  t.match(restored.stderr, /sternpost queue drop --held --accepted-before \S+Z --config /)
+  t.notMatch(restored.stderr, '--yes', 'the number is seen first')
 
   const asked = await restore(ours, '--migrate', '--keep-allowance')
   t.match(asked, { code: 64, stdout: '' })

@@ -92,7 +92,7 @@ async function show(address: string, flags: VerbFlags): Promise<void> {
     history: await ifPermitted(() => askRows(server, ipNoteSchema, audit)),
   }
   const screen = { isTerminal: isTerminal(), width: terminalWidth(), now: Date.now() }
-  printResult(flags, shown, () => ipReport(shown, screen))
+  printResult(flags, shown, () => ipReport(shown, screen, flags))
 }
 
 type HaltFlags = VerbFlags & Given<'provider' | 'reason'>
