@@ -233,7 +233,8 @@ t.test('what waits is held and released, and the files are taken over, while the
   const held = await run('queue', 'hold', '--recipient-domain', 'dest.test', '--yes')
   t.match(held, { code: 0, stdout: '1 message held\n' })
   t.match((await run('queue', 'explain', id)).stdout, /waits for +held/)
-  const advice = (await appliance.command('doctor', 'queue')).stdout
+  const { stdout: advice, stderr: beside } = await appliance.command('doctor', 'queue')
+  t.match(beside, /^To the sternpost commands above add, for the server that was asked: --config \S+$/m)
   t.match(
     advice,
     /1 messages are held\n.*\n +Fix: sternpost queue list --held; then: sternpost queue release --held, or: /,
