@@ -3,7 +3,7 @@
  * their exit code. A defect (an error that nobody caught) is printed and ends the process with 1: the service manager
  * starts it anew and the store recovers as after a kill; carrying on could do harm.
  */
-import { EXIT } from './base/errors.ts'
+import { errorCode, EXIT } from './base/errors.ts'
 import { packageVersion } from './base/package-version.ts'
 import { printProblem } from './base/logger.ts'
 import { runCommandLine } from './commands/command-line.ts'
@@ -17,9 +17,13 @@ for (const kind of ['uncaughtException', 'unhandledRejection'] as const) {
   })
 }
 
-// The reader has gone (`sternpost … | head`): no defect. A server takes it as a reason to stop (run-service.ts).
-process.stdout.on('error', () => {
-  process.exitCode = EXIT.failed
+// The reader has gone (`sternpost … | head`): no defect, and nothing to say. What else keeps a result from being written,
+// such as a full disk, is said. A server takes both as a reason to stop (run-service.ts).
+process.stdout.on('error', (error) => {
+  const isDisk = errorCode(error) !== 'EPIPE'
+  // Each piece that is written may fail.
+  if (isDisk && process.exitCode !== EXIT.disk) printProblem(`sternpost: standard output: ${error.message}\n`)
+  process.exitCode = isDisk ? EXIT.disk : EXIT.failed
 })
 
 process.exitCode = await runCommandLine(process.argv.slice(2), packageVersion(), starters)

@@ -2,12 +2,11 @@
  * The two servers as processes: `serve`, and the sandbox, which is the same appliance in another outside world. Both
  * throw ConfigurationError or ProcessExit before anything is left open.
  */
-import { appendFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { startAppliance, type Appliance } from './appliance.ts'
 import { DAY, systemClock } from './base/clock.ts'
 import { EXIT, ProcessExit, ServiceError } from './base/errors.ts'
-import { createAdjustableLogger, type Logger } from './base/logger.ts'
+import { createAdjustableLogger, linesToFile, type Logger } from './base/logger.ts'
 import { packageVersion } from './base/package-version.ts'
 import { receiveSockets } from './base/service/passed-sockets.ts'
 import { runService, type RunningService } from './base/service/run-service.ts'
@@ -56,7 +55,7 @@ export const starters: ServerStarters = {
     prepareDataFolder({ folder: options.dataFolder, isFresh: options.isFresh })
     // The terminal belongs to the banner.
     const logFile = join(options.dataFolder, 'sternpost.log')
-    const { logger } = createAdjustableLogger({ level: 'info', write: (line) => appendFileSync(logFile, line) })
+    const { logger } = createAdjustableLogger({ level: 'info', write: linesToFile(logFile) })
     await runService({
       clock: systemClock,
       logger,

@@ -3,7 +3,8 @@
  * is gathered is written when the process exits, also after an uncaught error. A kill loses it, and so does an exit
  * while the pipe is full.
  */
-import { fstatSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
+import { isatty } from 'node:tty'
 import { pino, type Logger } from 'pino'
 import { errorCode } from './errors.ts'
 
@@ -108,7 +109,90 @@ function isLevel(word: string): word is keyof typeof PRIORITY {
   return Object.hasOwn(PRIORITY, word)
 }
 
-const writeToStdout = gatherLines((bytes) => void process.stdout.write(bytes))
+const writeToStdout = gatherLines(toStdout())
+
+function toStdout(): (bytes: Buffer) => void {
+  let toFile: ((bytes: Buffer) => void) | null | undefined
+  return (bytes) => {
+    toFile ??= isFile(STANDARD_OUTPUT) ? droppingLines((rest) => writeSync(STANDARD_OUTPUT, rest)) : null
+    if (toFile === null) return void process.stdout.write(bytes)
+    try {
+      toFile(bytes)
+    } catch (thrown) {
+      // As the stream would tell it.
+      process.stdout.emit('error', thrown)
+    }
+  }
+}
+
+function isFile(descriptor: number): boolean {
+  if (isatty(descriptor)) return false
+  try {
+    return fstatSync(descriptor).isFile()
+  } catch (thrown) {
+    if (errorCode(thrown) === 'EBADF') return false
+    throw thrown
+  }
+}
+
+/** Lines to the end of a file, which is made where there is none; a full disk is no error (`droppingLines`). */
+export function linesToFile(path: string): (line: string) => void {
+  const append = droppingLines((bytes) => {
+    const descriptor = openSync(path, 'a')
+    try {
+      return writeSync(descriptor, bytes)
+    } finally {
+      closeSync(descriptor)
+    }
+  })
+  return (line) => append(Buffer.from(line))
+}
+
+/** The disk, the quota of the user, the limit of a file. */
+const FULL = ['ENOSPC', 'EDQUOT', 'EFBIG']
+const LINE_END = 10
+
+/**
+ * A disk that is full must not end the server: what does not fit is dropped and counted, and the number is the first line
+ * once there is space again. `write` returns how many bytes it wrote.
+ */
+function droppingLines(write: (bytes: Buffer) => number): (lines: Buffer) => void {
+  let dropped = 0
+  let isCut = false
+  /** False: not all of it fits. */
+  const fits = (lines: Buffer): boolean => {
+    let end = 0
+    try {
+      while (end < lines.length) end += write(lines.subarray(end))
+      return true
+    } catch (thrown) {
+      if (!FULL.includes(errorCode(thrown))) throw thrown
+      dropped += countLines(lines.subarray(end))
+      if (end > 0) isCut = lines[end - 1] !== LINE_END
+      return false
+    }
+  }
+  return (lines) => {
+    if (dropped > 0) {
+      const count = dropped
+      const fields = { level: 'warn', time: new Date().toISOString(), lines: count }
+      const told = JSON.stringify({ ...fields, msg: 'the disk of the log was full: lines were dropped' })
+      if (!fits(Buffer.from(`${isCut ? '\n' : ''}${told}\n`))) {
+        dropped = count + countLines(lines)
+        return
+      }
+      dropped = 0
+      isCut = false
+    }
+    fits(lines)
+  }
+}
+
+function countLines(bytes: Buffer): number {
+  let count = 0
+  for (const byte of bytes) if (byte === LINE_END) count += 1
+  return count
+}
 
 /** Writes a moment later, or when much has come together. */
 function gatherLines(write: (bytes: Buffer) => void): (line: string) => void {

@@ -38,6 +38,7 @@ import { addStatusCommands, status } from './server/status.ts'
 import { addSuppressionCommands } from './mail/suppression.ts'
 import { addWebhookCommands } from './mail/webhook.ts'
 import { printResult, type OutputFlags } from './shared/print.ts'
+import { printableLines } from './shared/text.ts'
 import { addLocalVerb } from './shared/verb.ts'
 
 export interface ServerStarters {
@@ -134,7 +135,7 @@ function report(thrown: unknown): number {
   // Commander has printed its sentence already; help and version end with 0.
   if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? EXIT.done : EXIT.usage
   if (thrown instanceof ProcessExit) {
-    printProblem(`${thrown.message}\n`)
+    printProblem(`${printableLines(thrown.message)}\n`)
     return thrown.exitCode
   }
   if (thrown instanceof ConfigurationError) {

@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto'
 import { SECOND } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
+import { shellWord } from '../base/shell-word.ts'
 import {
   alertDocument,
   alertMail,
@@ -45,7 +46,7 @@ function operatorMail(to: string, hostname: string, parts: OperatorChannelParts)
     const plain = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
     const idempotencyKey = `alert ${randomUUID()}`
     const { suppressed } = await parts.acceptSubmission({ ...mail, ...plain, idempotencyKey }, ADMINISTRATOR)
-    if (suppressed.length > 0) throw new Error(`${to} is suppressed: ${UNDO} ${to} --yes`)
+    if (suppressed.length > 0) throw new Error(`${to} is suppressed: ${UNDO} ${shellWord(to)} --yes`)
   }
   return {
     name: `mail ${to}`,

@@ -1,7 +1,8 @@
 /**
  * The log: one line per fact whatever is in it, nothing secret, priorities for the journal, a level that can change.
  */
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { closeSync, fstatSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,6 +14,7 @@ import { createAdjustableLogger, createLogger, isJournal, problemText } from '..
 import { createLiveConfiguration } from '../../src/config/live-configuration.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
 import { manualClock } from '../support/manual-clock.ts'
+import { MIB, mountSmallDisk } from '../support/small-disk.ts'
 
 const LOGGER = fileURLToPath(new URL('../../src/base/logger.ts', import.meta.url))
 const CANARY = 'canary-4d1f'
@@ -189,3 +191,50 @@ t.test('a level for a while ends with the time, or with a reload that changes th
   t.same(levels, ['warn'])
   t.equal(lines.length, 4, 'each is told')
 })
+
+t.test(
+  'lines that do not fit on the disk of a log file are dropped and counted, and later ones are written',
+  async (t) => {
+    const disk = mountSmallDisk(2 * MIB)
+    if (disk === undefined) return void t.pass('left out', { skip: 'mounting a disk takes root' })
+    t.teardown(() => disk.remove())
+    const program = `import { createLogger, linesToFile } from ${JSON.stringify(LOGGER)}
+    import { appendFileSync } from 'node:fs'
+    const output = createLogger({ level: 'info' })
+    const file = createLogger({ level: 'info', write: linesToFile(process.argv[1]) })
+    process.on('message', ({ count, msg }) => {
+      for (let n = 0; n < count; n++) for (const logger of [output, file]) logger.info({ pad: 'x'.repeat(500) }, msg)
+      // Behind the moment for which lines are gathered.
+      setTimeout(() => process.send('written'), 100)
+    })`
+    const [viaOutput, viaPath] = [join(disk.folder, 'output'), join(disk.folder, 'path')]
+    const output = openSync(viaOutput, 'a')
+    const args = ['--input-type=module', '-e', program, viaPath]
+    const child = spawn(process.execPath, args, { stdio: ['ignore', output, 'inherit', 'ipc'] })
+    closeSync(output)
+    t.teardown(() => child.kill())
+    const ended = once(child, 'exit')
+    const log = async (count: number, msg: string): Promise<void> => {
+      child.send({ count, msg })
+      const first = await Promise.race([once(child, 'message'), ended])
+      t.same(first, ['written', undefined], 'it goes on')
+    }
+    await log(1, 'before')
+    disk.fill(0)
+    await log(20, 'dropped')
+    await log(20, 'dropped')
+    disk.free()
+    await log(2, 'after')
+    child.disconnect()
+    t.same(await ended, [0, null])
+    for (const file of [viaOutput, viaPath]) {
+      const lines = readFileSync(file, 'utf8').trimEnd().split('\n')
+      const written = lines.flatMap((line) => (line.endsWith('}') ? [JSON.parse(line)] : []))
+      const kept = written.filter(({ msg }) => msg === 'dropped').length
+      const told = written.find(({ lines: count }) => count !== undefined)
+      t.match(told, { level: 'warn', lines: 40 - kept, msg: 'the disk of the log was full: lines were dropped' })
+      t.ok(lines.length - written.length <= 1, 'of one line at most a part is there')
+      t.same([written[0]?.msg, ...written.slice(-2).map(({ msg }) => msg)], ['before', 'after', 'after'])
+    }
+  },
+)

@@ -1,9 +1,13 @@
 /**
  * What the verbs print and decide: the parts without a server.
  */
+import { execFileSync, spawnSync } from 'node:child_process'
+import { closeSync, openSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { runCommandLine } from '../../src/commands/command-line.ts'
 import { readEventStream, type StreamEvent } from '../../src/commands/mail/follow-stream.ts'
+import { commandText, serverWords } from '../../src/commands/shared/command-text.ts'
 import { countFlag, timeFlag } from '../../src/commands/shared/flag-values.ts'
 import { followMessage } from '../../src/commands/mail/send.ts'
 import { followStream } from '../../src/commands/mail/follow-stream.ts'
@@ -37,6 +41,45 @@ async function eventsOf(...texts: (string | Uint8Array)[]): Promise<StreamEvent[
   for await (const event of readEventStream(bytes(...texts))) events.push(event)
   return events
 }
+
+/** The words that a shell makes of it. */
+const pasted = (command: string): string[] =>
+  execFileSync('sh', ['-c', `sternpost() { printf '%s\\0' "$@"; }; ${command}`], { encoding: 'utf8' })
+    .split('\0')
+    .slice(0, -1)
+
+t.test('a printed command that is pasted into a shell says what was meant, to the same server', async (t) => {
+  const hostile = [`"a;touch x"@b.example`, '$(id)@b.example', "o'brien@b.example", '`id`', '~root', '*', '', 'a b\\']
+  for (const value of hostile) {
+    const command = commandText(
+      { config: value },
+      { verb: 'recipient erase', arguments: [value], options: { yes: true } },
+    )
+    t.same(pasted(command), ['recipient', 'erase', value, '--yes', '--config', value], command)
+  }
+  const remote = { url: 'https://mail.example.net/v1?a&b', apiKey: 'sk_live_secret', json: true, quiet: false }
+  const listed = commandText(remote, { verb: 'queue hold', options: { pool: 'bulk', domain: undefined, held: true } })
+  t.same(
+    pasted(listed),
+    ['queue', 'hold', '--pool', 'bulk', '--held', '--url', remote.url, '--api-key', '<key>', '--json'],
+    'without the key, which a terminal or its log would keep',
+  )
+  const dashed = commandText({}, { verb: 'recipient erase', arguments: ['-x@b.example'], options: { yes: true } })
+  t.equal(dashed, 'sternpost recipient erase --yes -- -x@b.example')
+  t.notMatch(commandText({}, { verb: 'x', arguments: ['a\u001b[2J'] }), '\u001b', 'a terminal obeys nothing of it')
+  t.equal(serverWords({ config: '/srv/a b' }), "--config '/srv/a b'")
+})
+
+t.test('a result that finds no room on the disk is said', async (t) => {
+  const full = openSync('/dev/full', 'w')
+  const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+  const { status, stderr } = spawnSync(process.execPath, [main, 'version'], {
+    stdio: ['ignore', full, 'pipe'],
+    encoding: 'utf8',
+  })
+  closeSync(full)
+  t.match([status, stderr], [74, /^sternpost: standard output: ENOSPC: .*\n$/])
+})
 
 t.test('an event stream is read however it is cut', async (t) => {
   const text =
@@ -154,7 +197,10 @@ t.test('times and counts are read in the forms that people write', async (t) => 
   t.equal(timeFlag('--since', '2026-11-21T10:00Z', now), String(now / 1_000 - 7_200))
   t.equal(timeFlag('--since', '2026-11-21', now), String(new Date(2026, 10, 21).getTime() / 1_000), 'local time')
   t.equal(timeFlag('--since', '2026-11-21 10:30', now), String(new Date(2026, 10, 21, 10, 30).getTime() / 1_000))
-  for (const text of ['', 'yesterday', '2026-13-01', '5', '-2h']) {
+  t.equal(timeFlag('--since', '2026-11-21T12:00:30.5+02:00', now), String(now / 1_000 - 7_200 + 30))
+  const guessed = ['2026-11-21T12:00 5', '2026-11-21T12:00 PST', '2026-11-21T12:00Zx', '2026-11-21T12:00:00 (x)']
+  const none = ['2026-02-30', '2026-02-30T12:00', '2026-11-21T24:30', '2026-11-21T12:60Z', '2026-11-21T12:00+99:00']
+  for (const text of ['', 'yesterday', '2026-13-01', '5', '-2h', ...guessed, ...none]) {
     t.throws(() => timeFlag('--since', text, now), { message: /^sternpost: --since: / }, text)
   }
   t.equal(countFlag('--limit', '7'), 7)

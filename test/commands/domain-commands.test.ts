@@ -90,7 +90,8 @@ t.test('add prints the records to publish and the next command', async (t) => {
   t.equal(plain.stdout.trimEnd().split('\n').length, 3)
   t.match(
     plain.stderr,
-    'shop.example is pending. Publish these records, then:\n  sternpost domain check shop.example --wait 10m\n',
+    'shop.example is pending. Publish these records, then:\n' +
+      `  sternpost domain check shop.example --wait 10m --config ${folder}\n`,
   )
   t.match(calls[0], { name: 'shop.example', returnPath: undefined, allowSubdomains: undefined })
 

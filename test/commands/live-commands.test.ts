@@ -233,6 +233,13 @@ t.test('what waits is held and released, and the files are taken over, while the
   const held = await run('queue', 'hold', '--recipient-domain', 'dest.test', '--yes')
   t.match(held, { code: 0, stdout: '1 message held\n' })
   t.match((await run('queue', 'explain', id)).stdout, /waits for +held/)
+  const { stdout: advice, stderr: beside } = await appliance.command('doctor', 'queue')
+  t.match(beside, /^To the sternpost commands above add, for the server that was asked: --config \S+$/m)
+  t.match(
+    advice,
+    /1 messages are held\n.*\n +Fix: sternpost queue list --held; then: sternpost queue release --held, or: /,
+  )
+  t.notMatch(advice, /--all|--yes/, 'nothing but what is held, and its number first')
   sink.defer(false)
   t.match(await run('queue', 'release', '--yes'), { code: 0, stdout: '1 message released\n' })
   await stateIs('delivered')

@@ -61,11 +61,20 @@ t.test('explain tells why a message waits, and names a verb that is there when t
 })
 
 t.test('every action counts first and needs --yes', async (t) => {
-  const { run, api, ids } = await withQueue(t)
+  const { run, api, ids, folder } = await withQueue(t)
   const asked = await run('queue', 'hold', '--provider', 'gmail', '--recipient-domain', 'big.example')
   t.match(asked, { code: 64, stdout: '2 messages would be held\n' })
-  t.match(asked.stderr, 'sternpost queue hold --provider gmail --recipient-domain big.example --yes')
+  const command = `queue hold --provider gmail --recipient-domain big.example --yes --config ${folder}`
+  t.equal(asked.stderr, `Nothing is changed yet. Do it with: sternpost ${command}\n`, 'the same server')
   t.match(await run('queue', 'list', '--held'), { stdout: '' }, 'nothing is changed')
+  for (const time of ['1', '5', 'yesterday 5', '11/12', '2026', 'Nov 5', '2026-02-30']) {
+    const refused = await run('queue', 'drop', '--accepted-before', time, '--yes')
+    t.match(refused, { code: 64, stdout: '', stderr: `sternpost: --accepted-before: "${time}" is no time; write` })
+  }
+  const before = await run('queue', 'drop', '--accepted-before', '2026-11-21T10:00:00.2+02:00')
+  t.match(before, { code: 0, stdout: '0 messages canceled\n' })
+  const later = await run('queue', 'drop', '--accepted-before', '2999-01-01T00:00:00.2Z')
+  t.match(later.stderr, 'queue drop --accepted-before 2999-01-01T00:00:01.000Z --yes')
   const counted = await run('queue', 'drop', '--json')
   t.match([counted.code, JSON.parse(counted.stdout)], [64, { action: 'drop', messages: 3, dry_run: true }])
 

@@ -2,7 +2,7 @@
  * `sternpost setup` on a machine without systemd, in a folder of the test's own: what it asks, writes, keeps and takes
  * back; and over the admin socket of a server that runs on what it wrote.
  */
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -15,6 +15,7 @@ import { loadConfiguration } from '../../src/config/load-configuration.ts'
 import { skipWithoutPebble, startPebble } from '../support/pebble.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { freePort } from '../support/serve-process.ts'
+import { until } from '../support/until.ts'
 import { startZone } from '../support/zone.ts'
 import { sternpost } from './command-server.ts'
 
@@ -131,7 +132,8 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
     },
   })
   t.teardown(() => appliance.stop())
-  const second = await setup(['--domain', 'acme.test', '--json'])
+  // The wait for the records ends by a signal.
+  const second = await endedWhileWaiting(t, { folder, log }, (child) => void child.kill('SIGTERM'))
   t.equal(second.code, 0, second.stderr)
   const made = JSON.parse(second.stdout)
   t.notOk(second.stderr.includes(made.key), 'the key is in the document alone')
@@ -157,7 +159,28 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
   t.same(contentsOf(folder), before, 'no file has changed')
   t.equal((await setup([])).code, 0)
   t.match(readFileSync(join(folder, 'dns-records.zone'), 'utf8'), /_domainkey\.acme\.test/, 'nor lost its domain')
+  const stopped = await endedWhileWaiting(t, { folder, log }, () => appliance.stop())
+  t.match(JSON.parse(stopped.stdout), { hostname: 'mail.acme.test', key: null, certificate: null }, 'or the server')
 })
+
+/** `setup --json`, which looks for the records of the domain until `end` is called. */
+async function endedWhileWaiting(
+  t: Test,
+  { folder, log }: Pick<Place, 'folder' | 'log'>,
+  end: (child: ChildProcess) => Promise<void> | void,
+): ReturnType<typeof sternpost> {
+  const words = ['setup', '--config', folder, '--log', log, '--domain', 'acme.test', '--wait', '1h', '--json']
+  const child = spawn(process.execPath, [MAIN, ...words], { stdio: ['ignore', 'pipe', 'pipe'] })
+  t.teardown(() => child.kill('SIGKILL'))
+  let [stdout, stderr] = ['', '']
+  child.stdout.on('data', (text: Buffer) => (stdout += text.toString()))
+  child.stderr.on('data', (text: Buffer) => (stderr += text.toString()))
+  const closed = once(child, 'close')
+  await Promise.race([until('it looks for them', () => stderr.includes('Looking for the records')), closed])
+  await end(child)
+  const [code] = await closed
+  return { code: Number(code), stdout, stderr }
+}
 
 /** What an administrator may have changed since. */
 function contentsOf(folder: string): Record<string, string> {

@@ -217,7 +217,7 @@ t.test('a server that starts gets its first domain and key', async (t) => {
   t.ok(notes.lines.includes(result.key ?? ''))
   t.match(
     notes.lines.join('\n'),
-    /The first mail, once acme\.test is verified[\s\S]+sternpost ip warmup start 127\.0\.0\.11\n[\s\S]+curl --insecure https:\/\/mail\.acme\.test\/v1/,
+    /The first mail, once acme\.test is verified[\s\S]+sternpost ip warmup start 127\.0\.0\.11 --config \S+\n[\s\S]+curl --insecure https:\/\/mail\.acme\.test\/v1/,
   )
   t.match(systemd.asked, ['systemctl is-active', 'systemctl is-enabled', 'systemctl reset-failed'])
   t.ok(lstatSync(join(folder, 'master.key')).isFile())

@@ -418,6 +418,24 @@ t.test('a folder that is not there is an error, a missing file falls back', asyn
   )
 })
 
+t.test('a link that leads nowhere is an error: what it led to may come back in a moment', async (t) => {
+  const settings = overrides(t)
+  const folder = folderWith(t, { 'sternpost.d/10-a.yaml': 'version: 1\n' })
+  const gone = join(folder, 'releases', '7')
+  for (const name of ['pools.yaml', 'pools.d', 'warmup.yaml', 'sternpost.d/20-b.yaml']) {
+    symlinkSync(join(gone, name), join(folder, name))
+  }
+  const found = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' })
+  const errors = found.filter(({ severity }) => severity === 'error').map((mistake) => lineOf(mistake, folder))
+  const expected = ['pools.d', 'pools.yaml', 'sternpost.d/20-b.yaml', 'warmup.yaml'].map(
+    (name) => `${name}:1:1: is a link that leads nowhere: ${join(gone, name)}`,
+  )
+  t.same(errors.toSorted(), expected)
+  const current = join(folder, 'current')
+  symlinkSync(gone, current)
+  t.match(mistakesIn({ folder: current }), [{ file: current, message: `is a link that leads nowhere: ${gone}` }])
+})
+
 t.test('what is no regular file is an error, and nobody waits for it', async (t) => {
   const settings = overrides(t)
   const folder = folderWith(t, { 'pools.yaml/inner': '' })

@@ -66,6 +66,7 @@ t.test('the image', { skip: whyNoContainers() }, async (t) => {
     }
     const first = await serve(earlier)
     await first.exec('/usr/lib/sternpost/is-healthy')
+    t.ok(await hasSecurityUpdates(first), 'its packages are those of Debian with its security updates')
     const createKey = async (...scopes: string[]): Promise<string> => {
       const words = scopes.flatMap((scope) => ['--scope', scope])
       return JSON.parse(await first.exec('sternpost', 'key', 'create', '--name', 'test', '--json', ...words)).key
@@ -108,6 +109,21 @@ t.test('the image', { skip: whyNoContainers() }, async (t) => {
     await ending(/user 2525 may not write into \/data/, {})
   })
 })
+
+/** None of its packages is older than the newest of Debian 12 that apt knew here when the image was made, or before. */
+async function hasSecurityUpdates(container: Container): Promise<boolean> {
+  const fields = await container.exec('sh', '-c', 'cat /var/lib/dpkg/status.d/libssl3 /var/lib/dpkg/status.d/openssl')
+  const versions = [...fields.matchAll(/^Version: (.*)$/gm)].map(([, version = '']) => version)
+  const known = execFileSync('apt-cache', ['madison', 'openssl'], { encoding: 'utf8' })
+  const offered = [...known.matchAll(/\| +(\S+) \| .* bookworm\S*\/main /g)].map(([, version = '']) => version)
+  const isAtLeast = (version: string, other: string): boolean =>
+    spawnSync('dpkg', ['--compare-versions', version, 'ge', other]).status === 0
+  return (
+    offered.length > 0 &&
+    versions.length === 2 &&
+    versions.every((own) => offered.every((other) => isAtLeast(own, other)))
+  )
+}
 
 function build(folder: string, name: string, words: readonly string[] = [], program = BUILD): string {
   const output = join(folder, name)

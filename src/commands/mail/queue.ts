@@ -9,7 +9,7 @@ import { explanationSchema } from '../../api/message.ts'
 import * as wire from '../../api/queue.ts'
 import { SECOND } from '../../base/clock.ts'
 import { askRows, callServer, LONG_PATIENCE, readAnswer, withQuery } from '../shared/api-client.ts'
-import { misuse } from '../shared/flag-values.ts'
+import { instantFlag, misuse } from '../shared/flag-values.ts'
 import { printList, printResult } from '../shared/print.ts'
 import { countOf, localTime, type Columns } from '../shared/text.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
@@ -100,8 +100,7 @@ async function act(
   const result = readAnswer(wire.queueActionResultSchema, answer)
   const count = countOf(result.messages, 'message')
   if (result.dry_run && result.messages > 0) {
-    const target = pool === undefined ? '' : ` --to ${pool}`
-    const command = `sternpost queue ${action}${filterWords(filter)}${target}`
+    const command = { verb: `queue ${action}`, options: { ...filterOptions(filter), to: pool } }
     isConfirmed(flags, { document: result, text: `${count} would be ${done}`, command })
     return
   }
@@ -123,7 +122,7 @@ function withQueueFilter(verb: Command): Command {
     .option('--domain <domain>', 'from addresses of this sending domain')
     .option('--ip <address>', 'last tried from this IP')
     .option('--held', 'only those that are held')
-    .option('--accepted-before <time>', 'accepted before this time, e.g. 2026-11-21T03:17:00Z')
+    .option('--accepted-before <time>', 'accepted before this time: 2h (so long ago), 2026-11-21, 2026-11-21T03:17:00Z')
     .option('--all', 'all of them; the same as no filter')
 }
 
@@ -149,16 +148,11 @@ function queueFilter(flags: FilterFlags) {
 
 /** Rounded up: what was accepted within the second that is named counts as before it. */
 function secondsOf(text: string): number {
-  const time = Date.parse(text)
-  if (Number.isNaN(time)) throw misuse(`--accepted-before: "${text}" is no time; write 2026-11-21T03:17:00Z`)
-  return Math.ceil(time / SECOND)
+  return Math.ceil(instantFlag('--accepted-before', text) / SECOND)
 }
 
-/** As they would be typed, each with a space before it. */
-function filterWords({ held, accepted_before: time, ...restrictions }: QueueFilter): string {
-  const words = Object.entries(restrictions)
-    .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => ` --${name.replace('_', '-')} ${value}`)
-  const before = time === undefined ? '' : ` --accepted-before ${new Date(time * SECOND).toISOString()}`
-  return [...words, held === true ? ' --held' : '', before].join('')
+/** As they would be typed. */
+function filterOptions({ accepted_before: time, recipient_domain: recipientDomain, ...others }: QueueFilter) {
+  const before = time === undefined ? undefined : new Date(time * SECOND).toISOString()
+  return { ...others, 'recipient-domain': recipientDomain, 'accepted-before': before }
 }

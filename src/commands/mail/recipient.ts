@@ -42,7 +42,7 @@ async function erase(address: string, flags: ConsentFlags): Promise<void> {
     const { messages, suppressions } = await readAll(address, flags)
     const text = `${messages.length} messages to ${address} would lose it, and those that wait be canceled`
     const document = { address, messages: messages.length, suppressions: suppressions.length }
-    isConfirmed(flags, { document, text, command: `sternpost recipient erase ${address}` })
+    isConfirmed(flags, { document, text, command: { verb: 'recipient erase', arguments: [address] } })
     return
   }
   const answer = await callServer(flags, `POST ${pathOf(address)}/erase`, { body: {}, patience: LONG_PATIENCE })

@@ -11,6 +11,7 @@ import { messageSchema, type EventJson, type MessageStateJson } from '../../api/
 import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { ask, readAnswer, wholeAnswer } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { collect, durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { printNote, printResult } from '../shared/print.ts'
 import { printable } from '../shared/text.ts'
@@ -50,7 +51,7 @@ async function send(flags: SendFlags): Promise<void> {
   const id = sent.message_id
   if (mostMilliseconds === null) {
     printResult(flags, sent, () => `${id}${sent.status === undefined ? '' : `  ${sent.status}`}\n`)
-    return printNote(flags, `Follow it with: sternpost message show ${id}`)
+    return printNote(flags, `Follow it with: ${commandText(flags, { verb: 'message show', arguments: [id] })}`)
   }
   // Should the lookup fail, the id is not lost.
   if (flags.json === true) printNote(flags, id)

@@ -10,6 +10,7 @@ import { Option, type Command } from 'commander'
 import * as wire from '../../api/suppression.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { ask, askAll, askPages, sendCsv, withQuery } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { timeFlag } from '../shared/flag-values.ts'
 import { printNote, printPiece, printResult, progressLine } from '../shared/print.ts'
 import { countOf, localTime, printable, progressBar, type Columns } from '../shared/text.ts'
@@ -73,7 +74,7 @@ const COLUMNS: Columns<wire.SuppressionJson> = {
 }
 
 async function list(flags: FilterFlags & LimitFlags): Promise<void> {
-  const whenMore = '. All: sternpost suppression export'
+  const whenMore = `. All: ${commandText(flags, { verb: 'suppression export' })}`
   await printFirst(flags, COLUMNS, pagesOf(flags), { whenNone: 'No such entry.', whenMore })
 }
 
@@ -97,7 +98,7 @@ async function remove(email: string, flags: ConsentFlags & { scope?: string }): 
   const would = {
     document: entries,
     text: printable(`${email}: ${countOf(entries.length, 'entry', 'entries')} would be removed: ${scopes}`),
-    command: `sternpost suppression remove ${email}${scope === undefined ? '' : ` --scope ${scope}`}`,
+    command: { verb: 'suppression remove', arguments: [email], options: { scope } },
   }
   if (!isConfirmed(flags, would)) return
   const path = withQuery(`${PATH}/${encodeURIComponent(email)}`, { scope })

@@ -18,9 +18,10 @@ import {
   unlessExit,
   type ApiPath,
 } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { collect, countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
 import { printResult, progressLine } from '../shared/print.ts'
-import { countOf, preciseTime, type Columns } from '../shared/text.ts'
+import { countOf, preciseTime, printable, type Columns } from '../shared/text.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { pause, addVerb, LIMIT_FLAG, printFirst, type LimitFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 
@@ -91,7 +92,7 @@ async function replay(id: string | undefined, flags: ReplayFlags): Promise<void>
   const server = serverAddress(flags)
   if (id === undefined) return replaySince(server, flags)
   if (flags.since !== undefined) throw misuse('give the id of one delivery, or --endpoint with --since')
-  const endpoint = flags.endpoint ?? (await endpointOf(server, id))
+  const endpoint = flags.endpoint ?? (await endpointOf(server, id, flags))
   const queued = await ask(server, wire.webhookDeliverySchema, `POST ${deliveryPath(endpoint, id)}/replay`)
   printResult(flags, queued, () => `${queued.id} is the new delivery in place of ${id}\n`)
 }
@@ -150,12 +151,13 @@ export async function showReplayProgress({ clock, pending, show, signal }: Repla
 }
 
 /** Whose delivery it is. */
-async function endpointOf(server: ServerAddress, id: string): Promise<string> {
+async function endpointOf(server: ServerAddress, id: string, flags: VerbFlags): Promise<string> {
   for (const endpoint of await endpointIds(server)) {
     const found = await unlessExit(EXIT.failed, () => callServer(server, `GET ${deliveryPath(endpoint, id)}`))
     if (found !== null) return endpoint
   }
-  const text = `sternpost: no endpoint has the delivery ${id}. List: sternpost webhook deliveries`
+  const list = commandText(flags, { verb: 'webhook deliveries' })
+  const text = `sternpost: no endpoint has the delivery ${printable(id)}. List: ${list}`
   throw new ProcessExit(EXIT.failed, text)
 }
 

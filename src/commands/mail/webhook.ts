@@ -10,6 +10,7 @@ import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { ask, askAll, callServer } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { collect, durationFlag } from '../shared/flag-values.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
 import { localTime, printable, sheetText, type Columns } from '../shared/text.ts'
@@ -58,7 +59,7 @@ async function add(url: string, flags: AddFlags): Promise<void> {
   const added = await ask(flags, wire.createdWebhookSchema, 'POST /v1/webhooks', body)
   printResult(flags, added, () => `${added.id}\n${added.secret === undefined ? '' : `${added.secret}\n`}`)
   if (added.secret !== undefined) printNote(flags, 'The second line is its secret: this is the only time it is shown.')
-  printNote(flags, `Try it: sternpost webhook test ${added.id}`)
+  printNote(flags, `Try it: ${commandText(flags, { verb: 'webhook test', arguments: [added.id] })}`)
 }
 
 const COLUMNS: Columns<wire.WebhookEndpointJson> = {
@@ -73,7 +74,8 @@ const COLUMNS: Columns<wire.WebhookEndpointJson> = {
 
 async function list(flags: VerbFlags): Promise<void> {
   const endpoints = await askAll(flags, wire.webhookEndpointSchema, '/v1/webhooks')
-  printList(flags, COLUMNS, endpoints, 'No endpoint yet. Add one: sternpost webhook add https://app.acme.com/hooks')
+  const add = commandText(flags, { verb: 'webhook add', arguments: ['https://app.acme.com/hooks'] })
+  printList(flags, COLUMNS, endpoints, `No endpoint yet. Add one: ${add}`)
 }
 
 async function show(id: string, flags: VerbFlags): Promise<void> {
@@ -102,14 +104,15 @@ export function endpointReport(endpoint: wire.WebhookEndpointJson): string {
 async function enable(id: string, flags: VerbFlags): Promise<void> {
   const endpoint = await ask(flags, wire.webhookEndpointSchema, `PATCH ${pathOf(id)}`, { status: 'enabled' })
   printResult(flags, endpoint, () => `${printable(endpoint.url)} is ${endpoint.status}\n`)
-  const replay = `sternpost webhook replay --endpoint ${endpoint.id} --since 30d --status skipped`
+  const options = { endpoint: endpoint.id, since: '30d', status: 'skipped' }
+  const replay = commandText(flags, { verb: 'webhook replay', options })
   printNote(flags, `Events meanwhile were kept. To send them now: ${replay}`)
 }
 
 async function remove(id: string, flags: ConsentFlags): Promise<void> {
   const endpoint = await ask(flags, wire.webhookEndpointSchema, `GET ${pathOf(id)}`)
   const text = printable(`${endpoint.url}: waiting deliveries, would be dropped: ${endpoint.pending}`)
-  const command = `sternpost webhook remove ${endpoint.id}`
+  const command = { verb: 'webhook remove', arguments: [endpoint.id] }
   if (!isConfirmed(flags, { document: endpoint, text, command })) return
   const removed = await callServer(flags, `DELETE ${pathOf(id)}`)
   printResult(flags, removed, () => `${printable(endpoint.url)} is removed\n`)

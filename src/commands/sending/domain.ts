@@ -18,10 +18,11 @@ import {
   textFromServer,
   type ApiPath,
 } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { countFlag, durationFlag, fileFlag } from '../shared/flag-values.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
 import { isTerminal } from '../shared/text.ts'
-import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, pause, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 import { dmarcReport } from './dmarc-report.ts'
 import {
   DNS_FORMATS,
@@ -87,12 +88,22 @@ async function add(name: string, flags: AddFlags): Promise<void> {
   printResult(flags, domain, () => dnsText(domain, 'table', isTerminal()))
   if (domain.status === 'verified') return printNote(flags, `${domain.domain} is there already, and verified.`)
   printNote(flags, `${domain.domain} is ${domain.status}. Publish these records, then:`)
-  printNote(flags, `  sternpost domain check ${domain.domain} --wait 10m`)
+  printNote(flags, `  ${checkCommand(flags, domain.domain)}`)
+}
+
+/** Waits for the records of a new domain. */
+export function checkCommand(flags: VerbFlags, domain: string): string {
+  return commandText(flags, { verb: 'domain check', arguments: [domain], options: { wait: '10m' } })
 }
 
 async function list(flags: VerbFlags & { status: string }): Promise<void> {
   const domains = await askAll(flags, domainSchema, '/v1/domains', { status: flags.status })
-  printList(flags, DOMAIN_COLUMNS, domains, 'No such domain. Add one: sternpost domain add acme.com')
+  printList(
+    flags,
+    DOMAIN_COLUMNS,
+    domains,
+    `No such domain. Add one: ${commandText(flags, { verb: 'domain add', arguments: ['acme.com'] })}`,
+  )
 }
 
 async function show(name: string, flags: VerbFlags): Promise<void> {
@@ -127,21 +138,15 @@ const CHECK_EVERY = 15 * SECOND
 
 /** Until the time is over; ends at once for a suspended domain, which no check changes. */
 export async function waitUntilVerified(options: WaitOptions): Promise<DomainJson> {
-  const { clock, mostMilliseconds, verify, onCheck, ended } = options
+  const { clock, mostMilliseconds, verify, onCheck, ended = new AbortController().signal } = options
   const end = clock.now() + mostMilliseconds
   for (;;) {
     const domain = await verify()
     const left = end - clock.now()
     if (domain.status === 'verified' || domain.status === 'suspended' || left <= 0) return domain
     onCheck(domain)
-    await new Promise<void>((resolve) => {
-      const cancel = clock.after(Math.min(CHECK_EVERY, left), resolve)
-      ended?.addEventListener('abort', () => {
-        cancel()
-        resolve()
-      })
-    })
-    if (ended?.aborted === true) return domain
+    await pause(clock, Math.min(CHECK_EVERY, left), ended)
+    if (ended.aborted) return domain
   }
 }
 
@@ -175,7 +180,7 @@ async function remove(name: string, flags: ConsentFlags & { purge?: boolean }): 
   const would = {
     document: removed,
     text: `${removed.domain}: waiting mail, would be ${fate}: ${removed.queued_messages}`,
-    command: `sternpost domain remove ${removed.domain}${purge ? ' --purge' : ''}`,
+    command: { verb: 'domain remove', arguments: [removed.domain], options: { purge } },
   }
   if (!isConfirmed(flags, would)) return
   const done = `${removed.domain} is removed; waiting mail, to be ${fate}: ${removed.queued_messages}`

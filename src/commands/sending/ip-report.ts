@@ -2,6 +2,8 @@
 import type { IpJson, IpNoteJson, IpWarmupJson, SendDayJson, WarmupForecastJson, WarmupJson } from '../../api/ip.ts'
 import { utcDay } from '../../base/utc-day.ts'
 import { columnsText, linesText, localTime, preciseTime, sheetText, type Columns } from '../shared/text.ts'
+import { commandText } from '../shared/command-text.ts'
+import type { VerbFlags } from '../shared/verb.ts'
 
 export interface ShownIp extends IpJson {
   /** null: the key may not know. */
@@ -28,7 +30,8 @@ interface Screen {
   now: number
 }
 
-export function ipReport(shown: ShownIp, screen: Screen): string {
+/** `given`: the flags that say which server was asked, for the command that ends a halt. */
+export function ipReport(shown: ShownIp, screen: Screen, given: VerbFlags = {}): string {
   const { ip, status, ptr, blocklists, warmup } = shown
   const isHalted = status === 'paused' || status === 'suspended'
   const listings = blocklists.map(
@@ -39,7 +42,7 @@ export function ipReport(shown: ShownIp, screen: Screen): string {
     ['hostname', shown.hostname],
     ['reason', shown.reason],
     [isHalted ? status : 'changed', `by ${shown.changed_by} since ${preciseTime(shown.changed_at)}`],
-    ['until', isHalted ? untilText(shown) : null],
+    ['until', isHalted ? untilText(shown, given) : null],
     ['address', shown.bindable ? null : 'cannot be bound on this machine'],
     ['reverse name', [ptr.status, ptr.value].filter((text) => text !== null).join(', ')],
     ['blocklists', listings.join('; ')],
@@ -48,9 +51,10 @@ export function ipReport(shown: ShownIp, screen: Screen): string {
   return [head, ...daysSection(shown.days, screen), ...historySection(shown.history)].join('')
 }
 
-function untilText({ ip, status, until }: IpJson): string {
+function untilText({ ip, status, until }: IpJson, given: VerbFlags): string {
   if (until !== null) return preciseTime(until)
-  return `somebody ends it: sternpost ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`
+  const verb = status === 'paused' ? 'ip warmup resume' : 'ip resume'
+  return `somebody ends it: ${commandText(given, { verb, arguments: [ip] })}`
 }
 
 export function warmupReport({ ip, status, warmup }: IpWarmupJson): string {

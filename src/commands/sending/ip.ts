@@ -5,6 +5,7 @@
 import type { Command } from 'commander'
 import { forecastSchema, ipNoteSchema, ipSchema, ipWarmupSchema, sendDaySchema } from '../../api/ip.ts'
 import { ask, askAll, askRows, ifPermitted, withQuery, type ApiPath } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { countFlag, timeFlag } from '../shared/flag-values.ts'
 import { printList, printResult } from '../shared/print.ts'
 import { isTerminal, terminalWidth } from '../shared/text.ts'
@@ -72,7 +73,12 @@ function withStartFlags(verb: Command): Command {
 
 async function list(flags: VerbFlags): Promise<void> {
   const ips = await askAll(flags, ipSchema, '/v1/ips')
-  printList(flags, IP_COLUMNS, ips, 'No IP yet: add one to a pool of pools.yaml, then: sternpost reload')
+  printList(
+    flags,
+    IP_COLUMNS,
+    ips,
+    `No IP yet: add one to a pool of pools.yaml, then: ${commandText(flags, { verb: 'reload' })}`,
+  )
 }
 
 async function show(address: string, flags: VerbFlags): Promise<void> {
@@ -86,7 +92,7 @@ async function show(address: string, flags: VerbFlags): Promise<void> {
     history: await ifPermitted(() => askRows(server, ipNoteSchema, audit)),
   }
   const screen = { isTerminal: isTerminal(), width: terminalWidth(), now: Date.now() }
-  printResult(flags, shown, () => ipReport(shown, screen))
+  printResult(flags, shown, () => ipReport(shown, screen, flags))
 }
 
 type HaltFlags = VerbFlags & Given<'provider' | 'reason'>

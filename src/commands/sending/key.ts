@@ -10,6 +10,7 @@ import { toUnixSeconds } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { SCOPES } from '../../senders/api-key.ts'
 import { ask, askAll, callServer, type ApiPath } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { collect, misuse } from '../shared/flag-values.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
 import { localTime, type Columns } from '../shared/text.ts'
@@ -52,13 +53,18 @@ async function create(flags: CreateFlags): Promise<void> {
 
 async function list(flags: VerbFlags): Promise<void> {
   const keys = await askAll(flags, keySchema, '/v1/keys')
-  printList(flags, COLUMNS, keys, 'No key yet. Make one: sternpost key create --name shop')
+  printList(
+    flags,
+    COLUMNS,
+    keys,
+    `No key yet. Make one: ${commandText(flags, { verb: 'key create', options: { name: 'shop' } })}`,
+  )
 }
 
 async function revoke(id: string, flags: ConsentFlags): Promise<void> {
   const key = await ask(flags, keySchema, `GET ${pathOf(id)}`)
   const text = `1 key would be revoked: ${described(key)}`
-  if (!isConfirmed(flags, { document: key, text, command: `sternpost key revoke ${key.id}` })) return
+  if (!isConfirmed(flags, { document: key, text, command: { verb: 'key revoke', arguments: [key.id] } })) return
   const revoked = await callServer(flags, `DELETE ${pathOf(id)}`)
   printResult(flags, revoked, () => `${described(key)}: revoked\n`)
 }
@@ -66,10 +72,11 @@ async function revoke(id: string, flags: ConsentFlags): Promise<void> {
 async function rotate(id: string, flags: ConsentFlags): Promise<void> {
   const key = await ask(flags, keySchema, `GET ${pathOf(id)}`)
   if (key.revoked_at !== null) {
-    throw new ProcessExit(EXIT.failed, `sternpost: ${id} is revoked already. Make a new key: sternpost key create`)
+    const create = commandText(flags, { verb: 'key create', options: { name: key.name } })
+    throw new ProcessExit(EXIT.failed, `sternpost: ${id} is revoked already. Make a new key: ${create}`)
   }
   const text = `1 key would be replaced, and stop working at once: ${described(key)}`
-  if (!isConfirmed(flags, { document: key, text, command: `sternpost key rotate ${key.id}` })) return
+  if (!isConfirmed(flags, { document: key, text, command: { verb: 'key rotate', arguments: [key.id] } })) return
   const { name, mode, scopes, domains, allowed_ips, expires_at } = key
   const created = await makeKey(flags, { name, mode, scopes, domains, allowed_ips, expires_at })
   // Before the old one ends: whatever happens then, the new one is not lost.

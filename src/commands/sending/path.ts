@@ -60,8 +60,7 @@ async function resume(flags: ConsentFlags & FilterFlags): Promise<void> {
   const resumed = await ask(flags, resumedPathsSchema, 'POST /v1/admin/paths/resume', body)
   const count = countOf(resumed.paths, 'path')
   if (resumed.dry_run && resumed.paths > 0) {
-    const filter = `${ip === undefined ? '' : ` --ip ${ip}`}${route === undefined ? '' : ` --route ${route}`}`
-    const command = `sternpost path resume${filter}`
+    const command = { verb: 'path resume', options: { ip, route } }
     isConfirmed(flags, { document: resumed, text: `${count} would be resumed`, command })
     return
   }

@@ -13,6 +13,7 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { verifyBackup } from '../../store/open/offline.ts'
 import { ask, callServer } from '../shared/api-client.ts'
 import { withBackupErrors } from './database.ts'
+import { commandText } from '../shared/command-text.ts'
 import { printList, printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
 import { byteText, localTime, sheetText, progressBar, type Columns } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
@@ -84,7 +85,7 @@ const COLUMNS: Columns<BackupJson> = {
 
 async function list(flags: VerbFlags): Promise<void> {
   const { backups } = await ask(flags, backupsSchema, `GET ${PATH}`)
-  printList(flags, COLUMNS, backups, 'There is no backup yet. Write one: sternpost backup')
+  printList(flags, COLUMNS, backups, `There is no backup yet. Write one: ${commandText(flags, { verb: 'backup' })}`)
 }
 
 function verify(file: string, flags: OutputFlags): void {

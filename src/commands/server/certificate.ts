@@ -5,6 +5,7 @@
 import type { Command } from 'commander'
 import { certificatesSchema, renewingCertificateSchema, type CertificateJson } from '../../api/server.ts'
 import { ask } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
 import { localTime, type Columns } from '../shared/text.ts'
 import { addVerb, type VerbFlags } from '../shared/verb.ts'
@@ -41,5 +42,5 @@ async function renew(name: string, flags: VerbFlags & { newKey?: boolean }): Pro
   const path = `${PATH}/${encodeURIComponent(name)}/renew` as const
   const begun = await ask(flags, renewingCertificateSchema, `POST ${path}`, { new_key: flags.newKey ?? false })
   printResult(flags, begun, () => `${name}: another certificate is ordered\n`)
-  printNote(flags, 'Whether it is there: sternpost certificate list')
+  printNote(flags, `Whether it is there: ${commandText(flags, { verb: 'certificate list' })}`)
 }

@@ -15,6 +15,7 @@ import {
 } from '../../api/people.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { ask, askAll, callServer } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
 import { localTime, type Columns } from '../shared/text.ts'
 import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
@@ -50,7 +51,8 @@ async function open(flags: OpenFlags): Promise<void> {
 
 async function people(flags: VerbFlags): Promise<void> {
   const found = await askAll(flags, personSchema, '/v1/admin/people')
-  printList(flags, PEOPLE, found, 'Nobody yet. Let somebody in: sternpost console open --as ada')
+  const open = commandText(flags, { verb: 'console open', options: { as: 'ada' } })
+  printList(flags, PEOPLE, found, `Nobody yet. Let somebody in: ${open}`)
 }
 
 async function changeRole(name: string, role: string, flags: VerbFlags): Promise<void> {

@@ -17,13 +17,14 @@ import { loadConfiguration } from '../../config/load-configuration.ts'
 import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import { fileLocationFor, type SqliteLocation } from '../../store/store-location.ts'
+import { commandText, heldMailCommands } from '../shared/command-text.ts'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
-import { byteText, linesText, localTime, sheetText } from '../shared/text.ts'
+import { byteText, linesText, localTime, printable, sheetText } from '../shared/text.ts'
 import { addLocalVerb, CONFIG_FLAG, withOutputFlags } from '../shared/verb.ts'
 
 type Flags = OutputFlags & { config?: string }
-type RestoreFlags = Flags & { keepAllowance?: boolean; yes?: boolean }
+type RestoreFlags = Flags & { keepAllowance?: boolean; migrate?: boolean; yes?: boolean }
 
 export function addRestoreCommand(program: Command): void {
   const verb = program
@@ -31,6 +32,7 @@ export function addRestoreCommand(program: Command): void {
     .description('put a backup in the place of the database, with the server stopped; restored mail is held')
     .option(...CONFIG_FLAG)
     .option('--keep-allowance', "today's warmup allowance stays as it was in the backup")
+    .option('--migrate', 'also a snapshot of before an upgrade: bring it to the schema of this program again')
     .option('--yes', 'also where there is a database: it is moved aside')
   withOutputFlags(verb)
     .addHelpText(
@@ -43,13 +45,17 @@ export function addRestoreCommand(program: Command): void {
 
 function restore(file: string, flags: RestoreFlags): void {
   const location = dataLocation(flags)
+  const before = flags.migrate === true ? null : offline.schemaBeforeUpgrade(file)
+  if (before !== null) throw wayBack(file, before, flags)
   const [present] = offline.databaseParts(location.folder)
   if (present !== undefined && flags.yes !== true) {
     printNote(
       flags,
       `${join(location.folder, present)} is there and would be moved aside; what came since is in no backup.`,
     )
-    printNote(flags, `Nothing is changed yet. Do it with: sternpost restore ${file} --yes`)
+    const options = { 'keep-allowance': flags.keepAllowance, migrate: flags.migrate, yes: true }
+    const command = commandText(flags, { verb: 'restore', arguments: [file], options })
+    printNote(flags, `Nothing is changed yet. Do it with: ${command}`)
     process.exitCode = EXIT.usage
     return
   }
@@ -71,13 +77,21 @@ function restore(file: string, flags: RestoreFlags): void {
   printResult(flags, document, () => summaryText(summary, location.folder))
   const { held } = summary
   if (held === 0) return
-  printNote(
-    flags,
-    `${held} messages are held: they may have been sent since. Start the server, then decide:
-  sternpost queue list --held
-  sternpost queue release --all --yes                                       send them
-  sternpost queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`,
-  )
+  printNote(flags, `${held} messages are held: they may have been sent since. Start the server, then decide:`)
+  for (const line of heldMailCommands(flags, new Date(now).toISOString())) printNote(flags, line)
+}
+
+/** An upgrade made it so that one can go back: what this program makes of it the old one cannot open. */
+function wayBack(file: string, schema: number, flags: Flags): ProcessExit {
+  const restored = { verb: 'restore', arguments: [file] }
+  const text = `sternpost: ${printable(file)} was made before the upgrade from schema ${schema}: this program would migrate it again.
+To go back:
+  1  systemctl stop sternpost.socket sternpost
+  2  install the version that was there before
+  3  ${commandText(flags, { ...restored, options: { yes: true } })}
+  4  systemctl start sternpost.socket sternpost
+To stay with this version: ${commandText(flags, { ...restored, options: { migrate: true } })}`
+  return new ProcessExit(EXIT.usage, text)
 }
 
 function summaryText(summary: offline.RestoreSummary, folder: string): string {
@@ -142,10 +156,8 @@ function verify(flags: Flags): void {
       : linesText(problems),
   )
   if (problems.length === 0) return
-  printNote(
-    flags,
-    'Fix: sternpost restore FILE, with the newest backup that `sternpost backup verify FILE` calls whole.',
-  )
+  const restored = commandText(flags, { verb: 'restore', arguments: ['FILE'] })
+  printNote(flags, `Fix: ${restored}, with the newest backup that \`sternpost backup verify FILE\` calls whole.`)
   process.exitCode = EXIT.failed
 }
 

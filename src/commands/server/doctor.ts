@@ -18,6 +18,7 @@ import type { CheckWorld } from '../../health/checks/world.ts'
 import { chooseChecks } from '../../health/health-keeper.ts'
 import { feedbackLoops, inboundTls, port25Ticket } from '../../health/operator-texts.ts'
 import { ask, askAll, unlessExit } from '../shared/api-client.ts'
+import { serverWords } from '../shared/command-text.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { printNote, printResult } from '../shared/print.ts'
 import { countOf, isTerminal, printable } from '../shared/text.ts'
@@ -83,10 +84,17 @@ async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
   const screen = { hasColours: isTerminal() && process.env['NO_COLOR'] === undefined, showsAll: ids.length > 0 }
   printResult(flags, report, () => (report.text !== null && isTicket ? report.text : doctorText(report, screen)))
   if (inServer === null) printNote(flags, ABSENT)
+  else if (!isTicket && report.summary.warn + report.summary.fail > 0) tellOfServer(flags)
   if (!isTicket) process.exitCode = exitCodeOf(report.summary, flags.strict === true)
   else if (checks.every(({ check, result }) => check !== PORT25 || result !== 'fail')) {
     printNote(flags, 'Port 25 is not seen to be blocked now: look before you send this.')
   }
+}
+
+/** The advice is that of the server, which does not know by which flags it was found. */
+function tellOfServer(flags: DoctorFlags): void {
+  const words = serverWords(flags)
+  if (words !== '') printNote(flags, `To the sternpost commands above add, for the server that was asked: ${words}`)
 }
 
 function chosenChecks(asked: readonly string[]): ReturnType<typeof chooseChecks> {

@@ -9,6 +9,7 @@ import { readDatabaseUrl } from '../../config/settings/database-url.ts'
 import type { ServerSettings } from '../../config/settings/server-settings.ts'
 import * as offline from '../../store/open/offline.ts'
 import { fileLocationFor, postgresLocationFor } from '../../store/store-location.ts'
+import { heldMailCommands } from '../shared/command-text.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
 import { sheetText } from '../shared/text.ts'
@@ -17,7 +18,11 @@ type Moved = Awaited<ReturnType<typeof offline.moveData>> & { movedTo?: string |
 
 const NO_URL = 'storage.url of sternpost.yaml has to say where PostgreSQL is, for this user to read'
 
-export async function moveTo(target: string, server: ServerSettings, flags: OutputFlags): Promise<void> {
+export async function moveTo(
+  target: string,
+  server: ServerSettings,
+  flags: OutputFlags & { config?: string },
+): Promise<void> {
   const line = progressLine(flags)
   const onProgress = ({ step, table, rows, total }: offline.MoveProgress): void =>
     line.show(`${step} ${table}  ${rows.toLocaleString('en')} of ${total.toLocaleString('en')}`)
@@ -44,12 +49,9 @@ export async function moveTo(target: string, server: ServerSettings, flags: Outp
   const engine = target === 'sqlite' ? 'sqlite' : 'postgres'
   if (server.storage.engine !== engine) printNote(flags, `Now set storage.engine: ${engine} in sternpost.yaml.`)
   if (moved.held === 0) return
-  printNote(
-    flags,
-    `${moved.held} messages are held, so that what is still in the old place is not sent twice. Start the server, then:
-  sternpost queue list --held
-  sternpost queue release --all --yes`,
-  )
+  const why = 'so that what is still in the old place is not sent twice'
+  printNote(flags, `${moved.held} messages are held, ${why}. Start the server, then:`)
+  for (const line of heldMailCommands(flags)) printNote(flags, line)
 }
 
 /** A URL, or a file that it is in: the command line is seen by everybody on this machine. */

@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { drainedNodeSchema, forgottenNodeSchema, nodesSchema, type NodeJson } from '../../api/node.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { ask } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { printList, printNote, printResult } from '../shared/print.ts'
 import { preciseTime, sheetText, type Columns } from '../shared/text.ts'
 import { addVerb, type VerbFlags } from '../shared/verb.ts'
@@ -59,7 +60,8 @@ async function drain(name: string, flags: VerbFlags & { end?: boolean }): Promis
   const path = `${PATH}/${encodeURIComponent(name)}/drain` as const
   const drained = await ask(flags, drainedNodeSchema, `POST ${path}`, { draining: flags.end !== true })
   printResult(flags, drained, () => `${name} ${drained.draining ? 'drains' : 'works again'}\n`)
-  if (drained.draining) printNote(flags, 'It has drained when it sends from no IP: sternpost node list')
+  if (!drained.draining) return
+  printNote(flags, `It has drained when it sends from no IP: ${commandText(flags, { verb: 'node list' })}`)
 }
 
 async function forget(name: string, flags: VerbFlags): Promise<void> {

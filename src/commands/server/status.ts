@@ -15,6 +15,7 @@ import { MINUTE, SECOND, systemClock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { durationText } from '../../config/settings/field-types.ts'
 import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import { durationFlag } from '../shared/flag-values.ts'
 import { printPiece, printResult } from '../shared/print.ts'
 import { byteText, isTerminal, sheetText } from '../shared/text.ts'
@@ -32,7 +33,7 @@ export function addStatusCommands(program: Command): void {
 
 export async function status(flags: VerbFlags): Promise<void> {
   const view = await readStatus(serverAddress(flags))
-  printResult(flags, view, () => statusText(view))
+  printResult(flags, view, () => statusText(view, flags))
   if (view.health.status !== 'ok') process.exitCode = EXIT.failed
 }
 
@@ -54,7 +55,7 @@ async function readStatus(server: ServerAddress) {
   }
 }
 
-function statusText(view: StatusView): string {
+function statusText(view: StatusView, flags: VerbFlags): string {
   const { server, at, running, health, domains, webhooks, ips, storage, checks } = view
   const { queue_depth: depth, oldest_due_seconds: oldest } = health
   const wait = oldest === 0 ? '' : `, the oldest due one for ${oldest} s`
@@ -64,18 +65,19 @@ function statusText(view: StatusView): string {
     ['database', health.db],
     ['mail in', health.mail_in],
     ['SMTP out', health.smtp_out],
-    ['domains', domains === null ? null : domainsText(domains)],
+    ['domains', domains === null ? null : domainsText(domains, flags)],
     ['webhooks', webhooks === null ? null : webhooksText(webhooks)],
     ['storage', storage === null ? null : storageText(storage)],
     ['full of', storage === null ? null : kindsText(storage)],
     ...(ips ?? []).map((ip): [string, string] => [ip.ip, ipText(ip)]),
-    ...(checks ?? []).map((check): [string, string] => [check.result, checkText(check)]),
+    ...(checks ?? []).map((check): [string, string] => [check.result, checkText(check, flags)]),
   ])
 }
 
-function domainsText(domains: Record<string, number>): string {
+function domainsText(domains: Record<string, number>, flags: VerbFlags): string {
   const counts = Object.entries(domains).map(([state, count]) => `${count} ${state}`)
-  return counts.length === 0 ? 'none yet. Add one: sternpost domain add acme.com' : counts.join(', ')
+  if (counts.length > 0) return counts.join(', ')
+  return `none yet. Add one: ${commandText(flags, { verb: 'domain add', arguments: ['acme.com'] })}`
 }
 
 function webhooksText(webhooks: NonNullable<StatusView['webhooks']>): string {
@@ -128,8 +130,9 @@ function ipText(ip: NonNullable<StatusView['ips']>[number]): string {
   return `${ip.status} in ${ip.pool}${today}`
 }
 
-function checkText({ check, subject, seen }: NonNullable<StatusView['checks']>[number]): string {
-  return `${check}${subject === null ? '' : ` ${subject}`}: ${seen} (sternpost doctor ${check})`
+function checkText({ check, subject, seen }: NonNullable<StatusView['checks']>[number], flags: VerbFlags): string {
+  const more = commandText(flags, { verb: 'doctor', arguments: [check] })
+  return `${check}${subject === null ? '' : ` ${subject}`}: ${seen} (${more})`
 }
 
 /** `1.2 GiB in use, 30.0 GiB free; grows by 80.0 MiB a day, 370 days left`. */
@@ -156,7 +159,8 @@ async function top(flags: VerbFlags & { interval: string }): Promise<void> {
   let before: StatusView | null = null
   while (!signal.aborted) {
     const view = await readStatus(server)
-    const text = flags.json === true ? `${JSON.stringify(view)}\n` : `${statusText(view)}${changeText(view, before)}\n`
+    const text =
+      flags.json === true ? `${JSON.stringify(view)}\n` : `${statusText(view, flags)}${changeText(view, before)}\n`
     await printPiece(isTerminal() && flags.json !== true ? `${REDRAW}${text}` : text)
     before = view
     await pause(systemClock, interval, signal)

@@ -16,11 +16,12 @@ import { holderOf, ownDoors, type Door } from '../../health/checks/own-doors.ts'
 import { runChecks } from '../../health/checks/check.ts'
 import { worldOf } from '../server/doctor-world.ts'
 import { ask, askAll, callServer, textFromServer } from '../shared/api-client.ts'
+import { commandText } from '../shared/command-text.ts'
 import type { ServerAddress } from '../shared/server-address.ts'
 import type { SetupFiles } from './files.ts'
 import { finish, type SetupEnding } from './finish.ts'
 import { report, type Introduced, type SetupNotes, type SetupResult } from './report.ts'
-import { isAnswering, startUnits, type Systemd } from './units.ts'
+import { isAnswering, serverOf, startUnits, type Systemd } from './units.ts'
 
 interface Work {
   folder: string
@@ -51,22 +52,37 @@ export async function carryOut(work: Work) {
     throw thrown
   }
   notes.say(SERVER_WORDS[server])
-  const inServer = server === 'not started' ? null : await introduce(address, { hostname, domain }, notes)
+  const inServer = server === 'not started' ? null : await introduce(address, { folder, hostname, domain }, notes)
   const { added, kept } = files
   const result = report({ folder, configuration, warnings, files: { added, kept }, server, inServer, domain }, notes)
-  const ended =
-    inServer === null
-      ? null
-      : await finish({
-          server: address,
-          settings: configuration.server,
-          domain: inServer.domain?.view.domain ?? null,
-          key: inServer.key,
-          ending: work.ending,
-          notes,
-        })
+  const ended = inServer === null ? null : await untilSignal((ended) => finish({ ...finishing(work, inServer), ended }))
   if (ended?.domain_status !== 'verified') notes.say(`\nNext:  ${result.next}`)
   return { ...result, ...ended }
+}
+
+function finishing({ folder, files, ending, notes }: Work, inServer: Introduced) {
+  const { server: settings } = files.configuration
+  return {
+    server: { kind: 'socket', socketPath: settings.listen.admin_socket } as const,
+    given: serverOf(folder),
+    settings,
+    domain: inServer.domain?.view.domain ?? null,
+    key: inServer.key,
+    ending,
+    notes,
+  }
+}
+
+/** All is done by now but to wait: a signal ends the waits, not the process, which would take the key with it. */
+async function untilSignal<Result>(run: (ended: AbortSignal) => Promise<Result>): Promise<Result> {
+  const ending = new AbortController()
+  const end = (): void => ending.abort()
+  for (const signal of SIGNALS) process.on(signal, end)
+  try {
+    return await run(ending.signal)
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, end)
+  }
 }
 
 const SERVER_WORDS: Readonly<Record<SetupResult['server'], string>> = {
@@ -149,14 +165,15 @@ const KEY_NAME = 'setup'
 /** The first domain and the first key, over the admin socket of the server that now runs. What is there stays. */
 async function introduce(
   server: ServerAddress,
-  { hostname, domain }: { hostname: string; domain: string | null },
+  { folder, hostname, domain }: { folder: string; hostname: string; domain: string | null },
   notes: SetupNotes,
 ): Promise<Introduced> {
   const keys = await askAll(server, keySchema, '/v1/keys')
   const added = domain === null ? null : await addDomain(server, domain, hostname)
   if (added !== null) notes.say(`${added.isNew ? 'added     ' : 'kept      '}domain ${domain}`)
   if (keys.some(({ revoked_at: revokedAt }) => revokedAt === null)) {
-    notes.say('kept      the API keys; another one: sternpost key create --name shop')
+    const create = commandText(serverOf(folder), { verb: 'key create', options: { name: 'shop' } })
+    notes.say(`kept      the API keys; another one: ${create}`)
     return { domain: added, key: null }
   }
   const body = { name: KEY_NAME, mode: 'live', scopes: ['send'], domains: [], allowed_ips: [], expires_at: null }

@@ -22,6 +22,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ConfigurationError, EXIT, ProcessExit, errorText } from '../../base/errors.ts'
+import { shellWord } from '../../base/shell-word.ts'
 import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
 import { databaseParts } from '../../store/open/offline.ts'
 import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
@@ -198,11 +199,11 @@ function refuseNewKey(folder: string, configuration: Configuration): void {
     )
   }
   // A purge of the package puts it there, whatever engine has the data.
-  if (existsSync(found)) refuse(`mv ${found} ${place}`)
+  if (existsSync(found)) refuse(`mv ${shellWord(found)} ${shellWord(place)}`)
   // One that is read from elsewhere is the administrator's.
   if (secrets.master_key.length > 0 || !hasData(configuration)) return
   refuse(`put the key there that the data was made with; where it is lost, and DKIM keys and webhook secrets with it:
-  (umask 077; openssl rand -base64 32 > ${place})`)
+  (umask 077; openssl rand -base64 32 > ${shellWord(place)})`)
 }
 
 function placesIn(folder: string): { certificate: string; key: string } {

@@ -1,19 +1,22 @@
 /**
  * What `sternpost setup` ends with, once the server runs: whether the certificate is there, a link to the console, each
  * record of the first domain as it is found in the DNS, and the first mail as curl. What cannot be had now is said, and
- * is no failure. Ctrl-C while the records are waited for goes on to the mail.
+ * is no failure: whatever ends a wait, a signal or the server, all the rest is told.
  */
 import { certificatesSchema, type CertificateJson } from '../../api/server.ts'
 import { domainSchema, type DomainJson } from '../../api/domain.ts'
 import { ipSchema } from '../../api/ip.ts'
 import { loginLinkSchema } from '../../api/people.ts'
-import { MINUTE, SECOND, systemClock, toUnixSeconds, type Clock } from '../../base/clock.ts'
+import { MINUTE, SECOND, systemClock, toUnixSeconds } from '../../base/clock.ts'
 import { ProcessExit } from '../../base/errors.ts'
+import { shellWord } from '../../base/shell-word.ts'
 import type { ServerSettings } from '../../config/settings/server-settings.ts'
 import { waitUntilVerified } from '../sending/domain.ts'
 import { ask, askAll } from '../shared/api-client.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
+import { commandText } from '../shared/command-text.ts'
+import type { ServerAddress, ServerFlags } from '../shared/server-address.ts'
 import { localTime } from '../shared/text.ts'
+import { pause } from '../shared/verb.ts'
 import type { SetupNotes } from './report.ts'
 
 export interface SetupEnding {
@@ -24,6 +27,8 @@ export interface SetupEnding {
 
 interface Finishing {
   server: ServerAddress
+  /** Flags that lead a printed command to it. */
+  given: ServerFlags
   settings: ServerSettings
   /** Sending domain; null: there is none yet. */
   domain: string | null
@@ -31,57 +36,82 @@ interface Finishing {
   key: string | null
   ending: SetupEnding
   notes: SetupNotes
+  /** Nothing is waited for any more. */
+  ended: AbortSignal
 }
 
 /** An authority takes seconds, some of them half a minute. */
 const MOST_CERTIFICATE_WAIT = 1.5 * MINUTE
 const LOOK_EVERY = SECOND / 2
 
-export async function finish({ server, settings, domain, key, ending, notes }: Finishing) {
+export async function finish(finishing: Finishing) {
+  const { server, given, settings, domain, key, ending, notes } = finishing
   const isOrdered = settings.tls.acme !== null
   if (isOrdered) notes.say(`waiting   for the certificate of ${settings.hostname}, at most 90 s`)
-  const certificate = isOrdered ? await awaitCertificate(server, settings.hostname) : null
-  if (certificate !== null) notes.say(certificateText(certificate))
+  const certificate = isOrdered ? await untilEnded(finishing, awaitCertificate(finishing)) : null
+  if (certificate !== null) notes.say(certificateText(certificate, given))
   const console = ending.withConsole ? await consoleLink(server) : null
   if (console !== null) notes.sayKey('console   opens once, within 15 minutes: ', console)
-  const seen =
-    domain === null || ending.waitMilliseconds === 0 ? null : await watchRecords(server, domain, ending, notes)
+  const seen = domain === null || ending.waitMilliseconds === 0 ? null : await watchRecords(finishing, domain)
   const curl = domain === null ? null : firstMail(settings, domain, certificate?.ends_at != null)
   if (curl !== null) {
     notes.say(`\nThe first mail${seen === 'verified' ? '' : `, once ${domain} is verified`}:\n`)
-    for (const ip of await coldIps(server)) notes.say(`sternpost ip warmup start ${ip}`)
+    for (const ip of (await untilTold(finishing, coldIps(server))) ?? []) {
+      notes.say(commandText(given, { verb: 'ip warmup start', arguments: [ip] }))
+    }
     if (key !== null) notes.sayKey('KEY=', key)
     notes.say(curl)
   }
   return { certificate, console, domain_status: seen, curl }
 }
 
+/** null: it was ended, or the server did not say, which is told. */
+async function untilEnded<Value>({ ended, notes }: Finishing, asked: Promise<Value>): Promise<Value | null> {
+  const { promise: isEnded, resolve } = Promise.withResolvers<null>()
+  const end = (): void => resolve(null)
+  if (ended.aborted) end()
+  ended.addEventListener('abort', end)
+  try {
+    return await Promise.race([untilTold({ notes }, asked), isEnded])
+  } finally {
+    ended.removeEventListener('abort', end)
+  }
+}
+
+/** null: the server did not say, and why is told. */
+async function untilTold<Value>({ notes }: Pick<Finishing, 'notes'>, asked: Promise<Value>): Promise<Value | null> {
+  try {
+    return await asked
+  } catch (thrown) {
+    if (!(thrown instanceof ProcessExit)) throw thrown
+    notes.say(`warning: ${thrown.message}`)
+    return null
+  }
+}
+
 /** As it is when it is there, when something went wrong, or when the time is over; null: it is not known. */
-async function awaitCertificate(server: ServerAddress, hostname: string): Promise<CertificateJson | null> {
+async function awaitCertificate({ server, settings, ended }: Finishing): Promise<CertificateJson | null> {
+  const { hostname } = settings
   const end = systemClock.now() + MOST_CERTIFICATE_WAIT
   for (;;) {
     const { certificates } = await ask(server, certificatesSchema, 'GET /v1/admin/certificates')
     const found = certificates.find(({ names }) => names.includes(hostname)) ?? null
     const isOver = found === null || found.ends_at !== null || found.problem !== null
-    if (isOver || systemClock.now() > end) return found
-    await pause(systemClock, LOOK_EVERY)
+    if (isOver || ended.aborted || systemClock.now() > end) return found
+    await pause(systemClock, LOOK_EVERY, ended)
   }
 }
 
-const pause = (clock: Clock, milliseconds: number): Promise<void> =>
-  new Promise((resolve) => void clock.after(milliseconds, resolve))
-
-function certificateText({
-  name,
-  ends_at: endsAt,
-  authority,
-  problem,
-  fix,
-  next_try_at: next,
-}: CertificateJson): string {
+function certificateText(
+  { name, ends_at: endsAt, authority, problem, fix, next_try_at: next }: CertificateJson,
+  given: ServerFlags,
+): string {
   if (endsAt !== null)
     return `there     certificate for ${name} by ${authority}, until ${localTime(endsAt)}; renewed by itself`
-  if (problem === null) return `ordered   certificate for ${name}; whether it is there: sternpost certificate list`
+  if (problem === null) {
+    const list = commandText(given, { verb: 'certificate list' })
+    return `ordered   certificate for ${name}; whether it is there: ${list}`
+  }
   const todo = fix === null ? '' : `. Fix: ${fix}`
   const again = next === null ? '' : `. It is tried again at ${localTime(next)}`
   return `warning: no certificate for ${name} yet: ${problem}${todo}${again}`
@@ -98,40 +128,33 @@ async function consoleLink(server: ServerAddress): Promise<string | null> {
   }
 }
 
-/** Says each record when it is found; the state of the domain at the end, or when somebody pressed Ctrl-C. */
-async function watchRecords(
-  server: ServerAddress,
-  domain: string,
-  { waitMilliseconds }: SetupEnding,
-  notes: SetupNotes,
-): Promise<DomainJson['status']> {
+/** Says each record when it is found; the state of the domain as it was seen last, or null. */
+async function watchRecords(finishing: Finishing, domain: string): Promise<DomainJson['status'] | null> {
+  const { server, ending, notes, ended } = finishing
+  if (ended.aborted) return null
   notes.say(`\nLooking for the records of ${domain} in the DNS (Ctrl-C: it goes on looking without you):\n`)
-  const found = new Set<string>()
+  const known = new Set<string>()
+  let last: DomainJson['status'] | null = null
   const tick = (seen: DomainJson): void => {
+    last = seen.status
     for (const { name, purpose, type, status } of seen.records) {
-      if (status !== 'verified' || found.has(`${type} ${name}`)) continue
-      found.add(`${type} ${name}`)
+      if (status !== 'verified' || known.has(`${type} ${name}`)) continue
+      known.add(`${type} ${name}`)
       notes.say(`  ✔ ${localTime(toUnixSeconds(systemClock.now()))}  ${purpose}  ${name}`)
     }
   }
-  const interruption = new AbortController()
-  const onInterruption = (): void => interruption.abort()
-  process.once('SIGINT', onInterruption)
-  try {
-    const path = `/v1/domains/${encodeURIComponent(domain)}/verify` as const
-    const last = await waitUntilVerified({
-      clock: systemClock,
-      mostMilliseconds: waitMilliseconds,
-      verify: () => ask(server, domainSchema, `POST ${path}`),
-      onCheck: tick,
-      ended: interruption.signal,
-    })
-    tick(last)
-    notes.say(`\n${domain} is ${last.status}`)
-    return last.status
-  } finally {
-    process.off('SIGINT', onInterruption)
-  }
+  const path = `/v1/domains/${encodeURIComponent(domain)}/verify` as const
+  const watching = waitUntilVerified({
+    clock: systemClock,
+    mostMilliseconds: ending.waitMilliseconds,
+    verify: () => ask(server, domainSchema, `POST ${path}`),
+    onCheck: tick,
+    ended,
+  })
+  const found = await untilEnded(finishing, watching)
+  if (found !== null) tick(found)
+  if (last !== null) notes.say(`\n${domain} is ${last}`)
+  return last
 }
 
 /** Nothing leaves from them until their warmup begins. */
@@ -144,7 +167,7 @@ async function coldIps(server: ServerAddress): Promise<string[]> {
 function firstMail({ public_url: url, operator }: ServerSettings, domain: string, isTrusted: boolean): string {
   const mail = { from: `hello@${domain}`, to: operator.email ?? `you@${domain}`, subject: 'It works', text: 'Hello.' }
   return [
-    `curl ${isTrusted ? '' : '--insecure '}${url}/v1/email/send -H "Authorization: Bearer $KEY" \\`,
-    `  -H 'Content-Type: application/json' -d '${JSON.stringify(mail)}'`,
+    `curl ${isTrusted ? '' : '--insecure '}${shellWord(`${url}/v1/email/send`)} -H "Authorization: Bearer $KEY" \\`,
+    `  -H 'Content-Type: application/json' -d ${shellWord(JSON.stringify(mail))}`,
   ].join('\n')
 }

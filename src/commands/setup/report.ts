@@ -2,12 +2,15 @@
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorText } from '../../base/errors.ts'
+import { shellWord } from '../../base/shell-word.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { applianceRecords, applianceZone } from '../../senders/records/zone-file.ts'
+import { checkCommand } from '../sending/domain.ts'
 import { recordsToPublish } from '../sending/domain-report.ts'
-import { tableText } from '../shared/text.ts'
+import { commandText } from '../shared/command-text.ts'
+import { printableLines, tableText } from '../shared/text.ts'
 import type { DomainJson } from '../../api/domain.ts'
-import { PACKAGE_FOLDER } from './units.ts'
+import { serverOf } from './units.ts'
 
 export type SetupResult = ReturnType<typeof report>
 
@@ -81,13 +84,13 @@ function keepZone(file: string, { own, theirs }: { own: string; theirs: string |
 
 function nextCommand({ folder, server, inServer, domain: asked }: SetupOutcome): string {
   const domain = inServer?.domain?.view.domain ?? asked
-  const config = folder === PACKAGE_FOLDER ? '' : ` --config ${folder}`
+  const given = serverOf(folder)
   if (server !== 'not started') {
-    return domain === null ? `sternpost doctor${config}` : `sternpost domain check ${domain} --wait 10m${config}`
+    return domain === null ? commandText(given, { verb: 'doctor' }) : checkCommand(given, domain)
   }
-  const again = domain === null ? '' : ` --domain ${domain}`
-  const serve = `CREDENTIALS_DIRECTORY=${folder} sternpost serve --config ${folder}`
-  return `${serve}, and beside it: sternpost setup${config}${again}`
+  const serve = `CREDENTIALS_DIRECTORY=${shellWord(folder)} ${commandText({ config: folder }, { verb: 'serve' })}`
+  const again = commandText(given, { verb: 'setup', options: { domain: domain ?? undefined } })
+  return `${serve}, and beside it: ${again}`
 }
 
 const PRIVATE = 0o600
@@ -107,8 +110,9 @@ export function createSetupNotes(file: string, show: (text: string) => void, sho
   const lines: string[] = [new Date().toISOString()]
   return {
     say(text) {
-      show(`${text}\n`)
-      lines.push(text)
+      const shown = printableLines(text)
+      show(`${shown}\n`)
+      lines.push(shown)
     },
     sayKey(before, key) {
       if (showsKey) show(`${before}${key}\n`)

@@ -64,7 +64,10 @@ export function addSetupCommand(program: Command): void {
 async function setup(flags: SetupCommandFlags): Promise<void> {
   const folder = resolve(configurationFolder(flags.config))
   if (folder === PACKAGE_FOLDER && process.getuid?.() !== 0) {
-    throw new ProcessExit(EXIT.notAllowed, `sternpost: ${folder} is root's. Fix: sudo sternpost setup`)
+    throw new ProcessExit(
+      EXIT.notAllowed,
+      `sternpost: ${folder} is root's. Fix: sudo sternpost setup, with the same flags`,
+    )
   }
   const has = (name: string): boolean => existsSync(join(folder, name))
   const needed = { server: !has('sternpost.yaml'), ips: !has('pools.yaml'), certificates: !has(CERTIFICATE) }

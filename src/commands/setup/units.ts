@@ -18,6 +18,11 @@ export interface Systemd {
 }
 
 export const PACKAGE_FOLDER = '/etc/sternpost'
+
+/** Flags that lead a printed command to the server of a folder. */
+export function serverOf(folder: string): { config?: string } {
+  return folder === PACKAGE_FOLDER ? {} : { config: folder }
+}
 const RUNNING_SYSTEMD = '/run/systemd/system'
 const UNITS = ['sternpost.socket', 'sternpost.service']
 const START_MILLISECONDS = 2 * MINUTE

@@ -20,16 +20,34 @@ export function durationFlag(name: string, text: string): number {
   throw misuse(`${name}: ${reading.problem}`)
 }
 
-/** Unix seconds of `2h` (so long ago), or of `2026-11-21` or `2026-11-21T12:00` in local time or with a zone. */
+/** Unix seconds of a time as `instantFlag` takes it. */
 export function timeFlag(name: string, text: string, now = Date.now()): string {
-  if (/^\d{9,11}$/.test(text)) return text // Unix seconds, from 1973 on
+  return String(toUnixSeconds(instantFlag(name, text, now)))
+}
+
+/**
+ * Unix milliseconds of `2h` (so long ago), of Unix seconds, or of an ISO 8601 date, `2026-11-21`, with or without a time
+ * of day, `T12:00:00.5`, and a zone, `Z` or `+02:00`; without a zone it is local time.
+ */
+export function instantFlag(name: string, text: string, now = Date.now()): number {
+  if (/^\d{9,11}$/.test(text)) return Number(text) * SECOND // from 1973 on
   const ago = readDuration(text)
-  if (ago.ok) return String(toUnixSeconds(now - ago.value))
-  // A date, and a time of day with or without seconds and zone.
-  const [, date, time = 'T00:00'] = /^(\d{4}-\d\d-\d\d)([T ]\d\d:\d\d.*)?$/.exec(text) ?? []
-  const at = date === undefined ? Number.NaN : Date.parse(date + time.replace(' ', 'T'))
-  if (!Number.isNaN(at)) return String(Math.floor(at / SECOND))
-  throw misuse(`${name}: "${text}" is no time; write for example 2h or 2026-11-21T12:00`)
+  if (ago.ok) return now - ago.value
+  const at = readInstant(text)
+  if (at !== null) return at
+  throw misuse(`${name}: "${text}" is no time; write for example 2h, 2026-11-21T12:00 or 2026-11-21T12:00:00Z`)
+}
+
+// Date, then time of day, seconds with a fraction, and zone. Date.parse takes much else, and guesses what it means.
+const INSTANT = /^(\d{4}-\d\d-\d\d)(?:[T ]([01]\d|2[0-3])(:[0-5]\d)(:[0-5]\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?$/
+
+function readInstant(text: string): number | null {
+  const [, date = '', hour = '00', minute = ':00', second = '', zone = ''] = INSTANT.exec(text) ?? []
+  const day = Date.parse(date)
+  // February 30 would become March 2.
+  if (Number.isNaN(day) || !new Date(day).toISOString().startsWith(date)) return null
+  const at = Date.parse(`${date}T${hour}${minute}${second}${zone}`)
+  return Number.isNaN(at) ? null : at
 }
 
 /** A whole number above 0. */

@@ -1,6 +1,6 @@
 /** How verbs print (commands/README.md "The command line"): results on standard output, the rest on standard error. */
 import { once } from 'node:events'
-import { columnsText, type Columns } from './text.ts'
+import { columnsText, printableLines, type Columns } from './text.ts'
 
 export interface OutputFlags {
   json?: boolean
@@ -14,7 +14,7 @@ export function printResult({ json }: OutputFlags, document: unknown, text: () =
 
 /** What a person should know beside the result, such as the next command. */
 export function printNote({ quiet }: OutputFlags, text: string): void {
-  if (quiet !== true) process.stderr.write(`${text}\n`)
+  if (quiet !== true) process.stderr.write(`${printableLines(text)}\n`)
 }
 
 /** Waits where the reader is slower than we are. */

@@ -7,6 +7,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { ConfigurationError, EXIT, ProcessExit } from '../../base/errors.ts'
+import { shellWord } from '../../base/shell-word.ts'
 import { readAdminSocket } from '../../config/read-parts.ts'
 import { ADMIN_SOCKET } from '../../config/settings/server-settings.ts'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
@@ -90,7 +91,7 @@ function readKeptRemote(): Remote | null {
   const refuse = (problem: string): never => {
     throw new ProcessExit(EXIT.configuration, `sternpost: ${file}: ${problem}.`)
   }
-  if ((status.mode & OTHERS_AND_GROUP) !== 0) refuse(`others may read it. Fix: chmod 600 ${file}`)
+  if ((status.mode & OTHERS_AND_GROUP) !== 0) refuse(`others may read it. Fix: chmod 600 ${shellWord(file)}`)
   const reading = readYamlSource(file, readFileSync(file))
   const value = reading.kind === 'read' ? valueOf(reading.tree) : null
   if (typeof value !== 'object' || value === null) return refuse('expected the keys url and api_key')

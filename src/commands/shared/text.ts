@@ -58,6 +58,11 @@ export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
+/** The same for what is said in several lines. */
+export function printableLines(text: string): string {
+  return text.split('\n').map(printable).join('\n')
+}
+
 /** Unix seconds in the local time of the reader. */
 export function localTime(seconds: number | null): string {
   return seconds === null ? 'never' : localText(seconds, 'short')

@@ -5,6 +5,7 @@
 import type { Command } from 'commander'
 import type { Clock } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
+import { commandText, type ShownCommand } from './command-text.ts'
 import { countFlag } from './flag-values.ts'
 import { printNote, printResult, type OutputFlags } from './print.ts'
 import { columnsText, type Columns } from './text.ts'
@@ -66,14 +67,15 @@ interface Consequence {
   /** What would happen, with its count. */
   text: string
   /** The same command, without --yes. */
-  command: string
+  command: ShownCommand
 }
 
 /** Without --yes: shows what would happen, says how to go on, and ends with 64. No prompt. */
 export function isConfirmed(flags: ConsentFlags, { document, text, command }: Consequence): boolean {
   if (flags.yes === true) return true
   printResult(flags, document, () => `${text}\n`)
-  printNote(flags, `Nothing is changed yet. Do it with: ${command} --yes`)
+  const options = { ...command.options, yes: true }
+  printNote(flags, `Nothing is changed yet. Do it with: ${commandText(flags, { ...command, options })}`)
   process.exitCode = EXIT.usage
   return false
 }

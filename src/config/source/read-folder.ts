@@ -2,8 +2,11 @@
  * The files of a configuration folder, each with its drop-ins and what variables say, as one tree per file. One that is
  * not there is taken from the shipped folder; one with mistakes gives no tree. Throws ConfigurationError when there is
  * no such folder, unless variables say what an administrator has to write.
+ *
+ * A link that leads nowhere is an error, not a file that is not there: where the files of a release are linked, its pools
+ * would vanish between two of them.
  */
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { lstatSync, readdirSync, readlinkSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { readRegularFile } from '../../base/regular-file.ts'
 import { ConfigurationError, errorCode, errorText, type Mistake } from '../../base/errors.ts'
@@ -23,7 +26,9 @@ export function readFolder(folder: string, shippedFolder: string, names: readonl
   const environment: Environment = folder === shippedFolder ? {} : process.env
   const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
   const isNeeded = standInFor('sternpost', environment) === undefined
-  if (!isFolder && isNeeded) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
+  if (!isFolder && (isNeeded || isThere(folder))) {
+    throw new ConfigurationError([wholeFile(folder, 'error', leadsNowhere(folder) ?? NO_FOLDER)])
+  }
   const mistakes = unknownVariables(environment)
   const trees: Trees = {}
   for (const name of names) {
@@ -50,7 +55,7 @@ function readBase(name: FileName, { folder, shippedFolder, environment, mistakes
   const own = join(folder, `${name}.yaml`)
   const shipped = join(shippedFolder, `${name}.yaml`)
   const standIn = standInFor(name, environment)
-  if (own === shipped || existsSync(own)) {
+  if (own === shipped || isThere(own)) {
     if (standIn !== undefined && name === 'pools') {
       const message = `is not used: the IPs stand in ${own}`
       mistakes.push({ ...standIn.position, path: '', severity: 'warning', message, suggestion: null })
@@ -70,7 +75,9 @@ function readFile(file: string, mistakes: Mistake[]): SourceNode {
     if (reading.kind === 'read') return reading.tree
     mistakes.push(...reading.mistakes)
   } catch (thrown) {
-    const problem = errorCode(thrown) === 'ENOENT' ? 'there is no such file' : `cannot be read: ${errorText(thrown)}`
+    const isMissing = errorCode(thrown) === 'ENOENT'
+    const missing = leadsNowhere(file) ?? 'there is no such file'
+    const problem = isMissing ? missing : `cannot be read: ${errorText(thrown)}`
     mistakes.push(wholeFile(file, 'error', problem))
   }
   return emptyMap({ file, line: 1, column: 1 })
@@ -94,10 +101,27 @@ function namesIn(folder: string, mistakes: Mistake[]): string[] {
   try {
     return readdirSync(folder)
   } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return []
-    mistakes.push(wholeFile(folder, 'error', `cannot be read: ${errorText(thrown)}`))
+    const isMissing = errorCode(thrown) === 'ENOENT'
+    if (isMissing && !isThere(folder)) return []
+    const problem = (isMissing ? leadsNowhere(folder) : null) ?? `cannot be read: ${errorText(thrown)}`
+    mistakes.push(wholeFile(folder, 'error', problem))
     return []
   }
+}
+
+/** Also a link, wherever it leads, and what may not be looked at: reading it says what is wrong. */
+function isThere(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined
+  } catch {
+    return true
+  }
+}
+
+/** null: it is no link. */
+function leadsNowhere(path: string): string | null {
+  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
+  return isLink ? `is a link that leads nowhere: ${readlinkSync(path)}` : null
 }
 
 function errorsIn(mistakes: Mistake[]): number {

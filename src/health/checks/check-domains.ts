@@ -7,6 +7,7 @@ import type { DomainView, RecordView } from '../../senders/domain-view.ts'
 import { checkOf, DNS_FIX, type Verdicts, type HealthFinding } from './check.ts'
 import { DAY } from '../../base/clock.ts'
 import { isPlainObject } from '../../base/plain-object.ts'
+import { shellWord } from '../../base/shell-word.ts'
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
 import type { CheckWorld } from './world.ts'
 
@@ -29,7 +30,7 @@ export const checkDomains = DOMAIN.onServer(async (server, { domain, configurati
   const ofPlatform = isAsked && !signs ? [silentPlatform(platform)] : []
   if (domains.length > 0) return [...shortened(domains.flatMap(ofDomain), domains.length), ...ofPlatform]
   if (domain === null) return [DOMAIN.skip(null, 'no domain is verified yet'), ...ofPlatform]
-  const fix = `sternpost domain list; sternpost domain check ${domain}`
+  const fix = `sternpost domain list; sternpost domain check ${shellWord(domain)}`
   return [DOMAIN.fail(domain, 'it is not there, or was never verified', fix), ...ofPlatform]
 })
 

@@ -6,6 +6,7 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorCode, errorText, type Mistake } from '../../base/errors.ts'
+import { shellWord } from '../../base/shell-word.ts'
 import { checkOf, ageText, byteText, type HealthFinding } from './check.ts'
 import { postgresFindings } from './check-postgres.ts'
 import type { FilesNow, DatabaseFacts } from './world.ts'
@@ -54,7 +55,8 @@ export const checkBackup = BACKUP.anywhere(async ({ configuration, clock }) => {
   const { dir, schedule } = backup
   if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
   const newest = await newestIn(dir).catch(errorText)
-  if (typeof newest === 'string') return [BACKUP.warn(dir, `it cannot be looked at: ${newest}`, `ls -ld ${dir}`)]
+  if (typeof newest === 'string')
+    return [BACKUP.warn(dir, `it cannot be looked at: ${newest}`, `ls -ld ${shellWord(dir)}`)]
   if (newest === null) return [await noneYet(dir, dataFolder, clock.now() - health.backup_max_age)]
   const age = clock.now() - newest
   if (age <= health.backup_max_age) return [BACKUP.ok(dir, `the newest is ${ageText(age)} old`)]

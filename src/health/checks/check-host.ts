@@ -8,6 +8,7 @@ import { readdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { SECOND } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
+import { shellWord } from '../../base/shell-word.ts'
 import { checkOf, byteText, type HealthFinding } from './check.ts'
 
 const DISK = checkOf('disk', 'On a full disk no mail is accepted, and in the end none is sent.')
@@ -44,7 +45,7 @@ const LOWER_RETENTION =
 
 function spaceOf(folder: string, free: number, least: number): HealthFinding {
   const seen = `${byteText(free)} are free`
-  const fix = `free space on the disk of ${folder} (du -xh ${folder}), or: ${LOWER_RETENTION}`
+  const fix = `free space on the disk of ${folder} (du -xh ${shellWord(folder)}), or: ${LOWER_RETENTION}`
   if (free < least) return DISK.fail(folder, `${seen}, less than storage.min_free_accept (${byteText(least)})`, fix)
   if (free < 2 * least) return DISK.warn(folder, `${seen}, less than twice storage.min_free_accept`, fix)
   return DISK.ok(folder, seen)

@@ -30,7 +30,8 @@ export const checkQueue = QUEUE.onServer(async (server, { clock }) => {
   if (age > QUEUE_FAIL) findings.push(QUEUE.fail(null, seen, fix))
   else findings.push(age > QUEUE_WARN ? QUEUE.warn(null, seen, fix) : QUEUE.ok(null, seen))
   const held = groups.reduce((sum, group) => sum + group.held, 0)
-  const release = 'sternpost queue release --all, or: sternpost queue drop --all'
+  // Without --yes both say how many there are, and do nothing.
+  const release = 'sternpost queue list --held; then: sternpost queue release --held, or: sternpost queue drop --held'
   if (held > 0) findings.push(QUEUE.warn(null, `${held} messages are held`, release))
   for (const { name, waiting, due, held: ofThem } of groups) {
     const deferred = waiting - due - ofThem

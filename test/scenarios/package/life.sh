@@ -260,6 +260,7 @@ upgrades() {
   show apt-get install --yes --no-install-recommends --reinstall /packages/new.deb
   equal "an upgrade with a bad configuration ends well" "$status" 0
   contains "and says what to mend" "$shown" 'the old one keeps running'
+  contains "and that this does not last" "$shown" 'its files are the new ones already'
   equal "the old process runs on" "$(property MainPID)" "$main"
   check "and answers" is_healthy
 }

@@ -12,7 +12,7 @@ import type { SqliteLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
 import { lockDatabase, openDatabase } from '../engine/database.ts'
 import { schemaVersion, SCHEMA_VERSION } from '../engine/migrate.ts'
-import { flush, ownAs } from '../engine/snapshot.ts'
+import { flush, ownAs, snapshotSchemas } from '../engine/snapshot.ts'
 import { verifyBackup, type VerifyStage } from './verify-backup.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
@@ -91,11 +91,11 @@ const PRESENT = 'present.db'
  */
 function carrySuppressions(writer: Database, folder: string, work: string): number | null {
   if (!existsSync(join(folder, DATABASE))) return null
-  for (const part of databaseParts(folder)) {
-    if (!part.endsWith('-shm')) linkSync(join(folder, part), join(work, part.replace(DATABASE, PRESENT)))
-  }
   let present: Database | undefined
   try {
+    for (const part of databaseParts(folder)) {
+      if (!part.endsWith('-shm')) linkSync(join(folder, part), join(work, part.replace(DATABASE, PRESENT)))
+    }
     present = new Sqlite(join(work, PRESENT), { readonly: true, fileMustExist: true })
     if (schemaVersion(present) !== SCHEMA_VERSION) return null
     return writer.transaction(createSuppressionCopy(present, writer)).immediate()
@@ -105,6 +105,14 @@ function carrySuppressions(writer: Database, folder: string, work: string): numb
   } finally {
     present?.close()
   }
+
+/**
+ * The schema that a file goes back to, by its name, when it is a snapshot that an upgrade to this program's schema or an
+ * earlier one made: this program would bring it to its own again. Else null.
+ */
+export function schemaBeforeUpgrade(file: string): number | null {
+  const schemas = snapshotSchemas(file)
+  return schemas !== null && schemas.from < SCHEMA_VERSION && schemas.to <= SCHEMA_VERSION ? schemas.from : null
 }
 
 /** Whole and closed in `work`; the one in `folder` goes into a folder of this name. Returns that one, or null. */

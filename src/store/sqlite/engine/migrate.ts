@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
+import { shellWord } from '../../../base/shell-word.ts'
 import { contentBytes, freeBytesIn, listSnapshots, makeSnapshot, type Snapshot } from './snapshot.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
@@ -119,7 +120,7 @@ function wayBack(snapshots: readonly Snapshot[]): string {
   const usable = snapshots.find(({ from, to }) => from <= SCHEMA_VERSION && to > SCHEMA_VERSION)
   if (usable === undefined) return ', or restore a backup that was made before: sternpost restore FILE'
   const made = new Date(usable.madeAt).toISOString()
-  return `, or go back to the snapshot of ${made}, without what came since: sternpost restore ${usable.path}`
+  return `, or go back to the snapshot of ${made}, without what came since: sternpost restore ${shellWord(usable.path)}`
 }
 
 /** Files of the first programs cannot give pages back; where there is no space to change that, they stay so. */

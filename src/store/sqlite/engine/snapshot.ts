@@ -14,7 +14,7 @@ import {
   statfsSync,
   statSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import type { Database } from 'better-sqlite3'
 import { EXIT, ProcessExit } from '../../../base/errors.ts'
 
@@ -53,14 +53,19 @@ export function makeSnapshot(database: Database, folder: string, from: number, t
   return { path, from, to, madeAt: statSync(path).mtimeMs }
 }
 
+/** By its name; null: it is none. */
+export function snapshotSchemas(file: string): Pick<Snapshot, 'from' | 'to'> | null {
+  const [, from, to] = NAME.exec(basename(file)) ?? []
+  return from === undefined || to === undefined ? null : { from: Number(from), to: Number(to) }
+}
+
 /** Newest first. */
 export function listSnapshots(folder: string): Snapshot[] {
   return readdirSync(folder)
     .flatMap((name): Snapshot[] => {
-      const [, from, to] = NAME.exec(name) ?? []
-      if (from === undefined || to === undefined) return []
+      const schemas = snapshotSchemas(name)
       const path = join(folder, name)
-      return [{ path, from: Number(from), to: Number(to), madeAt: statSync(path).mtimeMs }]
+      return schemas === null ? [] : [{ path, ...schemas, madeAt: statSync(path).mtimeMs }]
     })
     .sort((left, right) => right.madeAt - left.madeAt)
 }

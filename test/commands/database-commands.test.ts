@@ -1,0 +1,50 @@
+/** `sternpost restore` as an administrator runs it, on the files of a stopped server. */
+import { copyFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
+import { databasePath } from '../../src/store/sqlite/engine/database.ts'
+import { writeOldDatabase } from '../store/old-databases.ts'
+import { locationIn } from '../store/sqlite-support.ts'
+import { sternpost, writeServerFiles } from './command-server.ts'
+
+const OLD_SCHEMA = 8
+
+t.test('a snapshot of before an upgrade goes back by the old program, not by the new one', async (t) => {
+  const folder = join(t.testdir({}), 'a b')
+  mkdirSync(folder)
+  writeServerFiles(folder, join(folder, 'admin.sock'))
+  const location = locationIn(join(folder, 'old'))
+  writeOldDatabase(location, OLD_SCHEMA)
+  const data = join(folder, 'data')
+  mkdirSync(data)
+  mkdirSync(join(folder, 'sternpost.d'))
+  writeFileSync(join(folder, 'sternpost.d', '10-data.yaml'), JSON.stringify({ version: 1, data_dir: data }))
+  const copyAs = (from: number, to: number): string => {
+    const path = join(folder, `pre-migration-${from}-${to}.db`)
+    copyFileSync(databasePath(location), path)
+    return path
+  }
+  const restore = (...words: string[]) => sternpost(['restore', ...words, '--config', folder])
+
+  const ours = copyAs(OLD_SCHEMA, SCHEMA_VERSION)
+  const refused = await restore(ours, '--yes')
+  t.match(refused, { code: 64, stdout: '' })
+  t.match(refused.stderr, `made before the upgrade from schema ${OLD_SCHEMA}`)
+  t.match(refused.stderr, /install the version that was there before[^]*--migrate/)
+  t.notOk(existsSync(join(data, 'sternpost.db')), 'nothing is changed')
+  const restored = await restore(ours, '--migrate')
+  t.match(restored, { code: 0, stdout: /migrated from 8 to / }, 'unless it is asked for')
+  t.match(restored.stderr, `sternpost queue release --held --config '${folder}'\n`)
+  t.match(restored.stderr, /sternpost queue drop --held --accepted-before \S+Z --config /)
+  t.notMatch(restored.stderr, '--yes', 'the number is seen first')
+
+  const asked = await restore(ours, '--migrate', '--keep-allowance')
+  t.match(asked, { code: 64, stdout: '' })
+  t.match(
+    asked.stderr,
+    `Do it with: sternpost restore '${ours}' --keep-allowance --migrate --yes --config '${folder}'\n`,
+  )
+  const later = copyAs(OLD_SCHEMA, SCHEMA_VERSION + 1)
+  t.match(await restore(later, '--yes'), { code: 0 }, 'the upgrade of a later program: this one is the way back')
+})
