@@ -105,6 +105,7 @@ function carrySuppressions(writer: Database, folder: string, work: string): numb
   } finally {
     present?.close()
   }
+}
 
 /**
  * The schema that a file goes back to, by its name, when it is a snapshot that an upgrade to this program's schema or an
