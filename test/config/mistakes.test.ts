@@ -109,6 +109,10 @@ const ONE_VALUE: [text: string, expected: string][] = [
     '4:20: delivery.lease: 12m is too short; it must be above 12m (timeouts.final_dot and 2m)',
   ],
   ['api: { recipients_burst: 999 }', '4:26: api.recipients_burst: 999 is below batch_recipients (1000) -> 1000'],
+  [
+    'dns: { cache: { negative_ttl: 10m } }',
+    '4:31: dns.cache.negative_ttl: 10m is above 5m: a kept "no such name" would confirm itself, and end mail -> 5m',
+  ],
   ['storage: { engine: postgres }', '4:20: storage.engine: postgres needs storage.url'],
   [
     'storage: { engine: postgres, url: "postgres://a:secret@db/mail" }',
