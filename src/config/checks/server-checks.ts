@@ -18,6 +18,8 @@ import type { ServerSettings } from '../settings/server-settings.ts'
 const LEASE_RESERVE = 2 * MINUTE
 /** Half of the time between the two lookups that end a message (delivery/settle/judge-dns.ts). */
 const LONGEST_DENIAL = 5 * MINUTE
+/** Without a row the tables alone take a good part of less. */
+const LEAST_BUDGET = 4 * 2 ** 20
 const SMTP_PORT = 25
 
 export function serverChecks(server: ServerSettings, now: number): Finding[] {
@@ -46,6 +48,9 @@ function limitChecks({ api, delivery, dns, retention, storage }: ServerSettings)
       ),
     storage.engine === 'postgres' && storage.url === null && wrong(['storage', 'engine'], 'postgres needs storage.url'),
     storage.engine === 'sqlite' && storage.url !== null && noted(['storage', 'url'], 'not used: the engine is sqlite'),
+    retention.budget !== null &&
+      retention.budget < LEAST_BUDGET &&
+      wrong(['retention', 'budget'], 'below 4MiB all that has ended would go at once; null is no budget', 'null'),
     storage.engine === 'postgres' &&
       retention.budget !== null &&
       wrong(['retention', 'budget'], 'what goes makes a PostgreSQL database no smaller: lower the times', 'null'),
