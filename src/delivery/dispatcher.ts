@@ -9,6 +9,7 @@
  * row. Every claimed row ends recorded or given back; if the process dies first, its lease is left to the next one.
  * Errors of the store are logged and tried again.
  */
+import { SECOND, type Clock } from '../base/clock.ts'
 import { within } from '../base/within.ts'
 import type { QueuedRows } from '../store/records/queue-records.ts'
 import { createQueueFigures, createWhyWaiting } from './claim/why-waiting.ts'
@@ -93,7 +94,7 @@ export function createDispatcher(options: DispatcherOptions) {
     stop(...times: StopTimes): Promise<void> {
       state.isStopping = true
       stopping.resolve()
-      return stopAll({ ...sending, ...claiming, leases, orphans }, ...times)
+      return stopAll({ ...sending, ...claiming, leases, orphans }, options.realClock, ...times)
     },
     /** Resolves when every delivery thread answers. */
     ticks: () => threads.tick(),
@@ -128,17 +129,21 @@ async function startAll(
   await Promise.all([walk.start(), threads.tick()])
 }
 
+/** A stop waits no longer for the answer to a claim: its rows are left to their leases, as by a kill. */
+const LONGEST_CLAIM = 10 * SECOND
+
 /** Milliseconds of the drain, and the longest in all. */
 type StopTimes = [drain: number, longest?: number]
 
 async function stopAll(
   { recorder, marks, tries, threads, pump, domains, placer, loop, walk, lookAgain, leases, orphans }: AllParts,
+  realClock: Clock,
   ...[drain, longest]: StopTimes
 ): Promise<void> {
   lookAgain.stop()
   orphans.stop()
   const routed = domains.stop()
-  await Promise.all([loop.stop(), walk.stop()])
+  await within(Promise.all([loop.stop(), walk.stop()]), LONGEST_CLAIM, realClock)
   pump.giveBackWaiting()
   // What a lookup still holds then is left to its lease.
   const lookedUp = Promise.all([routed, placer.settled()])

@@ -59,13 +59,17 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
   const { timeoutMilliseconds, tries } = options
   const server = readServer(options.server)
 
-  async function ask(name: string, type: QuestionType, isCheckingDisabled: boolean): Promise<DnsMessage | string> {
+  /** `endsAt`: of the lookup, by `performance.now()`. */
+  async function ask(asked: Omit<Question, 'id'>, endsAt: number): Promise<DnsMessage | string> {
     let reason = SILENCE
-    for (let left = tries; left > 0; left--) {
-      const question = { id: randomInt(HIGHEST_ID + 1), name, type, isCheckingDisabled }
-      const limits = { server, question, timeoutMilliseconds }
-      let received = await askByUdp(limits)
-      if (typeof received !== 'string' && received.isTruncated) received = await askByTcp(limits)
+    // Timers may ring a little early: less than a millisecond is no time for another try.
+    const timeLeft = (): number => Math.min(timeoutMilliseconds, Math.floor(endsAt - performance.now()))
+    for (let left = tries; left > 0 && timeLeft() > 0; left--) {
+      const question = { id: randomInt(HIGHEST_ID + 1), ...asked }
+      let received = await askByUdp({ server, question, timeoutMilliseconds: timeLeft() })
+      if (typeof received !== 'string' && received.isTruncated) {
+        received = await askByTcp({ server, question, timeoutMilliseconds: Math.max(1, timeLeft()) })
+      }
       if (typeof received !== 'string') return received
       reason = received
     }
@@ -75,7 +79,8 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
   async function look<Item>(type: QuestionType, askedName: string, read: ReadRecord<Item>): Promise<DnsAnswer<Item>> {
     const name = normaliseDnsName(askedName)
     if (!isDnsName(name)) return { kind: 'no-name' }
-    const received = await ask(name, type, false)
+    const endsAt = performance.now() + timeoutMilliseconds * tries
+    const received = await ask({ name, type, isCheckingDisabled: false }, endsAt)
     const failure = (reason: string): DnsAnswer<Item> => ({ kind: 'no-answer', reason: `${type} ${name}: ${reason}` })
     if (typeof received === 'string') return failure(received)
     const { code } = received
@@ -83,7 +88,7 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
       return itemsOf(received, { name, type, read }) ?? failure('too many aliases in a row')
     }
     if (code !== RESPONSE_CODES.SERVFAIL) return failure(code === RESPONSE_CODES.REFUSED ? 'REFUSED' : `code ${code}`)
-    const unchecked = await ask(name, type, true)
+    const unchecked = await ask({ name, type, isCheckingDisabled: true }, endsAt)
     const isThere =
       typeof unchecked !== 'string' &&
       (unchecked.code === RESPONSE_CODES.NOERROR || unchecked.code === RESPONSE_CODES.NXDOMAIN)

@@ -2,7 +2,7 @@
  * Runs the operator's program that brings an IP to this machine, or takes it away (`cluster.ip_hook`): `HOOK acquire IP`
  * and `HOOK release IP`. Never rejects: what went wrong is a clause.
  */
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 
 type IpAct = 'acquire' | 'release'
 
@@ -27,6 +27,15 @@ export function createIpHook(settings: () => HookSettings, nodeId: string): RunI
   }
 }
 
+/** What has become another user's, as by sudo, is not ours to kill: it is left to itself. */
+function killGroup({ pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL')
+  } catch {
+    // The hook has failed all the same.
+  }
+}
+
 function run(program: string, words: string[], env: NodeJS.ProcessEnv, timeout: number): Promise<string | null> {
   return new Promise((resolve) => {
     // With a group of its own: what it has started is killed with it.
@@ -35,7 +44,7 @@ function run(program: string, words: string[], env: NodeJS.ProcessEnv, timeout: 
     child.stderr.on('data', (bytes: Buffer) => (said = (said + bytes.toString()).slice(0, MOST_CHARACTERS)))
     const timer = setTimeout(() => {
       end(`took longer than ${timeout} ms`)
-      if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+      killGroup(child)
     }, timeout)
     const end = (problem: string | null): void => {
       clearTimeout(timer)

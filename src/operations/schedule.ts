@@ -4,7 +4,7 @@
  * Every job can also be run by hand.
  */
 import type { IsClockSteady } from '../base/clock-watch.ts'
-import { DAY, MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { Shaping } from '../egress/shaping/shaping.ts'
@@ -77,7 +77,7 @@ function jobTable(options: ScheduleOptions) {
     // store/README.md "Leases and claims": a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
     'check-domains': { when: '40 * * * * *', isOfOne: true, what: () => domains.checkDue() },
-    'apply-retention': { when: '30 */10 * * * *', isOfOne: true, what: () => applyRetention(options) },
+    'apply-retention': { when: '30 */10 * * * *', isOfOne: true, what: () => retention.run() },
     'sum-statistics': { when: '10 * * * * *', isOfOne: true, what: () => statistics.sum() },
     'index-subjects': { when: '15 * * * * *', isOfOne: true, what: () => messages.indexSubjects() },
     'watch-budget': { when: '*/15 * * * * *', isOfOne: true, what: () => retention.watchBudget() },
@@ -170,11 +170,6 @@ async function endAll(end: () => Promise<number>, onEvents: () => void): Promise
     ended = await end()
     if (ended > 0) onEvents()
   } while (ended === ENDED_AT_ONCE)
-}
-
-/** What it removes does not come back, and a day late it does no harm. */
-async function applyRetention({ retention, isClockSteady }: ScheduleOptions): Promise<void> {
-  if (isClockSteady(DAY)) await retention.run()
 }
 
 async function expireMessages({ store, clock, logger, metrics, ...options }: ScheduleOptions): Promise<void> {

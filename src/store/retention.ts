@@ -2,8 +2,9 @@
  * Retention: what is final goes when its time is over, and earlier while the database is above its budget
  * (store/README.md "Retention"). In slices, with a pause behind each that grows with the time the store took: a busy
  * store is left to the mail. A run that is asked for during another is the same one. Rejects with the store's error;
- * the next run goes on.
+ * the next run goes on. What it removes does not come back: for a day after a jump of the clock nothing goes by its age.
  */
+import type { IsClockSteady } from '../base/clock-watch.ts'
 import { DAY, MINUTE, type Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
 import { utcDay } from '../base/utc-day.ts'
@@ -34,6 +35,7 @@ interface RetentionOptions {
   clock: Clock
   /** Pauses are of real time. */
   realClock: Clock
+  isClockSteady: IsClockSteady
   logger: Logger
 }
 
@@ -79,11 +81,12 @@ export function createRetention(options: RetentionOptions) {
   async function runOnce(): Promise<void> {
     const startedAt = performance.now()
     const { budget } = times()
+    const isSteady = options.isClockSteady(DAY)
     const cutoffs = cutoffsAt(clock.now(), times())
-    let removed = await forgetOverdue(parts, cutoffs, times())
+    let removed = isSteady ? await forgetOverdue(parts, cutoffs, times()) : {}
     if (budget !== null && (await isAbove(budget))) {
-      removed = { ...removed, ...(await relieve(parts, cutoffs, budget)) }
-      budgetTold.tell(budget, (await store.databaseSize()).usedBytes)
+      removed = { ...removed, ...(await relieve(parts, cutoffs, { budget, isSteady })) }
+      budgetTold.tell(budget, (await store.databaseSize()).usedBytes, isSteady)
     }
     const { usedBytes } = await store.databaseSize()
     const returned = await slices.drain(steps.freePages(Math.max(KEPT_FREE.bytes, KEPT_FREE.share * usedBytes)))
@@ -146,26 +149,31 @@ async function forgetOverdue(
   }
 }
 
-/** Until it is below: content, dialogues, deliveries that ended well, messages, links, dead letters. */
+/**
+ * Until it is below: content, dialogues, deliveries that ended well, messages, links, dead letters. By a clock that is
+ * not steady only what goes whatever its age.
+ */
 async function relieve(
   { store, steps, slices: { drain } }: RetentionParts,
   { now, links, webhooksFailed }: Cutoffs,
-  budget: number,
+  { budget, isSteady }: { budget: number; isSteady: boolean },
 ): Promise<Record<string, number>> {
   const isEnough = async (): Promise<boolean> => (await store.databaseSize()).usedBytes <= BUDGET_LOW * budget
   const young = now - YOUNGEST_REMOVED
   const ended = now + 1
-  const stages: Record<string, Step> = {
+  const ofAnyAge: Record<string, Step> = {
     early_contents: steps.contents(ended, isEnough),
     early_transcripts: steps.rows('forgetTranscripts', ended),
-    early_webhook_deliveries: steps.webhooks(now, ended, webhooksFailed),
+    early_webhook_deliveries: steps.webhooks(now, ended, isSteady ? webhooksFailed : 0),
+  }
+  const byAge: Record<string, Step> = {
     early_messages: steps.messages(young, links),
     early_links: steps.rows('forgetTraces', young),
     early_dead_letters: steps.webhooks(now, ended, young),
     early_messages_of_dead_letters: steps.messages(young, young),
   }
   const removed: Record<string, number> = {}
-  for (const [name, step] of Object.entries(stages)) {
+  for (const [name, step] of Object.entries(isSteady ? { ...ofAnyAge, ...byAge } : ofAnyAge)) {
     if (await isEnough()) break
     removed[name] = await drain(step, isEnough)
   }
@@ -265,16 +273,19 @@ function createSteps(
   }
 }
 
+const NOTHING_LEFT = 'the database is above its budget; nothing final is left in it'
+const NOT_YET = 'the database is above its budget; more goes a day after the jump of the clock'
+
 /** Logs once that the database is above its budget with nothing left to remove, and once that it is below again. */
 function createBudgetNews(logger: Logger) {
   let isOver = false
   return {
     isOver: () => isOver,
-    tell(budget: number, usedBytes: number): void {
+    tell(budget: number, usedBytes: number, isSteady: boolean): void {
       const wasOver = isOver
       isOver = usedBytes > BUDGET_HIGH * budget
       const facts = { budget_bytes: budget, used_bytes: usedBytes }
-      if (isOver && !wasOver) logger.error(facts, 'the database is above its budget; nothing final is left in it')
+      if (isOver && !wasOver) logger.error(facts, isSteady ? NOTHING_LEFT : NOT_YET)
       if (!isOver && wasOver) logger.info(facts, 'the database is below its budget again')
     },
   }

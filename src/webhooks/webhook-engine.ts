@@ -10,6 +10,7 @@
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
+import { within } from '../base/within.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import type { Store } from '../store/store.ts'
 import type { ClaimedWebhookDelivery } from '../store/records/webhook-records.ts'
@@ -47,8 +48,9 @@ const LONGEST_UNRECORDED = 20
 const LOOK_AGAIN_AFTER = SECOND
 /** Between two looks for posts that do not end: several times what one may take. */
 const LOOK_FOR_ORPHANS_EVERY = MINUTE
-/** A stop waits no longer for them: twice what a post may take. */
+/** A stop waits no longer for posts, which is twice what one may take, nor for the store. */
 const LONGEST_STOP = 20 * SECOND
+const LOST = 'webhook results lost, their events will be sent again'
 const NO_END = 'the post did not end'
 
 export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngine {
@@ -120,14 +122,23 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     async stop() {
       // What waits in memory is due again in the next epoch.
       poster.stop()
-      await loop.stop()
+      const postsEnded = poster.ended()
+      // A round that has no answer may be recording results: the store must not hear of them twice.
+      await answered(loop.stop(), realClock)
+        .then(() => postsEnded)
+        .then(() => answered(results.record(epoch), realClock))
+        .catch((err: unknown) => logger.error({ err, results: results.size() }, LOST))
       cancelLook()
-      await poster.ended()
       clearTimeout(roundTimer)
-      const lost = 'webhook results lost, their events will be sent again'
-      await results.record(epoch).catch((err: unknown) => logger.error({ err, results: results.size() }, lost))
     },
   }
+}
+
+/** As `work`; rejects when the store does not answer for longer than a stop waits. */
+async function answered(work: Promise<void>, realClock: Pick<Clock, 'after'>): Promise<void> {
+  const done = work.then(() => true)
+  const isDone = await within(done, LONGEST_STOP, realClock)
+  if (isDone !== true) throw new Error('the store does not answer')
 }
 
 interface PosterOptions extends Omit<WebhookEngineOptions, 'store' | 'speed'> {

@@ -138,11 +138,13 @@ t.test('overrides win over the files, and the result is frozen plain data', asyn
     overrides: {
       ...overrides(t),
       public_url: 'http://127.0.0.1:8025/',
+      'operator.webhook': 'https://hooks.example.com/sternpost/?to=ops/',
       'listen.metrics': null,
       'backup.schedule': null,
     },
   })
   t.equal(configuration.server.public_url, 'http://127.0.0.1:8025')
+  t.equal(configuration.server.operator.webhook, 'https://hooks.example.com/sternpost/?to=ops/', 'as it is written')
   t.equal(configuration.server.listen.metrics, null)
   t.equal(configuration.server.backup.schedule, null)
   t.throws(() => Object.assign(configuration.server.delivery, { port: 26 }), TypeError)

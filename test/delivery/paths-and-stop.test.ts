@@ -356,6 +356,28 @@ t.test('stop gives up on a lost answer to the dot only at its end, and says that
   t.match(await engine.message(id), { state: 'deferred', isPossibleDuplicate: true })
 })
 
+t.test('stop does not wait for ever for the answer to a claim', async (t) => {
+  const clock = manualClock(START)
+  let asked = 0
+  const watchStore = (store: Store): Store => ({
+    ...store,
+    claimDue() {
+      asked += 1
+      return new Promise(() => {})
+    },
+  })
+  const engine = await startEngine(t, { port: 25, clock, watchStore })
+  const [id] = await engine.accept(ANNA)
+  await engine.until('it is being claimed', () => asked === 1)
+  let isStopped = false
+  const stopping = engine.dispatcher.stop(0).then(() => (isStopped = true))
+  await clock.advance(10 * SECOND - 1)
+  t.notOk(isStopped)
+  await clock.advance(1)
+  await stopping
+  t.match(await engine.message(id), { state: 'queued' })
+})
+
 t.test('outcomes that cannot be stored are kept and tried again, and nothing new is claimed meanwhile', async (t) => {
   const server = await mx(t)
   const engine = await startEngine(t, { port: server.port })

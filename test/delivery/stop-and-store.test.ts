@@ -101,6 +101,26 @@ t.test('a stop does not wait for ever for a store that takes nothing', async (t)
   await stopping
 })
 
+t.test('a stop does not wait for ever for a store that does not answer', async (t) => {
+  const server = await scriptedMx({ address: '127.0.0.2' })
+  t.teardown(() => server.close())
+  const clock = manualClock()
+  const engine = await startEngine(t, { port: server.port, clock })
+  engine.store.recordOutcomes = () => new Promise(() => {})
+  const [id] = await engine.accept(ANNA)
+  await engine.until('it has arrived', () => server.messages.length === 1)
+  const start = clock.now()
+  let isStopped = false
+  const stopping = engine.dispatcher.stop(SECOND).then(() => (isStopped = true))
+  await until('it has stopped', async () => {
+    await clock.advance(SECOND)
+    return isStopped
+  })
+  await stopping
+  t.ok(clock.now() >= start + 30 * SECOND)
+  t.match(await engine.message(id), { state: 'sending' }, 'it is left to its lease')
+})
+
 const message: ClaimedMessage = {
   key: 1,
   claim: 1,
@@ -155,6 +175,25 @@ t.test('an outcome that the store can never take holds up no other, and its mail
   t.same(returned, [{ key: 1, claim: 2, nextAt: HOUR, isPossibleDuplicate: true }])
   t.match(lines.join('\n'), /"message_id":"msg_2","outcome":"delivered"/)
   t.notOk(recorder.isBlocked())
+})
+
+t.test('after a return that the store can never take, mail is claimed again', async (t) => {
+  const clock = manualClock()
+  let wakes = 0
+  const recorder = createOutcomeRecorder({
+    store: { recordOutcomes: async () => {}, unclaim: () => Promise.reject(new TypeError('no such row')) },
+    clock,
+    logger: createLogger({ level: 'silent' }),
+    history: createClaimHistory(clock),
+    onStored: () => void wakes++,
+  })
+  recorder.giveBack(message, { nextAt: 0 })
+  await until('it is given up', async () => {
+    await clock.advance(SECOND)
+    return [...recorder.held()].length === 0
+  })
+  t.notOk(recorder.isBlocked())
+  t.equal(wakes, 1)
 })
 
 t.test('what comes after the store was given up is given up as well', async (t) => {

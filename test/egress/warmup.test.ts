@@ -217,6 +217,21 @@ t.test('a block pauses for four hours, the next ones for longer, up to a day', a
   t.equal((await warmup.find(IP)).warmup?.stage, 1, 'at the same stage')
 })
 
+t.test('a pause by hand takes over that of a gate, which would end by itself', async (t) => {
+  const world = await startEgressWorld(t, onePool)
+  const { egress, warmup, clock } = world
+  await warmup.start(IP, startAsked(), 'cli')
+  egress.noteBlock({ ip: IP, isp: 'gmail', reason: '550 blocked', isRule: true })
+  await untilState(world, 'paused')
+  const paused = { status: 'paused', reason: 'a look at it', actor: 'key_1', warmup: { pausedUntil: null } }
+  t.match(await warmup.pause(IP, 'a look at it', 'key_1'), paused)
+  await clock.advance(5 * HOUR)
+  await warmup.closeDays()
+  t.match(await warmup.find(IP), paused)
+  t.match(await warmup.resume(IP, 'key_1'), { status: 'warming' })
+  t.same(await actions(warmup), ['start 1', 'pause 1', 'pause 1', 'resume 1'])
+})
+
 t.test('the gates of the last hour', async (t) => {
   const first = await startEgressWorld(t, onePool)
   const health = { firstAttempts: 100, hard: 10, complained: 0, delivered: 90, blocks: 0 }

@@ -41,6 +41,9 @@ const ZONES: SignedZone[] = [
   },
 ]
 
+/** Flags of an answer, and its code. */
+const SERVFAIL = 0x8182
+
 const ask = (server: string, timeoutMilliseconds = 10_000, tries = 2): ValidatingResolver =>
   createValidatingResolver({ server, timeoutMilliseconds, tries })
 
@@ -134,6 +137,24 @@ t.test('a server without DNSSEC is asked as well, by UDP and TCP', async (t) => 
   t.match(await ask('127.0.0.1:9', 300, 1).mx('example.com'), { kind: 'no-answer' }, 'nobody is there')
   const broadcast = { kind: 'no-answer', reason: /EACCES/ }
   t.match(await ask('127.255.255.255:9').mx('example.com'), broadcast, 'what no socket may connect to')
+})
+
+t.test('a lookup has one time for all that it asks', async (t) => {
+  const server = createSocket('udp4')
+  t.teardown(() => void server.close())
+  let asked = 0
+  // Silent, then SERVFAIL, then silent: the second question without validation would come behind the end.
+  server.on('message', (message, { port, address }) => {
+    asked += 1
+    if (asked !== 2) return
+    message.writeUInt16BE(SERVFAIL, 2)
+    server.send(message, port, address)
+  })
+  server.bind(0, '127.0.0.1')
+  await once(server, 'listening')
+  const answer = await ask(`127.0.0.1:${server.address().port}`, 400, 2).mx('example.com')
+  t.same(answer, { kind: 'no-answer', reason: 'MX example.com: SERVFAIL' })
+  t.equal(asked, 3)
 })
 
 t.test('what does not answer this question is passed over', async (t) => {

@@ -14,6 +14,10 @@ const EPOCH = 4
 const MINE: IpOwner = { ip: IP, nodeId: 'a', epoch: EPOCH, since: 0 }
 const THEIRS: IpOwner = { ip: IP, nodeId: 'b', epoch: 3, since: 0 }
 
+function fail(code: string): never {
+  throw Object.assign(new Error(code), { code })
+}
+
 function world(t: Test, hook: string | null) {
   const folder = t.testdir({})
   const program = join(folder, 'hook')
@@ -108,6 +112,14 @@ t.test('a hook that fails, takes too long or brings nothing gives it back, and i
     await clock.advance(15_000)
     t.same((await beat([])).takes, [IP])
   }
+})
+
+t.test('a hook that takes too long and may not be killed has failed, and ends nothing else', async (t) => {
+  const { ips, beat } = world(t, 'sleep 2')
+  // As of a hook that is another user's by now.
+  t.intercept(process, 'kill', { value: () => fail('EPERM') })
+  await beat([MINE])
+  t.match(ips.refusalOf(IP), /took longer than 1000 ms/)
 })
 
 t.test('one that another node has, or that cannot be bound where there is no hook, is not asked for', async (t) => {

@@ -2,7 +2,7 @@
  * The upkeep jobs beside their table: how they stop, and what they tell.
  */
 import t, { type Test } from 'tap'
-import { DAY, SECOND } from '../../src/base/clock.ts'
+import { SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { createSchedule, type ScheduleOptions } from '../../src/operations/schedule.ts'
@@ -78,21 +78,6 @@ t.test('what expired in a pause ends and is no error; nothing is told by a clock
     lines.map(({ msg }) => msg),
     ['message expired'],
   )
-})
-
-t.test('retention removes nothing until a day after a jump', async (t) => {
-  const runs: number[] = []
-  const asked: (number | undefined)[] = []
-  const retention = { run: async () => void runs.push(1), watchBudget: nothing, stop() {} }
-  const given = { ...(await parts(t)), retention }
-  const isClockSteady = (since?: number): boolean => {
-    asked.push(since)
-    return false
-  }
-  await createSchedule({ ...given, isClockSteady }).run('apply-retention')
-  t.same([runs.length, asked], [0, [DAY]])
-  await createSchedule(given).run('apply-retention')
-  t.equal(runs.length, 1)
 })
 
 t.test('a time of backups that never comes leaves the former one at work', async (t) => {

@@ -65,6 +65,8 @@ t.test(`a day of traffic on ${PLAN.budget / MEGABYTE} MB`, async (t) => {
       }))),
     )
     written += PLAN.singles * PLAN.htmlBytes
+    // What is under way has a lease, which would be over, without a mark, before its dot: it would be sent twice.
+    await appliance.leap(0)
     await appliance.leap(PLAN.step)
     await appliance.retain()
     largest.file = Math.max(largest.file, statSync(file).size)

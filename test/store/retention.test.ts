@@ -13,6 +13,7 @@ import { clickToken } from '../../src/mail/message-token.ts'
 import { createFollowLink } from '../../src/messages/engagement/record-engagement.ts'
 import type { NewMessage } from '../../src/store/records/accept-records.ts'
 import { createRetention, type Retention, type RetentionTimes } from '../../src/store/retention.ts'
+import type { WebhookResult } from '../../src/store/records/webhook-records.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import type { SqliteLocation } from '../../src/store/store-location.ts'
 import type { ReportedFact } from '../../src/store/records/report-records.ts'
@@ -59,6 +60,8 @@ interface Scene {
   clock: ManualClock
   lines: Record<string, unknown>[]
   count(table: string): number
+  /** What retention is told from now on: for how long the clock has been steady. */
+  steadyFor(milliseconds: number): void
 }
 
 async function scene(t: Test, times: Partial<RetentionTimes> = {}): Promise<Scene> {
@@ -67,12 +70,14 @@ async function scene(t: Test, times: Partial<RetentionTimes> = {}): Promise<Scen
   t.teardown(() => store.close())
   const clock = manualClock(NOW)
   const lines: Record<string, unknown>[] = []
+  let steadyFor = Infinity
   const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
   const retention = createRetention({
     store,
     keptLinksText: async (html, hasVariables) => keptLinksText(linksIn(html, hasVariables)),
     clock,
     realClock: systemClock,
+    isClockSteady: (since = 0) => steadyFor >= since,
     logger,
     times: () => ({ ...TIMES, ...times }),
   })
@@ -85,6 +90,7 @@ async function scene(t: Test, times: Partial<RetentionTimes> = {}): Promise<Scen
     lines,
     clock,
     now: () => clock.now(),
+    steadyFor: (milliseconds) => void (steadyFor = milliseconds),
     async pass(milliseconds) {
       await clock.advance(milliseconds)
       await retention.run()
@@ -128,6 +134,15 @@ async function deliver(scene: Scene, outcome = delivered): Promise<number> {
   return rows.length
 }
 
+/** The webhook deliveries that are due have ended so. */
+async function post({ store, epoch }: Scene, next: WebhookResult['next']): Promise<void> {
+  const room = { limit: 9, perEndpoint: 9, busy: {} }
+  const claimed = await store.claimWebhooks({ now: NOW, epoch, leaseUntil: NOW + HOUR, ...room })
+  const ended = { at: NOW, endedAt: NOW, durationMilliseconds: 1, status: 200, error: null, answer: '', next }
+  const results = claimed.map(({ key, id }) => ({ key, id, ...ended }))
+  await store.recordWebhookResults({ epoch, disableAfter: null, results })
+}
+
 /** One more accepted and delivered message: the newest of each table stays for good. */
 async function newest(scene: Scene): Promise<void> {
   await accept(scene, [to()])
@@ -162,29 +177,7 @@ t.test('content, dialogues, deliveries and messages go, each when its time is ov
   await deliver(all)
   await newest(all)
   t.same(ALL.map(count), [3, 3, 2, 2, 3, 3, 9])
-  const claimed = await store.claimWebhooks({
-    now: NOW,
-    epoch: all.epoch,
-    leaseUntil: NOW + HOUR,
-    limit: 9,
-    perEndpoint: 9,
-    busy: {},
-  })
-  await store.recordWebhookResults({
-    epoch: all.epoch,
-    disableAfter: null,
-    results: claimed.map(({ key, id }) => ({
-      key,
-      id,
-      at: NOW,
-      endedAt: NOW,
-      durationMilliseconds: 1,
-      status: 200,
-      error: null,
-      answer: '',
-      next: { kind: 'succeeded' },
-    })),
-  })
+  await post(all, { kind: 'succeeded' })
 
   await pass(7 * DAY - HOUR)
   t.same([...ALL, 'webhook_deliveries'].map(count), [3, 3, 2, 2, 3, 3, 9, 3])
@@ -374,6 +367,25 @@ t.test('a budget that what waits alone exceeds is told once, and costs no messag
   await all.pass(DAY)
   t.equal(all.count('content_parts'), 5)
   t.equal(all.lines.filter(({ level }) => level === 'error').length, 1)
+})
+
+t.test('by a clock that jumped nothing goes by its age, also above the budget', async (t) => {
+  const all = await scene(t, { budget: 1 })
+  const { store, count } = all
+  await store.addWebhookEndpoint(webhookEndpoint())
+  await accept(all, [to()])
+  await deliver(all)
+  await post(all, { kind: 'dead-letter' })
+  await newest(all)
+  all.steadyFor(DAY - 1)
+  await all.clock.advance(400 * DAY)
+  await all.retention.watchBudget()
+  t.same(['messages', 'webhook_deliveries'].map(count), [2, 2])
+  t.same(count('transcripts'), 0, 'what goes whatever its age does')
+  t.match(all.lines.at(-2), { msg: /a day after the jump of the clock/ })
+  all.steadyFor(DAY)
+  await all.pass(0)
+  t.same(['messages', 'webhook_deliveries'].map(count), [1, 1])
 })
 
 t.test('figures: kinds together are what is in use, and growth is the mean of the days', async (t) => {

@@ -41,8 +41,9 @@ const here = (...words: string[]): string => execFileSync('ip', words, { encodin
 
 export function startNetworks(): void {
   here('link', 'set', 'lo', 'up')
-  for (const { bridge, prefix } of Object.values(NETWORKS)) {
-    here('link', 'add', 'name', bridge, 'type', 'bridge')
+  for (const [index, { bridge, prefix }] of Object.values(NETWORKS).entries()) {
+    // Without one of its own it has that of a port: with the cable of that one pulled, all machines would look for us.
+    here('link', 'add', 'name', bridge, 'address', `02:25:00:00:00:0${index + 1}`, 'type', 'bridge')
     here('address', 'add', `${prefix}.1/24`, 'dev', bridge)
     here('link', 'set', bridge, 'up')
   }

@@ -136,13 +136,21 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
 /** Below the ports that systems give to outgoing connections: those of other tests would take it meanwhile. */
 const LOWEST_PORT = 10_240
 const HIGHEST_PORT = 32_000
+/** Of test files side by side each has a part of the ports to itself (`jobs` of .taprc, and room for more). */
+const PARTS = 8
+const given = new Set<number>()
 
+/** Free at this moment, and given to no other caller: to none in this process, nor in a test file beside it. */
 export async function freePort(
   address = '127.0.0.1',
   [lowest, highest] = [LOWEST_PORT, HIGHEST_PORT],
 ): Promise<number> {
+  const length = Math.floor((highest - lowest) / PARTS)
+  const first = lowest + (Number(process.env['TAP_JOB_ID'] ?? 0) % PARTS) * length
   for (;;) {
-    const port = randomInt(lowest, highest)
+    const port = randomInt(first, first + length)
+    if (given.has(port)) continue
+    given.add(port)
     if (await isFree(port, address)) return port
   }
 }

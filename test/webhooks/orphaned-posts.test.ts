@@ -5,6 +5,7 @@
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { GuardedAnswer } from '../../src/network/guarded-request.ts'
+import type { Store } from '../../src/store/store.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
 import { startEngine, type EngineHarness } from './engine-harness.ts'
 
@@ -126,6 +127,39 @@ t.test('a stop does not wait for a post that never ends', async (t) => {
   t.match(harness.attempts, [{ outcome: 'retry', error: 'the post did not end' }])
   t.equal(await harness.store.earliestWebhookDueAt(), harness.attempts[0]?.next_at, 'it is recorded')
 })
+
+for (const verb of ['claimWebhooks', 'recordWebhookResults'] as const) {
+  t.test(`a stop does not wait for ever for a store that does not answer ${verb}`, async (t) => {
+    const receiver = await webhookReceiver(200)
+    t.teardown(() => receiver.close())
+    const { promise: noAnswer, reject: fail } = Promise.withResolvers<never>()
+    let asked = 0
+    let isAway = false
+    const wrapStore = (store: Store): Store => ({
+      ...store,
+      [verb](request: never) {
+        asked += 1
+        return isAway ? noAnswer : store[verb](request)
+      },
+    })
+    const harness = await startEngine(t, { wrapStore })
+    await harness.addEndpoint(receiver.url)
+    await harness.settle()
+    asked = 0
+    isAway = true
+    await harness.deliver()
+    await harness.pump('it was asked', () => asked === 1)
+    let isStopped = false
+    const stopping = harness.engine.stop().then(() => (isStopped = true))
+    await harness.realClock.advance(20 * SECOND - 1)
+    await harness.settle()
+    t.notOk(isStopped)
+    await harness.realClock.advance(1)
+    await stopping
+    isAway = false
+    fail(new Error('the test is over'))
+  })
+}
 
 t.test('what came due while the clock leapt is found within a minute', async (t) => {
   const receiver = await webhookReceiver(500, 200)

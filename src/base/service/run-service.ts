@@ -29,6 +29,8 @@ interface RunServiceOptions {
 const OTHERS_AND_GROUP = 0o077
 /** After a fatal report the parts may wait for something that is not there any more. */
 const LONGEST_STOP_AFTER_FATAL = 5 * SECOND
+/** Each part has a patience of its own; one that waits for ever all the same, as for a store that is away, has had it. */
+const LONGEST_STOP = 5 * MINUTE
 
 /** Once all is stopped; a thread of a backup may be in a call that takes minutes. */
 const LONGEST_END = SECOND
@@ -70,7 +72,7 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
     logger.error('not stopped in time')
     endProcess(EXIT.failed)
   }
-  const cancel = ending.kind === 'fatal' ? clock.after(LONGEST_STOP_AFTER_FATAL, endAtOnce) : () => {}
+  const cancel = clock.after(ending.kind === 'fatal' ? LONGEST_STOP_AFTER_FATAL : LONGEST_STOP, endAtOnce)
   await service.stop()
   cancel()
   logger.info('stopped')

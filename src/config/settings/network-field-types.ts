@@ -88,16 +88,29 @@ export const mailAddress = written('mail address', (value) => {
   return accepted(`${localPart}@${domain.value}`)
 })
 
-/** An http or https URL, without a slash at the end. */
-export const webUrl = written('URL', (value) => {
+/** An http or https URL without a slash at the end, so that a path can be put behind it. */
+export const baseUrl = written('URL', (value) => {
+  const reading = readUrl(value)
+  if (!reading.ok) return reading
+  if (/[?#]/.test(reading.value)) return refused(`${shown(value)} must end before ? and #: paths are put behind it`)
+  return accepted(reading.value.replace(/\/+$/, ''))
+})
+
+/** An http or https URL that is asked for as it is. */
+export const webUrl = written('URL', (value) =>
+  typeof value === 'string' && value.includes('#')
+    ? refused(`${shown(value)} must not have a fragment`)
+    : readUrl(value),
+)
+
+function readUrl(value: unknown): Reading<string> {
   const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
   if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
     return refused(`${shown(value)} is not a URL; write for example https://mail.example.com`)
   }
   if (url.username !== '' || url.password !== '') return refused('a URL must not hold a password')
-  // Slashes at the end, so that a path can be put behind it.
-  return accepted(url.href.replace(/\/+$/, ''))
-})
+  return accepted(url.href)
+}
 
 const ACME_DIRECTORIES: Readonly<Record<string, string>> = {
   letsencrypt: 'https://acme-v02.api.letsencrypt.org/directory',

@@ -12,6 +12,7 @@ import { field, readName, section } from './reading.ts'
 import {
   absolutePath,
   acmeDirectory,
+  baseUrl,
   hostName,
   listenAddress,
   mailAddress,
@@ -44,7 +45,7 @@ export const serverSchema = section({
   version: choice([1]),
   hostname: hostName,
   node_id: field(readNodeId).nullable().default(null),
-  public_url: webUrl.nullable().default(null),
+  public_url: baseUrl.nullable().default(null),
   data_dir: absolutePath.default('/var/lib/sternpost'),
   secrets: section({ master_key: secret.default({ credential: 'master.key' }) }).prefault({}),
   operator: section({ email: mailAddress.nullable().default(null), webhook: webUrl.nullable().default(null) }).prefault(

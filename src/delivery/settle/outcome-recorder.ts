@@ -9,6 +9,7 @@
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
+import { within } from '../../base/within.ts'
 import type { ClaimedMessage, GiveBack, OutcomeRecord } from '../../store/records/claim-records.ts'
 import type { ClaimHistory } from './claim-history.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
@@ -49,8 +50,9 @@ const MOST_REFUSALS = 20
 const MOST_GIVEN_UP = 3
 /** Of a row that cannot be stored, or of a verb that throws: neither a full disk, nor a store that is away. */
 const FAULT_OF_ROW = /^(SQLITE_(CONSTRAINT|MISMATCH|TOOBIG|RANGE|ERROR)|2[23]|ERR_|$)/
-/** A stop waits no longer for a store that takes nothing. */
+/** A stop waits no longer for a store that takes nothing, nor for one that does not answer. */
 const LONGEST_FINISH = 10 * SECOND
+const LONGEST_ANSWER = 30 * SECOND
 
 export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
   const { store, clock, history, onStored } = options
@@ -118,10 +120,10 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
     behind: sending.ask,
     /** Resolves when all that was handed over before, or is expected, is stored or given up. */
     stored,
-    /** Resolves when all is stored, or when the store has refused it for too long. */
-    finish(): Promise<void> {
+    /** Resolves when all is stored, or when the store has refused it, or has not answered, for too long. */
+    async finish(): Promise<void> {
       sending.giveUpAt(clock.now() + LONGEST_FINISH)
-      return stored()
+      await within(stored(), LONGEST_ANSWER, clock)
     },
   }
 }
@@ -144,7 +146,7 @@ interface Kind<Row> {
 /** Hands batches to the store, one after the other, and again each second what it refused, until its patience ends. */
 function createSending(options: SendingOptions) {
   const { clock, logger, unstored, outcomes, returned } = options
-  const giveUpRow = createGiveUpRow(options)
+  const giveUpRow = createGiveUpRow(options, () => void (isBlocked = false))
   let asks: ((stored: Promise<void>) => void)[] = []
   /** Batches that the store works on. */
   let underWay = 0
@@ -224,7 +226,7 @@ function createSending(options: SendingOptions) {
 }
 
 /** Of a row that was tried alone. A return that cannot be stored is nobody's from now on: `orphans.ts` finds its row. */
-function createGiveUpRow({ logger, unstored, giveBack }: SendingOptions) {
+function createGiveUpRow({ logger, unstored, giveBack, onStored }: SendingOptions, unblock: () => void) {
   return (row: Settled | Returned, thrown: unknown): void => {
     const { message } = row
     const outcome = 'outcome' in row ? row.outcome.outcome.kind : 'returned'
@@ -235,6 +237,10 @@ function createGiveUpRow({ logger, unstored, giveBack }: SendingOptions) {
     const how = { nextAt: message.expiresAt, ...(isInDoubt && { isPossibleDuplicate: true }) }
     if ('outcome' in row) giveBack(message, how)
     unstored.tellWaiting()
+    if (unstored.size() > 0) return
+    // No answer of the store will come that tells the loop to claim again.
+    unblock()
+    onStored([], false)
   }
 }
 

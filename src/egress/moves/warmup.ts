@@ -21,7 +21,7 @@ import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { IpFactsKeeper } from '../ips/ip-facts.ts'
 import type { IpRegistry } from '../ips/ip-registry.ts'
 import { capOf } from '../warmup/warmup-curve.ts'
-import { canMove, type IpAction } from '../warmup/warmup-states.ts'
+import { auditRow, canMove, moveIp, type IpAction, type MovedIp } from '../warmup/warmup-states.ts'
 import { beginAt } from './day-closing.ts'
 import type { WarmupKeeper } from './warmup-keeper.ts'
 import type { IpParts } from '../ips/allowance.ts'
@@ -140,6 +140,9 @@ function createWarmupActs(parts: WarmupParts) {
   async function move(text: string, decide: Parameters<IpRegistry['move']>[1]): Promise<KnownIp> {
     return (await registry.move(require(text).ip.address, decide)) ?? require(text)
   }
+  async function change(text: string, decide: Parameters<IpRegistry['change']>[1]): Promise<KnownIp> {
+    return (await registry.change(require(text).ip.address, decide)) ?? require(text)
+  }
 
   return {
     async start(text: string, asked: WarmupStart, actor: string): Promise<KnownIp> {
@@ -157,11 +160,12 @@ function createWarmupActs(parts: WarmupParts) {
       })
     },
     pause: (text: string, reason: string | null, actor: string): Promise<KnownIp> =>
-      move(text, (record) => {
+      change(text, (record, { ip: { pool } }) => {
         requireStarted(record)
-        if (record.state === 'paused') return null
+        const by = { action: 'pause', now: clock.now(), actor, reason } as const
+        if (record.state === 'paused') return takenOver(record, by)
         requireMove(record, 'pause')
-        return { action: 'pause', actor, reason, changes: { formerState: record.state } }
+        return moveIp(record, pool, { ...by, changes: { formerState: record.state } })
       }),
     async resume(text: string, actor: string): Promise<KnownIp> {
       const known = require(text)
@@ -197,6 +201,13 @@ function createWarmupActs(parts: WarmupParts) {
       await registry.move(address, () => ({ action, actor, reason, figures: { provider } }))
     },
   }
+}
+
+/** A pause that would end by itself is the operator's from now on, and ends by a resume alone. */
+function takenOver(record: IpRecord, by: Parameters<typeof auditRow>[2]): MovedIp | null {
+  if (record.until === null) return null
+  const longer = { ...record, until: null, actor: by.actor, reason: by.reason ?? record.reason }
+  return { record: longer, audit: [auditRow(record, longer, by)], events: [] }
 }
 
 function requireIp(registry: Pick<IpRegistry, 'find'>, text: string): KnownIp {
