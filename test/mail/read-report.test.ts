@@ -109,8 +109,12 @@ t.test('the status is the one that says most', async (t) => {
     ['5.0.0', 'no (#5.2.2)', '5.2.2'],
     ['5.0.0', '250 2.1.5 ok, 451 4.3.0 disk', '4.3.0'],
     ['5.0.0', '550 denied (Exim 4.96.1)', '5.0.0'],
-    ['5.0.0', '550 denied by Exim v4.7.1, Postfix/2.5.1, agent/5.1.1 and release 5.2.2', '5.0.0'],
+    ['5.0.0', '550 denied by Exim v4.7.1, Postfix/2.5.1 and OpenSMTPD 5.4.2', '5.0.0'],
     ['5.0.0', '550 Exim 4.92.3 said: SMTP 5.1.1', '5.1.1'],
+    ['5.0.0', '550 Release 5.7.1 blocked', '5.7.1'],
+    ['5.0.0', '550 Courier 5.1.1 no', '5.1.1'],
+    ['5.0.0', '550 mail server version 5.1.1 unknown user', '5.1.1'],
+    ['5.0.0', 'host mx/5.1.1 said', '5.1.1'],
   ]
   for (const [status, diagnostic, expected] of cases) {
     const text = REPORT.replace('Status: 5.1.1', `Status: ${status}\nDiagnostic-Code: smtp; ${diagnostic}`)

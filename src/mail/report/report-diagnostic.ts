@@ -36,12 +36,11 @@ export function replyCodeIn(text: string): number | null {
   return found === undefined ? null : Number(found)
 }
 
-// Words in front of the version of a program, such as `(Exim 4.96.1)`, `Postfix/2.10.1` or `Ver 5.1.2`.
-const VERSION_IN_FRONT =
-  /(?<!\b(?:exim|postfix|sendmail|qmail|haraka|opensmtpd|courier|mailman|dovecot|cyrus|amavis\S*|ver|version|release)[ /]v?)/
+// Programs whose versions look like a code, such as `Postfix/2.5.1`. Words that say less stand before codes as well.
+const VERSION_IN_FRONT = /(?<!\b(?:exim|postfix|haraka|opensmtpd|mailman|dovecot|cyrus|amavis\S*)[ /]v?)/
 // d.d.d that is no piece of an address or a version number; subjects end at 7 (RFC 3463 §2).
 const ENHANCED_CODE = new RegExp(
-  /(?:(?<![\d.\w-]|[a-z]\/)|(?<=(?<![\d.\w-])[245]\d\d-))/.source +
+  /(?:(?<![\d.\w-])|(?<=(?<![\d.\w-])[245]\d\d-))/.source +
     VERSION_IN_FRONT.source +
     /([245]\.[0-7]\.\d{1,3})(?![\d\w-]|\.\d)/.source,
   'gi',
