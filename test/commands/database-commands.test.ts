@@ -1,6 +1,7 @@
 /** `sternpost restore` as an administrator runs it, on the files of a stopped server. */
 import { copyFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
@@ -31,6 +32,7 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   const refused = await restore(ours, '--yes')
   t.match(refused, { code: 64, stdout: '' })
   t.match(refused.stderr, `made before the upgrade from schema ${OLD_SCHEMA}`)
+  t.match(refused.stderr, /1 {2}sternpost suppression export --config [^]*> suppressed.csv\n[^]*import suppressed.csv/)
   t.match(refused.stderr, /install the version that was there before[^]*--migrate/)
   t.notOk(existsSync(join(data, 'sternpost.db')), 'nothing is changed')
   const restored = await restore(ours, '--migrate')
@@ -46,5 +48,10 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
     `Do it with: sternpost restore '${ours}' --keep-allowance --migrate --yes --config '${folder}'\n`,
   )
   const later = copyAs(OLD_SCHEMA, SCHEMA_VERSION + 1)
-  t.match(await restore(later, '--yes'), { code: 0 }, 'the upgrade of a later program: this one is the way back')
+  const present = new Sqlite(join(data, 'sternpost.db'))
+  present.pragma(`user_version = ${SCHEMA_VERSION + 1}`)
+  present.close()
+  const back = await restore(later, '--yes')
+  t.match(back, { code: 0 }, 'the upgrade of a later program: this one is the way back')
+  t.match(back.stdout, /since the backup are only in \S.*before-restore-\S+, of schema \d+\n/)
 })

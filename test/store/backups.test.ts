@@ -286,24 +286,47 @@ t.test('a restore keeps what came onto the suppression list since the backup', a
     })
   for (const email of ['same@x.org', 'joined@x.org', 'removed@x.org']) await add(email)
   const { path } = await backups.write(null)
+  await add('bounced@x.org', { messageId: newIdentifier('msg', NOW) })
+  await add('bounced@x.org', { reason: 'manual', owners: [] })
+  await add('dead@x.org', { reason: 'manual', owners: [] })
+  await add('dead@x.org', { messageId: newIdentifier('msg', NOW) })
+  await add('imported@x.org', { reason: 'manual', owners: [] })
+  await add('bounced-elsewhere@x.org', { owners: [] })
+  await add('by-customer@x.org', { reason: 'manual', domain: 'a.com' })
+  await add('same@x.org', { reason: 'manual', owners: [] })
+  await add('preferences@x.org', { reason: 'unsubscribe', domain: 'a.com' })
+  await add(`erased:${'0f'.repeat(32)}`, { reason: 'manual', owners: [] })
   await add('new@x.org', { reason: 'unsubscribe', scope: 'news' })
   await add('joined@x.org', { reason: 'complaint', owners: ['b.com'], createdAt: NOW + 1 })
   await store.removeSuppressions({ email: 'removed@x.org', scope: null, isTest: false, domains: [] })
   await store.close()
   const options = { file: path, location, now: NOW, keepsAllowance: true, onStage() {} }
-  t.match(restoreBackup(options), { newerSuppressions: 2, counts: { suppressions: 4 } })
+  t.match(restoreBackup(options), { newerSuppressions: 6, counts: { suppressions: 8 } })
   const { store: restored } = await openTestStore(location)
   const every = { domains: [], email: null, reason: null, scope: null, since: null, limit: 9, after: null }
   const { suppressions } = await restored.listSuppressions({ ...every, isTest: false })
   t.match(suppressions.map(({ email, reason, owners }) => [email, reason, owners.join()]).sort(), [
+    ['bounced@x.org', 'hard_bounce', 'a.com'],
+    ['dead@x.org', 'hard_bounce', 'a.com'],
+    [/^erased:/, 'manual', ''],
     ['joined@x.org', 'complaint', 'a.com,b.com'],
     ['new@x.org', 'unsubscribe', 'a.com'],
+    ['preferences@x.org', 'unsubscribe', 'a.com'],
     ['removed@x.org', 'hard_bounce', 'a.com'],
     ['same@x.org', 'hard_bounce', 'a.com'],
   ])
   await restored.close()
+  const present = new Sqlite(databasePath(location))
+  present.exec(`update suppressions set owners = 'a.com' where address = 'new@x.org'`)
+  present.close()
+  const notRead = { newerSuppressions: null, counts: { suppressions: 3 } }
+  t.match(
+    restoreBackup({ ...options, now: NOW + HOUR }),
+    { ...notRead, presentSchema: SCHEMA_VERSION },
+    'a damaged row',
+  )
   writeFileSync(databasePath(location), 'no database')
-  t.match(restoreBackup({ ...options, now: NOW + DAY }), { newerSuppressions: null, counts: { suppressions: 3 } })
+  t.match(restoreBackup({ ...options, now: NOW + DAY }), { ...notRead, presentSchema: null })
 })
 
 t.test('a database that a killed server left is restored with what stands in its log', async (t) => {

@@ -86,10 +86,12 @@ function wayBack(file: string, schema: number, flags: Flags): ProcessExit {
   const restored = { verb: 'restore', arguments: [file] }
   const text = `sternpost: ${printable(file)} was made before the upgrade from schema ${schema}: this program would migrate it again.
 To go back:
-  1  systemctl stop sternpost.socket sternpost
-  2  install the version that was there before
-  3  ${commandText(flags, { ...restored, options: { yes: true } })}
-  4  systemctl start sternpost.socket sternpost
+  1  ${commandText(flags, { verb: 'suppression export' })} > suppressed.csv
+  2  systemctl stop sternpost.socket sternpost
+  3  install the version that was there before
+  4  ${commandText(flags, { ...restored, options: { yes: true } })}
+  5  systemctl start sternpost.socket sternpost
+  6  ${commandText(flags, { verb: 'suppression import', arguments: ['suppressed.csv'] })}
 To stay with this version: ${commandText(flags, { ...restored, options: { migrate: true } })}`
   return new ProcessExit(EXIT.usage, text)
 }
@@ -110,10 +112,15 @@ function summaryText(summary: offline.RestoreSummary, folder: string): string {
   ])
 }
 
-function suppressionsText({ counts: { suppressions }, newerSuppressions, movedTo }: offline.RestoreSummary): string {
+function suppressionsText(summary: offline.RestoreSummary): string {
+  const { newerSuppressions, presentSchema, schema, movedTo } = summary
+  const { suppressions } = summary.counts
   if (movedTo === null) return String(suppressions)
+  if (presentSchema !== null && presentSchema !== schema) {
+    return `${suppressions}; complaints and opt-outs since the backup are only in ${movedTo}, of schema ${presentSchema}`
+  }
   if (newerSuppressions === null) return `${suppressions}; those of the database that was there could not be read`
-  return `${suppressions}, ${newerSuppressions} of them new or changed since the backup`
+  return `${suppressions}, ${newerSuppressions} of them by complaints, opt-outs and bounces since the backup`
 }
 
 export function addMigrateCommands(program: Command): void {

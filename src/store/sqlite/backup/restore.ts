@@ -30,18 +30,23 @@ interface RestoreOptions {
   onStage: (stage: VerifyStage | 'migrating' | 'placing') => void
 }
 
-export interface RestoreSummary extends RestoredState {
+export interface RestoreSummary extends RestoredState, CarriedSuppressions {
   /** Unix milliseconds. */
   mark: number
   fromSchema: number
   schema: number
   counts: BackupCounts
-  /** Entries of the suppression list that came over from the database that was there before; null: none was read. */
-  newerSuppressions: number | null
   /** Where the database is that was there before, or null. */
   movedTo: string | null
   /** Where the configuration of the backup was put, or null. */
   configuration: string | null
+}
+
+interface CarriedSuppressions {
+  /** Entries of the suppression list that came over from the database that was there before; null: none was read. */
+  newerSuppressions: number | null
+  /** Of the database that was there before; null: none, or it cannot be read. */
+  presentSchema: number | null
 }
 
 const FOLDER_MODE = 0o700
@@ -65,7 +70,7 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     onStage('migrating')
     const database = openDatabase({ ...location, folder: work })
     const state = settleRestored(database.writer, { mark, now, keepsAllowance })
-    const newerSuppressions = carrySuppressions(database.writer, folder, work)
+    const carried = carrySuppressions(database.writer, folder, work)
     const counts = countRows(database.writer)
     // Whole in one file, and on the disk.
     database.writer.pragma('wal_checkpoint(truncate)')
@@ -75,7 +80,7 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     const movedTo = placeDatabase(work, folder, `before-restore-${stamp}`)
     const configuration = placeConfiguration(work, join(folder, `restored-config-${stamp}`))
     flush(folder)
-    return { ...state, mark, fromSchema, schema: SCHEMA_VERSION, counts, newerSuppressions, movedTo, configuration }
+    return { ...state, ...carried, mark, fromSchema, schema: SCHEMA_VERSION, counts, movedTo, configuration }
   } finally {
     rmSync(work, { recursive: true, force: true })
     lock.close()
@@ -86,22 +91,26 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
 const PRESENT = 'present.db'
 
 /**
- * Nobody who complained or left a list since the backup is written to again: what the list of the present database has
- * more comes onto the restored one. Returns how many entries; null where there is no such list, or it cannot be read.
+ * Nobody who complained, left a list or bounced since the backup is written to again: what their mail brought onto the
+ * list of the present database comes onto the restored one. What somebody added there stays behind: a restore is also
+ * the way back from a mistaken import. Never throws for what is there.
  */
-function carrySuppressions(writer: Database, folder: string, work: string): number | null {
-  if (!existsSync(join(folder, DATABASE))) return null
+function carrySuppressions(writer: Database, folder: string, work: string): CarriedSuppressions {
+  let presentSchema: number | null = null
+  if (!existsSync(join(folder, DATABASE))) return { newerSuppressions: null, presentSchema }
   let present: Database | undefined
   try {
     for (const part of databaseParts(folder)) {
       if (!part.endsWith('-shm')) linkSync(join(folder, part), join(work, part.replace(DATABASE, PRESENT)))
     }
     present = new Sqlite(join(work, PRESENT), { readonly: true, fileMustExist: true })
-    if (schemaVersion(present) !== SCHEMA_VERSION) return null
-    return writer.transaction(createSuppressionCopy(present, writer)).immediate()
+    presentSchema = schemaVersion(present)
+    if (presentSchema !== SCHEMA_VERSION) return { newerSuppressions: null, presentSchema }
+    const newerSuppressions = writer.transaction(createSuppressionCopy(present, writer)).immediate()
+    return { newerSuppressions, presentSchema }
   } catch {
     // It may be its damage for which a backup is restored, in whatever way that shows.
-    return null
+    return { newerSuppressions: null, presentSchema }
   } finally {
     present?.close()
   }

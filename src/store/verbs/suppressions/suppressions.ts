@@ -6,7 +6,7 @@ import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
 import type { SuppressionRecord, SuppressionReason } from '../../records/suppression-records.ts'
 import { createWalk, pageOf, positionAfter } from '../tools/pages.ts'
-import { comparableAddress, FIND_ERASED } from '../tools/stored-address.ts'
+import { comparableAddress, FIND_ERASED, isErased } from '../tools/stored-address.ts'
 import { ask } from '../tools/statements.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
@@ -101,8 +101,8 @@ function createSuppressionWriter(database: Database): (suppression: SuppressionR
 }
 
 /**
- * All that stands on the list of another database comes onto this one's, as if it were added anew; returns how many
- * entries that added or changed.
+ * What recipients and their servers brought onto the list of another database comes onto this one's, as if it were added
+ * anew; returns how many entries that added or changed.
  */
 export function createSuppressionCopy(from: Database, to: Database): () => number {
   const list = from.prepare<[], SuppressionRow>(`select ${SUPPRESSION_COLUMNS} from suppressions`)
@@ -110,11 +110,28 @@ export function createSuppressionCopy(from: Database, to: Database): () => numbe
   return () => {
     let changed = 0
     for (const row of list.iterate()) {
-      const written = ownersIn(row.owners).map((owners) => add({ ...toRecord(row), owners: [...owners] }))
+      const { reason, owners } = broughtByRecipient(row)
+      const written = owners.map((own) => add({ ...toRecord(row), reason, owners: [...own] }))
       if (written.some((each) => each !== 'there')) changed++
     }
     return changed
   }
+}
+
+/**
+ * The part of an entry that no administrator or customer may have added by mistake. Of what is added for all domains,
+ * mail alone has owners with domains: they tell of a bounce also where somebody had added the address by hand before.
+ * Whoever was erased keeps away whatever the reason was.
+ */
+function broughtByRecipient({ email, reason, domain, owners: list, messageId }: SuppressionRow): {
+  reason: SuppressionReason
+  owners: readonly OwnDomains[]
+} {
+  const owners = ownersIn(list)
+  if (isErased(email)) return { reason, owners }
+  const ofMail = domain === '' ? owners.filter((own) => own.length > 0) : []
+  if (ofMail.length > 0) return { reason: reason === 'manual' ? 'hard_bounce' : reason, owners: ofMail }
+  return { reason, owners: isWish(reason) || messageId !== null ? owners : [] }
 }
 
 type Place = [address: string, isTest: number, scope: string, domain: string]

@@ -32,6 +32,8 @@ export function erasedAddress(address: string, key: Uint8Array | undefined): str
   return key === undefined ? '' : `erased:${createHmac('sha256', key).update(address).digest('hex')}`
 }
 
+export const isErased = (address: string): boolean => address.startsWith('erased:')
+
 /** Whether any address was erased: a hash for each recipient is only made then. Between two letters, by the index. */
 export const FIND_ERASED = `select 1 from suppressions where address >= 'erased:' and address < 'erased;' limit 1`
 
