@@ -220,7 +220,8 @@ t.test('whoever presses twice makes one key', { skip: skipWithoutChromium }, asy
 })
 
 t.test('what is exported can be imported', { skip: skipWithoutChromium }, async (t) => {
-  for (const entry of [{ email: '+1555@example.com' }, { email: 'of@example.com', domain: 'sandbox.test' }])
+  const entries = ["'+1555@example.com", '+1555@example.com'].map((email) => ({ email }))
+  for (const entry of [...entries, { email: 'of@example.com', domain: 'sandbox.test' }])
     await sandbox.ask('POST', '/v1/suppressions', entry)
   const watched = await loggedIn()
   const { page } = watched
@@ -232,6 +233,7 @@ t.test('what is exported can be imported', { skip: skipWithoutChromium }, async 
     'email,reason,scope,domain',
     'of@example.com,manual,all,sandbox.test',
     "'+1555@example.com,manual,all,",
+    "''+1555@example.com,manual,all,",
   ])
   const importFile = (csv: string): Promise<void> =>
     page.setInputFiles('input[type=file]', { name: 'list.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
