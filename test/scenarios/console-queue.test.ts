@@ -288,3 +288,31 @@ t.test('a captured mail is told the message that it was', { skip: skipWithoutChr
   const href = await watched.page.getAttribute('a:has-text("The message with its timeline")', 'href')
   t.equal(href, `/console/messages/${first}`)
 })
+
+t.test('the stream is for who may hear it', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  let scopes = ['messages:read', 'webhooks']
+  let streams = 0
+  await page.route('**/console/session', async (route) => {
+    const { data } = (await (await route.fetch()).json()) as { data: object }
+    await route.fulfill({ json: { success: true, data: { ...data, role: null, scopes } } })
+  })
+  await page.route('**/v1/webhooks/stream*', (route) => {
+    streams += 1
+    return route.fulfill({ status: 403, json: {} })
+  })
+  const lost = page.locator('text=The connection to the server is lost')
+  await open(watched, 'messages')
+  await lost.waitFor()
+  scopes = ['messages:read']
+  await page.clock.runFor(6_000)
+  await lost.waitFor({ state: 'detached' })
+  const before = streams
+  await page.clock.runFor(11_000)
+  await open(watched, 'messages')
+  await page.waitForLoadState('networkidle')
+  t.equal(streams, before)
+  t.equal(await lost.count(), 0)
+})
