@@ -316,3 +316,47 @@ t.test('the stream is for who may hear it', { skip: skipWithoutChromium }, async
   t.equal(streams, before)
   t.equal(await lost.count(), 0)
 })
+
+t.test('messages are not asked for anew while they are asked for', { skip: skipWithoutChromium }, async (t) => {
+  const [message] = await sandbox.list<{ message_id: string }>('/v1/email')
+  const watched = await loggedIn()
+  const { page } = watched
+  const asked: string[] = []
+  for (const screen of ['messages', `messages/${message?.message_id}`]) {
+    const answer = Promise.withResolvers<void>()
+    await page.route(/\/v1\/email/, async (route) => {
+      asked.push(route.request().url())
+      await answer.promise
+      await route.continue()
+    })
+    const opened = page.waitForResponse('**/v1/webhooks/stream*')
+    const shown = open(watched, screen)
+    await opened
+    await page.evaluate('new Promise((done) => setTimeout(done, 200))')
+    answer.resolve()
+    await shown
+    t.equal(asked.length, new Set(asked).size, screen)
+    await page.unroute(/\/v1\/email/)
+  }
+  t.same(watched.faults, [])
+})
+
+t.test('a span before now moves with each question', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  const sinces: number[] = []
+  page.on('request', (request) => {
+    const since = new URL(request.url()).searchParams.get('since')
+    if (since !== null) sinces.push(Number(since))
+  })
+  await open(watched, 'messages?q=after:2h')
+  await page.clock.runFor(60_000)
+  const [before = 0] = sinces.splice(0)
+  await page.click('button:has-text("Find")')
+  await until('it is asked again', () => sinces.length > 0)
+  t.ok(
+    sinces.every((since) => since >= before + 60),
+    `${sinces} after ${before}`,
+  )
+})
