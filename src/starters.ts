@@ -6,6 +6,7 @@ import { join, relative } from 'node:path'
 import { startAppliance, type Appliance } from './appliance.ts'
 import { DAY, systemClock } from './base/clock.ts'
 import { EXIT, ProcessExit, ServiceError } from './base/errors.ts'
+import { createKeyRing } from './base/key-ring.ts'
 import { createAdjustableLogger, linesToFile, type Logger } from './base/logger.ts'
 import { packageVersion } from './base/package-version.ts'
 import { receiveSockets } from './base/service/passed-sockets.ts'
@@ -101,6 +102,7 @@ function startSandbox(
       egressIps: async () => Object.values((await loaded).pools.pools).flatMap(({ ips }) => ips),
       publishedRecords: async (name) => (await domains).publishedRecords(name),
       verifyDkim: (mail) => verifySignature(mail, sandbox.resolver),
+      bounceKey: async () => createKeyRing((await loaded).server.secrets.master_key).key('bounce'),
     })
     const capturePort = await sandbox.start()
     stops.push(() => sandbox.stop())

@@ -88,6 +88,7 @@ function entryView(entry: InboxEntry): Record<string, unknown> {
     envelope,
     received_at: toUnixSeconds(entry.receivedAt),
     size: entry.bytes.length,
+    message_id: entry.messageId,
     message_id_header: header.messageId,
     dkim,
     remote_address: entry.remoteAddress,

@@ -2,12 +2,13 @@
  * The captured messages, newest first, in memory alone: at most `keep` of them and 256 MiB, the oldest go first. A
  * message that is no MIME is kept all the same, with empty header facts. Never throws for its content.
  */
-import { randomUUID } from 'node:crypto'
+import { randomUUID, type KeyObject } from 'node:crypto'
 import PostalMime, { type Address, type Email } from 'postal-mime'
 import type { Logger } from '../base/logger.ts'
 import type { CapturedMail } from '../capture/capture-server.ts'
 import { createEntryWatch } from './entry-watch.ts'
 import { labelOf } from '../capture/simulated-recipients.ts'
+import { readReturnPathToken } from '../mail/message-token.ts'
 
 /** What a check of the message's DKIM signature said; `none` when there is none. */
 export interface DkimVerdict {
@@ -20,6 +21,8 @@ export interface InboxEntry extends CapturedMail {
   id: string
   header: HeaderFacts
   dkim: DkimVerdict
+  /** The message of ours that it is; null: none of ours. */
+  messageId: string | null
 }
 
 /** From the header of the message; addresses without display names. */
@@ -49,13 +52,14 @@ interface InboxOptions {
   /** Captured messages kept. */
   keep: number
   verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>
+  bounceKey: () => Promise<KeyObject>
   logger: Logger
 }
 
 const MOST_BYTES = 256 * 1024 * 1024
 const NO_HEADER: HeaderFacts = { from: null, to: [], subject: '', messageId: null }
 
-export function createInbox({ keep, verifyDkim, logger }: InboxOptions) {
+export function createInbox({ keep, verifyDkim, bounceKey, logger }: InboxOptions) {
   const watch = createEntryWatch()
   /** Oldest first. */
   let entries: InboxEntry[] = []
@@ -87,7 +91,8 @@ export function createInbox({ keep, verifyDkim, logger }: InboxOptions) {
   return {
     async receive(mail: CapturedMail): Promise<void> {
       const [header, dkim] = await Promise.all([headerOf(mail.bytes), dkimOf(mail.bytes)])
-      entries.push({ ...mail, id: randomUUID(), header, dkim })
+      const messageId = messageOf(mail.envelope.from, await bounceKey())
+      entries.push({ ...mail, id: randomUUID(), header, dkim, messageId })
       bytesHeld += mail.bytes.length
       dropOldest()
       watch.changed()
@@ -113,6 +118,12 @@ export function createInbox({ keep, verifyDkim, logger }: InboxOptions) {
     /** Ends all waiting. */
     close: watch.close,
   }
+}
+
+/** By the token of its envelope sender. */
+function messageOf(envelopeSender: string, bounceKey: KeyObject): string | null {
+  const [, token = ''] = /^b-([^@]+)@/i.exec(envelopeSender) ?? []
+  return readReturnPathToken(token, bounceKey) ?? null
 }
 
 /** Rejects for bytes that are nested too deeply or have too much header. */

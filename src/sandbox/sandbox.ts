@@ -5,6 +5,7 @@
  *
  * `endWaits` comes before the HTTP server stops, because requests of `/dev` may be waiting for mail.
  */
+import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
 import { ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
@@ -35,6 +36,8 @@ interface SandboxOptions extends Omit<SandboxResolverOptions, 'captureHostName'>
   onClockChange: () => void
   logger: Logger
   verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>
+  /** Behind the tokens in envelope senders. */
+  bounceKey: () => Promise<KeyObject>
 }
 
 export type Sandbox = ReturnType<typeof createSandbox>
@@ -77,10 +80,10 @@ export const INSPECTOR_NAME = 'inspector'
 const WARMING_IP = '127.0.0.12'
 
 export function createSandbox(options: SandboxOptions) {
-  const { baseUrl, dataFolder, keep, clock, inboundPort, onClockChange, verifyDkim } = options
+  const { baseUrl, dataFolder, keep, clock, inboundPort, onClockChange, verifyDkim, bounceKey } = options
   const logger = options.logger.child({ part: 'sandbox' })
   const secrets = openHookSecrets(join(dataFolder, 'hooks.json'))
-  const inbox = createInbox({ keep, verifyDkim, logger })
+  const inbox = createInbox({ keep, verifyDkim, bounceKey, logger })
   const inspector = createWebhookInspector({ clock, secretsFor: secrets.secretsFor })
   const replies = createCaptureReplies()
   const capture = createCaptureServer({

@@ -170,6 +170,9 @@ t.test('a file is imported line by line, the bad ones are told', async (t) => {
   const one = { added: 1, existing: 0, rejected: 0, errors: [] }
   t.same(await list.import('scope,email\nnews,zoe@example.org', TEST), one, 'columns in any order')
   t.same(await entries(true), ['zoe@example.org manual news'])
+  await list.import(`email\n'+1@example.org\n''+2@example.org\n'3@example.org`, TEST)
+  const guarded = ['+1@example.org manual all', "'+2@example.org manual all", "'3@example.org manual all"]
+  t.same((await entries(true)).slice(1), guarded, 'one apostrophe before a formula guards it')
 })
 
 t.test('a file without a right header line is refused', async (t) => {

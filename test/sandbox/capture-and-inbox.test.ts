@@ -1,8 +1,11 @@
 /**
  * Mail from the wire to the inbox API: a real SMTP server, a real HTTP server.
  */
+import { createSecretKey } from 'node:crypto'
 import t from 'tap'
+import { newIdentifier } from '../../src/base/identifier.ts'
 import { createLogger } from '../../src/base/logger.ts'
+import { returnPathAddress } from '../../src/mail/message-token.ts'
 import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
 import { createCaptureServer } from '../../src/capture/capture-server.ts'
 import { createDevRoutes } from '../../src/sandbox/dev-routes.ts'
@@ -16,6 +19,7 @@ import { sendMail, smtpDialogue } from './smtp-dialogue.ts'
 
 const logger = createLogger({ level: 'silent' })
 const NOW = 1_795_219_200_000
+const BOUNCE_KEY = createSecretKey(Buffer.alloc(32, 7))
 
 interface World {
   port: number
@@ -29,6 +33,7 @@ async function withWorld(
 ): Promise<void> {
   const clock = manualClock(NOW)
   const inbox = createInbox({
+    bounceKey: async () => BOUNCE_KEY,
     keep: options.keep ?? 500,
     logger,
     verifyDkim: async (bytes) => {
@@ -129,11 +134,27 @@ t.test('what the engine sends is in the inbox with the facts of the session', as
       envelope: { from: 'bounces+x@acme.com', to: ['ada+one@example.com'] },
       received_at: NOW / 1_000,
       size: Buffer.byteLength(`${PLAIN}\r\n`),
+      message_id: null,
       message_id_header: '<m1@acme.com>',
       dkim: { result: 'pass', domain: 'acme.com', selector: 'ps1' },
       remote_address: '127.0.0.11',
       ehlo_name: 'mta1.sternpost.test',
     })
+  })
+})
+
+t.test('mail of ours is told the message that it is, by the token of its envelope sender', async (t) => {
+  await withWorld({}, async ({ port, entries }) => {
+    const id = newIdentifier('msg', NOW)
+    const senders = [returnPathAddress(id, 'acme.com', BOUNCE_KEY), `b-${id}@acme.com`, '']
+    for (const from of senders) {
+      const say = ['EHLO me', `MAIL FROM:<${from}>`, 'RCPT TO:<ada@example.com>', 'DATA', `${PLAIN}\r\n.`]
+      t.match((await smtpDialogue({ port }, say)).at(-1), /^250 /)
+    }
+    t.same(
+      (await entries()).map((entry) => entry['message_id']),
+      [null, null, id],
+    )
   })
 })
 

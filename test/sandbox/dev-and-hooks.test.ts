@@ -1,6 +1,7 @@
 /**
  * The webhook inspector and the rules of all `/dev` paths, over real HTTP.
  */
+import { createSecretKey } from 'node:crypto'
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -39,7 +40,7 @@ async function withWorld(work: (world: World) => Promise<void>): Promise<void> {
   const replies = createCaptureReplies()
   let changes = 0
   const verifyDkim = async () => ({ result: 'none', domain: null, selector: null })
-  const inbox = createInbox({ keep: 10, logger, verifyDkim })
+  const inbox = createInbox({ keep: 10, logger, verifyDkim, bounceKey: async () => createSecretKey(Buffer.alloc(32)) })
   const secretsFor = (name: string): string[] => (name === 'inspector' ? ['old', SECRET] : [])
   const inspector = createWebhookInspector({ clock: manualClock(NOW), secretsFor })
   const dev = await devServer((baseUrl) =>

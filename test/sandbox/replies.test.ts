@@ -1,6 +1,7 @@
 /**
  * `/dev/replies` over real HTTP, and what the capture server then answers over real SMTP, stage by stage.
  */
+import { createSecretKey } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'
@@ -30,6 +31,7 @@ async function withWorld(random: (() => number) | undefined, work: (world: World
     keep: 10,
     logger,
     verifyDkim: async () => ({ result: 'none', domain: null, selector: null }),
+    bounceKey: async () => createSecretKey(Buffer.alloc(32)),
   })
   const inspector = createWebhookInspector({ clock, secretsFor: () => [] })
   const dev = await devServer((baseUrl) =>

@@ -1,6 +1,7 @@
 /**
  * The small world around the sandbox: its DNS, its settings, its data folder, its first start and its banner.
  */
+import { createSecretKey } from 'node:crypto'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -242,6 +243,7 @@ function sandboxIn(dataFolder: string, baseUrl: string): Sandbox {
     egressIps: () => [],
     publishedRecords: async () => [],
     verifyDkim: async () => ({ result: 'pass', domain: 'sandbox.test', selector: 'ps1' }),
+    bounceKey: async () => createSecretKey(Buffer.alloc(32)),
   })
 }
 

@@ -220,7 +220,8 @@ t.test('whoever presses twice makes one key', { skip: skipWithoutChromium }, asy
 })
 
 t.test('what is exported can be imported', { skip: skipWithoutChromium }, async (t) => {
-  for (const entry of [{ email: '+1555@example.com' }, { email: 'of@example.com', domain: 'sandbox.test' }])
+  const entries = ["'+1555@example.com", '+1555@example.com'].map((email) => ({ email }))
+  for (const entry of [...entries, { email: 'of@example.com', domain: 'sandbox.test' }])
     await sandbox.ask('POST', '/v1/suppressions', entry)
   const watched = await loggedIn()
   const { page } = watched
@@ -232,6 +233,7 @@ t.test('what is exported can be imported', { skip: skipWithoutChromium }, async 
     'email,reason,scope,domain',
     'of@example.com,manual,all,sandbox.test',
     "'+1555@example.com,manual,all,",
+    "''+1555@example.com,manual,all,",
   ])
   const importFile = (csv: string): Promise<void> =>
     page.setInputFiles('input[type=file]', { name: 'list.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
@@ -280,10 +282,81 @@ t.test('a captured mail is told the message that it was', { skip: skipWithoutChr
   const captured = (): Promise<{ id: string }[]> => sandbox.list('/dev/inbox')
   const first = await sandbox.send(mail)
   await until('it is captured', async () => (await captured()).length === 1)
-  await sandbox.ask('POST', '/dev/clock', { advance: '1m' })
   await sandbox.send(mail)
   const watched = await loggedIn()
   await open(watched, `inbox/${(await captured()).at(-1)?.id}`)
   const href = await watched.page.getAttribute('a:has-text("The message with its timeline")', 'href')
   t.equal(href, `/console/messages/${first}`)
+})
+
+t.test('the stream is for who may hear it', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  let scopes = ['messages:read', 'webhooks']
+  let streams = 0
+  await page.route('**/console/session', async (route) => {
+    const { data } = (await (await route.fetch()).json()) as { data: object }
+    await route.fulfill({ json: { success: true, data: { ...data, role: null, scopes } } })
+  })
+  await page.route('**/v1/webhooks/stream*', (route) => {
+    streams += 1
+    return route.fulfill({ status: 403, json: {} })
+  })
+  const lost = page.locator('text=The connection to the server is lost')
+  await open(watched, 'messages')
+  await lost.waitFor()
+  scopes = ['messages:read']
+  await page.clock.runFor(6_000)
+  await lost.waitFor({ state: 'detached' })
+  const before = streams
+  await page.clock.runFor(11_000)
+  await open(watched, 'messages')
+  await page.waitForLoadState('networkidle')
+  t.equal(streams, before)
+  t.equal(await lost.count(), 0)
+})
+
+t.test('messages are not asked for anew while they are asked for', { skip: skipWithoutChromium }, async (t) => {
+  const [message] = await sandbox.list<{ message_id: string }>('/v1/email')
+  const watched = await loggedIn()
+  const { page } = watched
+  const asked: string[] = []
+  for (const screen of ['messages', `messages/${message?.message_id}`]) {
+    const answer = Promise.withResolvers<void>()
+    await page.route(/\/v1\/email/, async (route) => {
+      asked.push(route.request().url())
+      await answer.promise
+      await route.continue()
+    })
+    const opened = page.waitForResponse('**/v1/webhooks/stream*')
+    const shown = open(watched, screen)
+    await opened
+    await page.evaluate('new Promise((done) => setTimeout(done, 200))')
+    answer.resolve()
+    await shown
+    t.equal(asked.length, new Set(asked).size, screen)
+    await page.unroute(/\/v1\/email/)
+  }
+  t.same(watched.faults, [])
+})
+
+t.test('a span before now moves with each question', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  const sinces: number[] = []
+  page.on('request', (request) => {
+    const since = new URL(request.url()).searchParams.get('since')
+    if (since !== null) sinces.push(Number(since))
+  })
+  await open(watched, 'messages?q=after:2h')
+  await page.clock.runFor(60_000)
+  const [before = 0] = sinces.splice(0)
+  await page.click('button:has-text("Find")')
+  await until('it is asked again', () => sinces.length > 0)
+  t.ok(
+    sinces.every((since) => since >= before + 60),
+    `${sinces} after ${before}`,
+  )
 })

@@ -7,6 +7,7 @@ import { signal } from '@preact/signals'
 import { ask, pathWith } from './api.ts'
 import { useEffect } from './html.ts'
 import { whileSeen } from './seen.ts'
+import { maySee, who, type Who } from './who.ts'
 
 /** False: the connection is lost, and is tried again. */
 export const isLive = signal(true)
@@ -33,18 +34,19 @@ const REFUSED_MILLISECONDS = 5_000
 
 /**
  * `messageId` null: of all messages. `listener` null: enough was heard. `onOpen`: what happened until now may not have
- * been told.
+ * been told. Does nothing for whom the server would tell nothing.
  */
 export function useLive(
   messageId: string | null,
   listener: ((event: LiveEvent) => void) | null,
   onOpen: () => void,
 ): void {
+  const isAllowed = maySee('webhooks')
   useEffect(() => {
-    if (listener === null) return
+    if (listener === null || !isAllowed) return
     const url = `/v1${pathWith('/webhooks/stream', { events: KINDS.join(','), message_id: messageId })}`
     return whileSeen(() => follow(url, listener, onOpen))
-  }, [messageId, listener, onOpen])
+  }, [isAllowed, messageId, listener, onOpen])
 }
 
 /** Returns what ends it. */
@@ -60,10 +62,13 @@ function follow(url: string, listener: (event: LiveEvent) => void, onOpen: () =>
     }
     source.onerror = () => {
       isLive.value = false
-      // Refused, which the browser takes for good. Whoever is logged out learns it by the question.
+      // Refused, which the browser takes for good. Whoever is logged out, or may not hear it, learns it by the question.
       if (source.readyState !== EventSource.CLOSED) return
       timer = setTimeout(open, REFUSED_MILLISECONDS)
-      ask('/console/session').catch(() => undefined)
+      ask<Who>('/console/session').then(
+        (me) => (who.value = me),
+        () => undefined,
+      )
     }
     for (const kind of KINDS) source.addEventListener(kind, tell)
   }

@@ -1,4 +1,5 @@
 /** The sandbox's inbox: mail as it arrives, shown as people would see it; its webhooks; clock and replies. */
+import type { MessageJson } from '../../api/message.ts'
 import { act, askPage, problemText, type Parameters } from '../parts/api.ts'
 import { useData, useEvery } from '../parts/data.ts'
 import { size, Time } from '../parts/format.ts'
@@ -18,6 +19,8 @@ interface InboxMail {
   envelope: { from: string; to: string[] }
   received_at: number
   size: number
+  /** null: it is none of ours. */
+  message_id: string | null
   dkim: { result: string; domain: string | null; selector: string | null }
 }
 
@@ -256,19 +259,15 @@ interface Hook {
 }
 
 /** The message behind the mail, and the webhooks about it. */
-function Told({ of: { envelope, received_at: receivedAt } }: { of: OpenedMail }): VNode {
-  const [recipient = ''] = envelope.to
-  // The newest before it came: later ones to the same recipient are others.
-  const asked = { recipient, until: receivedAt + 1, limit: 1 }
-  const messages = useData<{ message_id: string; state: string }[]>('/email', asked)
+function Told({ of: { message_id: id } }: { of: OpenedMail }): VNode {
+  const message = useData<MessageJson>(id === null ? null : `/email/${id}`)
   const hooks = useData<Hook[]>('/dev/hooks/inspector')
   useEvery(2, hooks)
-  useEvery(2, messages)
-  const id = messages.data?.[0]?.message_id
-  const about = (hooks.data ?? []).filter(({ body }) => id !== undefined && body.includes(id))
+  useEvery(2, message)
+  const about = (hooks.data ?? []).filter(({ body }) => id !== null && body.includes(id))
   return html`<section>
     <h2>What became of it</h2>
-    ${id !== undefined && html`<p><${State} of=${messages.data?.[0]?.state ?? ''} /> <${Link} to=${`messages/${id}`}>The message with its timeline<//></p>`}
+    ${message.data !== null && html`<p><${State} of=${message.data.state} /> <${Link} to=${`messages/${id}`}>The message with its timeline<//></p>`}
     <h3>Webhooks</h3>
     ${about.length === 0 && html`<p class="empty">None yet.</p>`}
     ${about.map(({ received_at: at, signature, body }) => html`<div key=${at + body}><p><${Time} at=${at} /> signature <${State} of=${signature} /></p><pre tabindex="0">${body}</pre></div>`)}

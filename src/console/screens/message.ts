@@ -28,7 +28,12 @@ export function Message({ id }: { id: string }): VNode {
     explanation.again()
     events.again()
   }, [message.again, explanation.again, events.again])
-  useLive(id, again, again)
+  const catchUp = useCallback(() => {
+    message.poll()
+    explanation.poll()
+    events.poll()
+  }, [message.poll, explanation.poll, events.poll])
+  useLive(id, again, catchUp)
   return html`<${Page} title="Message" command=${`sternpost message show ${shellWord(id)}`} acts=${message.data !== null && html`<${Acts} of=${message.data} again=${again} />`}>
     <${Shown} of=${explanation} show=${(found: ExplanationJson) => html`<${Why} of=${found} />`} />
     <${Shown} of=${message} show=${(found: MessageJson) => html`<${Summary} of=${found} />`} />

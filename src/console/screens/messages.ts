@@ -20,14 +20,16 @@ export default function Messages(): VNode {
 
 function Search(): VNode {
   const text = place.value.query.get('q') ?? ''
-  // Once for each text: a span before now is another time with each second.
-  const reading = useMemo(() => readQuery(text), [text])
+  // Once for each time that somebody asks: a span before now is another time with each second.
+  const [turn, setTurn] = useState(0)
+  const reading = useMemo(() => readQuery(text), [text, turn])
   const parameters = 'problem' in reading ? null : reading.parameters
   const found = useList<ListedMessageJson>(parameters === null ? null : '/email', parameters ?? {})
   const { count, isFull, forget } = useNews(found.entries, parameters)
   const again = (): void => {
     forget()
-    found.again()
+    if (JSON.stringify(readQuery(text)) === JSON.stringify(reading)) found.again()
+    else setTurn(turn + 1)
   }
   const submit = (event: SubmitEvent): void => {
     event.preventDefault()
@@ -66,10 +68,11 @@ function useNews(entries: readonly ListedMessageJson[] | null, parameters: Param
   const [news, setNews] = useState<ReadonlySet<string>>(new Set())
   const forget = useCallback(() => setNews(new Set()), [])
   useEffect(forget, [parameters])
-  const known = useRef<ReadonlySet<string>>(new Set())
-  known.current = new Set(entries?.map((each) => each.message_id))
+  // null: what is known is still being asked for.
+  const known = useRef<ReadonlySet<string> | null>(null)
+  known.current = entries === null ? null : new Set(entries.map((each) => each.message_id))
   const note = useCallback((ids: readonly string[]) => {
-    const fresh = ids.filter((id) => !known.current.has(id))
+    const fresh = ids.filter((id) => known.current?.has(id) !== true)
     if (fresh.length > 0) setNews((old) => new Set([...old, ...fresh]))
   }, [])
   const asked = useRef(parameters)
@@ -77,15 +80,16 @@ function useNews(entries: readonly ListedMessageJson[] | null, parameters: Param
   const tell = useCallback(({ data }: { data: Record<string, unknown> }) => note([String(data['message_id'])]), [note])
   const catchUp = useCallback(() => {
     const mine = asked.current
-    if (mine === null) return
+    if (mine === null || known.current === null) return
     askPage<ListedMessageJson>('/email', mine).then(
       ({ data }) => mine === asked.current && note(data.map((each) => each.message_id)),
       () => undefined,
     )
   }, [note])
-  const isFull = news.size >= MOST_NEWS
+  const count = [...news].filter((id) => known.current?.has(id) !== true).length
+  const isFull = count >= MOST_NEWS
   useLive(null, isFull ? null : tell, catchUp)
-  return { count: [...news].filter((id) => !known.current.has(id)).length, isFull, forget }
+  return { count, isFull, forget }
 }
 
 const COLUMNS = [

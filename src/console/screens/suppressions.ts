@@ -133,8 +133,8 @@ function Export(): VNode {
   return html`<button onClick=${save}>Export</button>`
 }
 
-/** Of CSV; a program for tables must not take it for a formula, and an import knows the sign before it. */
+/** Of CSV; a program for tables must not take it for a formula, and an import takes the one sign before it away. */
 function field(text: string): string {
-  const harmless = /^[=+\-@]/.test(text) ? `'${text}` : text
+  const harmless = /^'*[=+\-@]/.test(text) ? `'${text}` : text
   return /[",\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless
 }

@@ -105,9 +105,12 @@ function readRow(
   return found.length === 0 ? [entry] : reject(line, found.join('; '), result)
 }
 
-/** What a spreadsheet would take for a formula stands behind an apostrophe in an export. */
+/**
+ * What a spreadsheet would take for a formula stands behind an apostrophe in an export, and so does what begins like
+ * one that does: exactly one goes.
+ */
 function withoutGuard(text: string): string {
-  return /^'[=+\-@]/.test(text) ? text.slice(1) : text
+  return /^'+[=+\-@]/.test(text) ? text.slice(1) : text
 }
 
 function reject(line: number, text: string, result: ImportedSuppressionsJson): [] {
