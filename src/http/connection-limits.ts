@@ -49,7 +49,8 @@ export const REQUEST_EVENTS = ['request', 'checkContinue', 'checkExpectation']
 
 /**
  * Cuts a connection on which nothing moved for so long although something waits to be read. One whose answer is still
- * being made stays; between requests node:http has its own times.
+ * being made stays; between requests node:http has its own times. It takes up to twice as long: node:net takes the first
+ * expiry after a write for progress.
  */
 export function endUnread(server: Server, milliseconds: number): void {
   const watch = ({ socket }: IncomingMessage, response: ServerResponse): void => {

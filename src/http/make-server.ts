@@ -96,25 +96,33 @@ function makeTlsServer(
   }
 }
 
+interface LastRequest {
+  request: IncomingMessage
+  response: ServerResponse
+  /** Of the request before it. */
+  earlier: ServerResponse | undefined
+}
+
 /**
  * What cannot be read behind requests that were is answered when their answers are out: else it would be taken for one of
  * theirs. Once for each connection, as node:http tells of it with all that comes.
  */
 function createTurns(server: Server): (socket: Duplex, answer: () => void) => void {
-  const last = new WeakMap<Duplex, { request: IncomingMessage; response: ServerResponse }>()
+  const last = new WeakMap<Duplex, LastRequest>()
   const told = new WeakSet<Duplex>()
   for (const event of REQUEST_EVENTS) {
     server.prependListener(event, (request: IncomingMessage, response: ServerResponse) => {
-      last.set(request.socket, { request, response })
+      last.set(request.socket, { request, response, earlier: last.get(request.socket)?.response })
     })
   }
   return (socket, answer) => {
     if (told.has(socket)) return
     told.add(socket)
-    const before = last.get(socket)
-    // Where its own body cannot be read, its handler waits for that.
-    if (before === undefined || !before.request.complete || before.response.closed) answer()
-    else before.response.once('close', answer)
+    const newest = last.get(socket)
+    // Where its own body cannot be read, its handler waits for that, and this is its answer.
+    const before = newest?.request.complete === false ? newest.earlier : newest?.response
+    if (before === undefined || before.closed) answer()
+    else before.once('close', answer)
   }
 }
 

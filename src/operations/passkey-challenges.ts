@@ -14,6 +14,11 @@ interface ChallengesOptions {
 }
 
 const LIFETIME = 5 * MINUTE
+/**
+ * How far ahead the last use may be that an accepted challenge was answered with: made at most LIFETIME ahead, it was
+ * answered within another, by whatever clock.
+ */
+export const FARTHEST_USE = 2 * LIFETIME
 const TIME_BYTES = 6
 const RANDOM_BYTES = 16
 const HEAD_BYTES = TIME_BYTES + RANDOM_BYTES
@@ -33,14 +38,17 @@ export function createPasskeyChallenges({ clock, keyRing }: ChallengesOptions) {
       const head = Buffer.concat([time, randomBytes(RANDOM_BYTES)])
       return new Uint8Array(Buffer.concat([head, macOf(head, purpose)]))
     },
-    /** When it was made, in Unix milliseconds; null: its time is over, or it was not made here for this purpose. */
+    /**
+     * When it was made, in Unix milliseconds; null: its time is over, it is from a clock that is more than LIFETIME
+     * ahead, or it was not made here for this purpose.
+     */
     madeAt(challenge: string, ...purpose: string[]): number | null {
       const bytes = Buffer.from(challenge, 'base64url')
       if (bytes.length !== HEAD_BYTES + MAC_BYTES) return null
       const [head, mac] = [bytes.subarray(0, HEAD_BYTES), bytes.subarray(HEAD_BYTES)]
       if (!timingSafeEqual(mac, macOf(head, purpose))) return null
       const madeAt = head.readUIntBE(0, TIME_BYTES)
-      return madeAt + LIFETIME > clock.now() ? madeAt : null
+      return Math.abs(madeAt - clock.now()) < LIFETIME ? madeAt : null
     },
   }
 }

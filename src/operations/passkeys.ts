@@ -12,7 +12,7 @@ import { unknownPerson, type OpenedSession, type Person, type Visitor } from '..
 import type { Passkeys, BrowserSite } from '../http/exchange/passkeys.ts'
 import type { PasskeyRecord, PasskeyUse } from '../store/records/console-records.ts'
 import type { Store } from '../store/store.ts'
-import { createPasskeyChallenges, type PasskeyChallenges } from './passkey-challenges.ts'
+import { createPasskeyChallenges, FARTHEST_USE, type PasskeyChallenges } from './passkey-challenges.ts'
 
 interface PasskeysOptions {
   store: Store
@@ -117,7 +117,8 @@ function createProof({ clock, challenges }: { clock: Clock; challenges: PasskeyC
       }),
     )
     if (!verified || challengedAt === null) throw refused('the signature is wrong')
-    return { counter: authenticationInfo.newCounter, challengedAt, at: clock.now() }
+    const at = clock.now()
+    return { counter: authenticationInfo.newCounter, challengedAt, at, latestUse: at + FARTHEST_USE }
   }
 }
 

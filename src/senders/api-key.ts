@@ -72,8 +72,11 @@ export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions
       return isAlive && record.domains.join() === domains.join()
     },
 
-    /** Scopes and mode never change. ServiceError `invalid_request` lists every problem. */
-    async change(id: string, change: ApiKeyChange) {
+    /**
+     * Scopes and mode never change. ServiceError `invalid_request` lists every problem. With `keepsAdmin`, `conflict`
+     * when it would expire earlier, and no live key that may administer would be left then.
+     */
+    async change(id: string, change: ApiKeyChange, { keepsAdmin }: { keepsAdmin: boolean }) {
       const given = { ...(await findById(id)), ...change, expiresAt: change.expiresAt ?? null }
       const { name, domains, allowedIps } = checkKey(given, clock.now())
       // What was not given stays, also when somebody else changes it now.
@@ -81,7 +84,7 @@ export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions
       if (change.name !== undefined) changed.name = name
       if (change.domains !== undefined) changed.domains = domains
       if (change.allowedIps !== undefined) changed.allowedIps = allowedIps
-      const record = known(id, await store.updateApiKey(id, changed))
+      const record = known(id, await store.updateApiKey(id, changed, keepsAdmin ? clock.now() : undefined))
       finder.forget(id)
       return record
     },

@@ -134,12 +134,20 @@ t.test('the last live admin key stays, but for the administrator', async (t) => 
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-keys-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const socketPath = join(folder, 'admin.sock')
-  const { port } = await startApi(t, { adminSocket: socketPath })
+  const { port, features } = await startApi(t, { adminSocket: socketPath })
   const ids = await keysSeenBy(port, 'admin')
   t.equal((await revoke(port, ids['limited'] ?? '')).status, 200)
   const last = await revoke(port, ids['admin'] ?? '')
   t.match(last, { status: 409, json: { error: { code: 'conflict' } } })
   t.equal((await get(port, '/v1/keys')).status, 200)
+  const path = `/v1/keys/${ids['admin']}`
+  const body = JSON.stringify({ expires_at: 4_000_000_000 })
+  const fields = { name: 'x', mode: 'live' as const, scopes: ['admin'], domains: [], allowedIps: [] }
+  const { key } = await features.apiKeys.create({ ...fields, expiresAt: 4_000_000_000_000 })
+  const headers = { Authorization: `Bearer ${key}` }
+  const ending = await ask(port, { method: 'PATCH', path, body, key: null, headers })
+  t.match(ending, { status: 409, json: { error: { code: 'conflict' } } }, 'none would be left then')
+  t.equal((await ask(0, { method: 'PATCH', path, body, key: null, socketPath })).status, 200)
   const byAdministrator = await ask(0, { method: 'DELETE', path: `/v1/keys/${ids['admin']}`, key: null, socketPath })
   t.equal(byAdministrator.status, 200)
   t.equal((await get(port, '/v1/keys')).status, 401)

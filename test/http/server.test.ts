@@ -270,14 +270,14 @@ t.test('a client that reads nothing of its answer is cut, one whose answer takes
   const tryDoor = async (name: string, doors: object): Promise<void> => {
     const large = Promise.withResolvers<ServerResponse>()
     const answer: Middleware = async (ctx, next) => {
-      if (ctx.path === '/slow') await setTimeout(500)
+      if (ctx.path === '/slow') await setTimeout(1_500)
       else if (ctx.path !== '/large') return next()
       if (ctx.path === '/large') ctx.res.once('close', () => large.resolve(ctx.res))
       ctx.body = 'x'.repeat(ctx.path === '/large' ? 32 * 1024 * 1024 : 1)
     }
     const { port } = await startApi(t, {
       ...doors,
-      http: { timeouts: { headers: 10_000, request: 100 } },
+      http: { timeouts: { headers: 1_000, request: 1_000 } },
       extraHandlers: [answer],
     })
     const ask = async (path: string): Promise<Socket> => {
@@ -288,8 +288,9 @@ t.test('a client that reads nothing of its answer is cut, one whose answer takes
       return socket
     }
     const slow = await ask('/slow')
-    t.match(String(await once(slow, 'data')), 'HTTP/1.1 200', name)
+    const slowAnswer = once(slow, 'data')
     const deaf = await ask('/large')
+    t.match(String(await slowAnswer), 'HTTP/1.1 200', name)
     t.equal((await large.promise).writableFinished, false, name)
     for (const socket of [slow, deaf]) socket.destroy()
   }
@@ -310,15 +311,19 @@ t.test('what cannot be read behind a request is answered behind it', async (t) =
   garbage.write(`${request}${request}no HTTP\r\n\r\n`)
   const half = await rawConnection(port)
   half.write(`${request}GET /`)
+  const badBody = await rawConnection(port)
+  const head = `POST /v1/email/send HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${keyNamed('send')}\r\n`
+  badBody.write(`${request}${head}Transfer-Encoding: chunked\r\n\r\nno chunk\r\n`)
   // Each second node:http looks for heads that are late.
   await setTimeout(1_200)
   garbage.write('nor this\r\n\r\n')
-  t.same([garbage.text(), half.text()], ['', ''])
+  t.same([garbage.text(), half.text(), badBody.text()], ['', '', ''])
   finish()
-  await until('both ends', () => garbage.isClosed() && half.isClosed())
+  await until('all ends', () => [garbage, half, badBody].every((connection) => connection.isClosed()))
   const statuses = (text: string): string[] => [...text.matchAll(/HTTP\/1.1 (\d+)/g)].map(([, status = '']) => status)
   t.same(statuses(garbage.text()), ['200', '200', '400'])
   t.same(statuses(half.text()), ['200', '408'])
+  t.same(statuses(badBody.text()), ['200', '400'])
 })
 
 t.test('stop lets running requests finish and answers new ones with 503', async (t) => {

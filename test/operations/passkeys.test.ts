@@ -1,7 +1,7 @@
 /** Passkeys over several nodes: a challenge of one is answered to another, once, in time, for what it was made for. */
 import { createHash, generateKeyPairSync, sign, type KeyObject } from 'node:crypto'
 import t from 'tap'
-import { MINUTE } from '../../src/base/clock.ts'
+import { HOUR, MINUTE, type Clock } from '../../src/base/clock.ts'
 import type { ServiceError } from '../../src/base/errors.ts'
 import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import { createPasskeys } from '../../src/operations/passkeys.ts'
@@ -41,10 +41,10 @@ t.test('a challenge is answered to any node, once, within five minutes, for its 
   await store.addLoginLink(ADA, { hash: Buffer.alloc(32), expiresAt: 1 }, 0)
   const passkey = { id: ID, personId: ADA.id, site: SITE.host, publicKey: coseOf(publicKey), counter: 0 }
   await store.addPasskey({ ...passkey, label: 'Browser', createdAt: 0 })
-  const node = (masterKeyByte = 7) =>
+  const node = (masterKeyByte = 7, realClock: Clock = clock) =>
     createPasskeys({
       store,
-      realClock: clock,
+      realClock,
       keyRing: createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, masterKeyByte)),
       openFor: async () => ({ secret: '', who: 'ada', milliseconds: 0 }),
     })
@@ -68,4 +68,17 @@ t.test('a challenge is answered to any node, once, within five minutes, for its 
   await clock.advance(5 * MINUTE)
   t.match(await open(late), /challenge/, 'too late')
   t.equal(await open(answerTo(await first.loginOptions(SITE), privateKey)), 'ada')
+  const ahead = (milliseconds: number) => node(7, { ...clock, now: () => clock.now() + milliseconds })
+  const [early, near] = [ahead(HOUR), ahead(5 * MINUTE - 1)]
+  const tomorrow = answerTo(await early.loginOptions(SITE), privateKey)
+  t.match(await open(tomorrow), /challenge/, 'of a clock that is far ahead')
+  t.equal(await open(tomorrow, early), 'ada', 'at the node with that clock')
+  t.match(await open(tomorrow, early), /answered before/)
+  const soon = answerTo(await near.loginOptions(SITE), privateKey)
+  t.equal(await open(soon), 'ada', 'a use that is far ahead locks nobody out')
+  t.match(await open(soon), /answered before/, 'of a clock that is a little ahead')
+  await clock.advance(HOUR)
+  const between = answerTo(await ahead(3 * MINUTE).loginOptions(SITE), privateKey)
+  t.equal(await open(between, ahead(6 * MINUTE)), 'ada')
+  t.match(await open(between), /answered before/, 'at a clock that is further ahead')
 })

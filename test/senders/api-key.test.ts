@@ -12,6 +12,8 @@ import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { testStore } from './sender-parts.ts'
 
+const FREELY = { keepsAdmin: false }
+
 const request = (changes: Partial<CreateKeyRequest> = {}): CreateKeyRequest => ({
   name: 'shop',
   mode: 'live',
@@ -64,17 +66,17 @@ t.test('no more keys are made than the limit; revoked ones do not count', async 
 t.test('what is changed is checked as at creation, the rest stays', async (t) => {
   const { clock, apiKeys } = await parts(t)
   const { key, record } = await apiKeys.create(request({ domains: ['acme.com'], expiresAt: clock.now() + HOUR }))
-  const changed = await apiKeys.change(record.id, { name: 'web shop', domains: ['ACME.com', 'other.com.'] })
+  const changed = await apiKeys.change(record.id, { name: 'web shop', domains: ['ACME.com', 'other.com.'] }, FREELY)
   t.same(changed, { ...record, name: 'web shop', domains: ['acme.com', 'other.com'] })
   t.same(await apiKeys.find(record.id), changed)
-  t.equal((await apiKeys.change(record.id, { expiresAt: null })).expiresAt, null)
+  t.equal((await apiKeys.change(record.id, { expiresAt: null }, FREELY)).expiresAt, null)
   t.match(await apiKeys.authenticate(key, '203.0.113.9'), { name: 'web shop', expiresAt: null })
-  await t.rejects(apiKeys.change(record.id, { name: '', domains: ['com'], expiresAt: 1 }), {
+  await t.rejects(apiKeys.change(record.id, { name: '', domains: ['com'], expiresAt: 1 }, FREELY), {
     code: 'invalid_request',
     details: /^name: .*; domains\[0\]: .*; expires_at: /,
   })
   for (const id of ['', 'key_x', 'x'.repeat(1_000), `key_${'0'.repeat(26)}`]) {
-    await t.rejects(apiKeys.change(id, { name: 'x' }), { code: 'not_found' })
+    await t.rejects(apiKeys.change(id, { name: 'x' }, FREELY), { code: 'not_found' })
     await t.rejects(apiKeys.find(id), { code: 'not_found', details: `key ${id.slice(0, 64)}` })
     await t.rejects(apiKeys.revoke(id, { keepsAdmin: true }), { code: 'not_found' })
   }
@@ -84,7 +86,7 @@ t.test('a revocation and a change hold at once, also for a key that was just loo
   const { clock, apiKeys } = await parts(t)
   const { key, record } = await apiKeys.create(request())
   await apiKeys.authenticate(key, '203.0.113.9')
-  await apiKeys.change(record.id, { allowedIps: ['10.0.0.0/8'] })
+  await apiKeys.change(record.id, { allowedIps: ['10.0.0.0/8'] }, FREELY)
   await t.rejects(apiKeys.authenticate(key, '203.0.113.9'), { code: 'unauthorized', details: /may not be used from/ })
   await apiKeys.authenticate(key, '10.1.2.3')
   const revoked = await apiKeys.revoke(record.id, { keepsAdmin: true })

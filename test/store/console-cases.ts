@@ -52,12 +52,15 @@ export const console: Cases = {
     t.same(Buffer.from(found?.publicKey ?? []), passkey.publicKey)
     t.equal(await store.findPasskey('other'), null)
     t.same((await store.passkeysOf(ada.id)).length, 0)
+    const times = { at: NOW + 5, latestUse: NOW + 20 }
     const use = (challengedAt: number, counter = 7): Promise<boolean> =>
-      store.usePasskey({ ...passkey, counter, usedAt: null }, { counter: 7, challengedAt, at: NOW + 5 })
+      store.usePasskey({ ...passkey, counter, usedAt: null }, { ...times, counter: 7, challengedAt })
     t.same((await Promise.all([use(NOW, 0), use(NOW, 0)])).toSorted(), [false, true], 'of two at once one')
     t.match(await store.passkeysOf(bob.id), [{ counter: 7, usedAt: NOW + 5 }])
     const challenged = [await use(NOW + 5), await use(NOW + 9), await use(NOW + 9)]
     t.same(challenged, [false, true, false], 'a challenge is from after the last use')
+    const ahead = [await use(NOW + 20), await use(NOW + 11), await use(NOW + 21), await use(NOW + 11)]
+    t.same(ahead, [true, false, true, true], 'a last use that is too far ahead is none')
     t.match(await store.openPersonSession(bob.id, newSession()), { person: { name: 'bob' }, keyId: null })
     t.equal(await store.removePasskey('credential', ada.id), false, 'that of somebody else')
     await store.removePerson(bob.id)

@@ -78,6 +78,7 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
       summary: 'Changes name, domains, addresses or expiry of an API key; never its scopes or mode.',
       body: wire.changeKeySchema,
       ok: OK_KEY,
+      errors: ['conflict'],
       async handler(request, { expiresAt, ...fields }) {
         const { principal } = request
         const found = await find(request)
@@ -89,7 +90,7 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
         if (change.expiresAt !== undefined || !isWithinGrants(changed, found)) {
           refuseOutliving(changed.expiresAt, principal)
         }
-        const record = await apiKeys.change(id, change)
+        const record = await apiKeys.change(id, change, { keepsAdmin: keepsAdmin(principal) })
         note('key changed', request, { key_id: record.id })
         return success(keyView(record))
       },
@@ -100,15 +101,16 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
       errors: ['conflict'],
       async handler(request) {
         const { id } = await find(request)
-        // Whoever may open the admin socket can make a new key at any time.
-        const keepsAdmin = !isOnAdminSocket(request.principal)
-        const record = await apiKeys.revoke(id, { keepsAdmin })
+        const record = await apiKeys.revoke(id, { keepsAdmin: keepsAdmin(request.principal) })
         note('key revoked', request, { key_id: record.id })
         return success(keyView(record))
       },
     }),
   ]
 }
+
+/** Whoever may open the admin socket can make a new key at any time. */
+const keepsAdmin = (principal: Principal): boolean => !isOnAdminSocket(principal)
 
 function keyView({ id, name, mode, scopes, domains, allowedIps, prefix, last4, ...times }: ApiKeyRecord): object {
   return {

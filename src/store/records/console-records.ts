@@ -59,6 +59,8 @@ export interface PasskeyUse {
   /** When the challenge was made that it answered. */
   challengedAt: number
   at: number
+  /** A last use after this was noted by a clock that ran ahead, and counts as none. */
+  latestUse: number
 }
 
 /** Why a link opened nothing. */

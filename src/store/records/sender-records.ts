@@ -126,7 +126,11 @@ export interface SenderVerbs {
   findApiKeyById(id: string): Promise<ApiKeyRecord | null>
   /** Newest first, revoked ones too. ServiceError invalid_request for a cursor that is none. */
   listApiKeys(limit: number, after: string | null): Promise<ApiKeyPage>
-  updateApiKey(id: string, change: ApiKeyChange): Promise<ApiKeyRecord | null>
+  /**
+   * With `keepsAdminAt`, the time now: ServiceError conflict when the key would expire earlier than before, and no key
+   * with the scope admin would be left then that is live, not revoked and not expired.
+   */
+  updateApiKey(id: string, change: ApiKeyChange, keepsAdminAt?: number): Promise<ApiKeyRecord | null>
   /**
    * Revoked at once; an earlier revocation keeps its time. With `keepsAdmin`, ServiceError conflict when no other key
    * with the scope admin would be left that is live, not revoked and not expired.

@@ -31,7 +31,8 @@ export function createPasskeyWrites(database: Database) {
   // The clock of the node that made the challenge may be ahead.
   const use = database.prepare<[object]>(`
     update passkeys set counter = @newCounter, used_at = max(@at, @challengedAt)
-    where id = @id and counter = @counter and (used_at is null or used_at < @challengedAt)`)
+    where id = @id and counter = @counter
+      and (used_at is null or used_at < @challengedAt or used_at > @latestUse)`)
   const remove = database.prepare<[string, Buffer]>('delete from passkeys where id = ? and person_id = ?')
   const removeAll = database.prepare<[Buffer]>('delete from passkeys where person_id = ?')
   return {

@@ -58,6 +58,10 @@ export function createApiKeyWrites(database: Database) {
     select ${KEY_COLUMNS}
     from api_keys
     where mode in ('live', 'test') and revoked_at is null and (expires_at is null or expires_at > ?)`)
+  const livingAdmins = (now: number): ApiKeyRecord[] => {
+    const living = findLiving.all(now).map(toRecord)
+    return living.filter(({ mode, scopes }) => mode === 'live' && scopes.includes('admin'))
+  }
   return {
     addApiKey(key, hash, most) {
       if (most !== null && findLiving.all(key.createdAt).length >= most) {
@@ -65,18 +69,24 @@ export function createApiKeyWrites(database: Database) {
       }
       add.run({ ...toRow(key), hash })
     },
-    updateApiKey(id, change) {
+    updateApiKey(id, change, keepsAdminAt) {
       const found = find(id)
       if (found === null) return null
       const changed = { ...found, ...change }
+      const ends = endOf(changed)
+      if (keepsAdminAt !== undefined && ends < endOf(found)) {
+        const admins = livingAdmins(keepsAdminAt)
+        if (admins.some((key) => key.id === id) && !admins.some((key) => key.id !== id && endOf(key) > ends)) {
+          throw new ServiceError('conflict', 'expires_at: no other live key with the scope admin would be left then')
+        }
+      }
       update.run(toRow(changed))
       return changed
     },
     revokeApiKey(id, now, keepsAdmin) {
       const found = find(id)
       if (found === null || found.revokedAt !== null) return found
-      const living = findLiving.all(now).map(toRecord)
-      const admins = living.filter(({ mode, scopes }) => mode === 'live' && scopes.includes('admin'))
+      const admins = livingAdmins(now)
       if (keepsAdmin && admins.length === 1 && admins[0]?.id === id) {
         throw new ServiceError('conflict', 'the last live key with the scope admin cannot be revoked here')
       }
@@ -93,6 +103,8 @@ function createFindById(database: Database): (id: string) => ApiKeyRecord | null
   const find = database.prepare<[Buffer], ApiKeyRow>(`select ${KEY_COLUMNS} from api_keys where id = ?`)
   return (id) => recordOrNull(getNamed(find, 'key', id))
 }
+
+const endOf = ({ expiresAt }: ApiKeyRecord): number => expiresAt ?? Infinity
 
 const recordOrNull = (row: ApiKeyRow | undefined): ApiKeyRecord | null => (row === undefined ? null : toRecord(row))
 
