@@ -128,10 +128,15 @@ function startPatience(milliseconds: number) {
     signal: controller.signal,
     /** Again, and for so much more. */
     renew(more: number): void {
+      if (controller.signal.aborted) return
       clearTimeout(timer)
       timer = setTimeout(end, milliseconds + more)
     },
-    end: (): void => clearTimeout(timer),
+    /** Sends no more of what was answered already. */
+    end(): void {
+      clearTimeout(timer)
+      controller.abort()
+    },
   }
 }
 
