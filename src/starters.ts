@@ -5,7 +5,7 @@
 import { join, relative } from 'node:path'
 import { startAppliance, type Appliance } from './appliance.ts'
 import { DAY, systemClock } from './base/clock.ts'
-import { EXIT, ProcessExit, ServiceError } from './base/errors.ts'
+import { EXIT, ProcessExit } from './base/errors.ts'
 import { createKeyRing } from './base/key-ring.ts'
 import { createAdjustableLogger, linesToFile, type Logger } from './base/logger.ts'
 import { packageVersion } from './base/package-version.ts'
@@ -23,7 +23,6 @@ import {
   choosePort,
   HTTP_PORT,
   INBOUND_PORT,
-  SANDBOX_ADDRESS,
   SUBMISSION_PORT,
   sandboxBaseUrl,
   sandboxOverrides,
@@ -155,22 +154,12 @@ async function introduce(sandbox: Sandbox, { domains, apiKeys, webhookEndpoints,
     addDomain: (name) => domains.add({ name }),
     verifyDomain: async (name) => (await domains.verify(name)).record,
     createKey: (request) => apiKeys.create({ ...request, domains: [], allowedIps: [], expiresAt: null }),
-    isKeyUsable: (key) => isUsable(key, apiKeys),
+    isKeyRevoked: (key) => apiKeys.isRevoked(key),
     registerWebhook: (request) => webhookEndpoints.register(request),
     startWarmup: (ip) => beginWarmup(ip, warmup),
     updateWebhook: (id, change) => webhookEndpoints.update(id, change),
   })
   return key
-}
-
-async function isUsable(key: string, apiKeys: Appliance['apiKeys']): Promise<boolean> {
-  try {
-    await apiKeys.authenticate(key, SANDBOX_ADDRESS)
-    return true
-  } catch (thrown) {
-    if (thrown instanceof ServiceError && thrown.code === 'unauthorized') return false
-    throw thrown
-  }
 }
 
 /** For whoever starts the sandbox; it may lie open for a day before somebody looks. */

@@ -47,8 +47,8 @@ interface SandboxFeatures {
   addDomain(name: string): Promise<unknown>
   verifyDomain(name: string): Promise<{ verified: boolean }>
   createKey(request: { name: string; mode: 'test'; scopes: string[] }): Promise<{ key: string }>
-  /** False for one that was revoked. */
-  isKeyUsable(key: string): Promise<boolean>
+  /** True too when nobody has it; one that its user limited, or that expired, is kept. */
+  isKeyRevoked(key: string): Promise<boolean>
   registerWebhook(request: WebhookRequest & { events: string[]; description: string }): Promise<WebhookAnswer>
   /** Left out while endpoints cannot be changed: another port then gets an endpoint of its own. Throws `not_found`. */
   updateWebhook?: (id: string, change: { url: string }) => Promise<unknown>
@@ -124,7 +124,7 @@ export function createSandbox(options: SandboxOptions) {
       if (!verified) throw new Error(`the domain ${SANDBOX_DOMAIN} could not be verified`)
       await registerInspector(features)
       const kept = readApiKey(dataFolder)
-      if (kept !== undefined && (await features.isKeyUsable(kept))) return { key: kept }
+      if (kept !== undefined && !(await features.isKeyRevoked(kept))) return { key: kept }
       const { key } = await features.createKey({ name: 'sandbox', mode: 'test', scopes: ['admin'] })
       keepApiKey(dataFolder, key)
       if (kept === undefined) await features.startWarmup(WARMING_IP)

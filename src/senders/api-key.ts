@@ -109,6 +109,10 @@ export function createApiKeys({ store, clock, mostKeys, logger }: ApiKeysOptions
       if (record === null) throw new ServiceError('unauthorized', `no such key ending in ${shown}`)
       return use(record, remoteAddress)
     },
+    /** Or nobody has it. One that expired, or is for other addresses, is neither: its owner can change that. */
+    async isRevoked(key: string) {
+      return (await finder.find(key))?.revokedAt !== null
+    },
     /** The key as it is now, for a session that was opened with it. ServiceError `unauthorized`. */
     usable: async (id: string, remoteAddress: string) => use(await findById(id), remoteAddress),
   }

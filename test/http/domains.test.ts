@@ -355,6 +355,7 @@ function ownDomains(names: string[], views: Record<string, DomainView>): Partial
       list: refuse,
       find: refuse,
       isValid: refuse,
+      isRevoked: refuse,
       usable: refuse,
       change: refuse,
       revoke: refuse,

@@ -138,6 +138,22 @@ t.test('what nodemailer takes in other shapes arrives too, and what is empty cou
   )
 })
 
+t.test('an empty body alone is sent as an empty text', async (t) => {
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
+  const { send } = transporterFor(port)
+  const attachments = [{ filename: 'a.txt', content: 'plain' }]
+  for (const mail of [{ text: '' }, { text: '', attachments }, { text: undefined, html: '' }]) {
+    t.match(await send(mail), { accepted: ['ada@example.net'] })
+    t.equal(sends.at(-1)?.request.text, '')
+  }
+  await send({ text: '', html: '<p>Hi</p>' })
+  t.equal(sends.at(-1)?.request.text, undefined, 'beside another body it counts as left out')
+  t.match(await failureOf(send({ text: undefined, attachments })), { responseCode: 422 })
+})
+
 t.test('every recipient gets a message of their own, and a bad one does not stop the others', async (t) => {
   const {
     port,
@@ -268,6 +284,27 @@ t.test('429, 503 and broken connections are tried again with the same key, other
   answers.push(null, null, null)
   t.match(await failureOf(send({})), { code: 'ECONNECTION' })
   t.equal(asked.length, 9)
+})
+
+t.test('a redirect is final whatever the size, and says where it leads', async (t) => {
+  const { asked, answers, port } = await scriptedApi(t)
+  const { send, verify } = transporterFor(port)
+  const to = ['a@example.net', 'b@example.net']
+  const Location = 'https://127.0.0.1:9/v1/email/send'
+  for (const text of ['Hi', 'x'.repeat(1_000_000)]) {
+    asked.length = 0
+    answers.splice(0, Infinity, [308, { Location }, '<html>'], ACCEPTED)
+    t.match(await failureOf(send({ to, text })), {
+      code: 'EREDIRECT',
+      responseCode: 308,
+      details: Location,
+      message: `308 leads to ${Location}: give the final URL`,
+      recipient: 'a@example.net',
+    })
+    t.equal(asked.length, 1, 'it is not repeated, and the next recipient would be told the same')
+  }
+  answers.splice(0, Infinity, [302, {}, ''])
+  t.match(await failureOf(verify()), { code: 'EREDIRECT', responseCode: 302, message: /^302 leads to nowhere: / })
 })
 
 t.test('an earlier try that is still under way is waited for, beyond the further tries', async (t) => {

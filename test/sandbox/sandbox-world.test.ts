@@ -255,7 +255,7 @@ function features(calls: Calls, isVerified = true): Parameters<Sandbox['firstSta
       calls.keys.push(request)
       return { key: `sk_test_${calls.keys.length}` }
     },
-    isKeyUsable: async (key) => key === `sk_test_${calls.keys.length}`,
+    isKeyRevoked: async (key) => key !== `sk_test_${calls.keys.length}`,
     startWarmup: async (ip) => void calls.warmups.push(ip),
     registerWebhook: async ({ url, events }) => {
       calls.webhooks.push({ url, events })

@@ -245,6 +245,18 @@ t.test('revoked, expired, used from elsewhere: the answer says which, with four 
   })
 })
 
+t.test('one that expired or is for elsewhere is not revoked', async (t) => {
+  const { clock, apiKeys } = await parts(t)
+  const { key, record } = await apiKeys.create(
+    request({ allowedIps: ['203.0.113.0/24'], expiresAt: clock.now() + HOUR }),
+  )
+  await clock.advance(2 * HOUR)
+  t.equal(await apiKeys.isRevoked(key), false)
+  await apiKeys.revoke(record.id, { keepsAdmin: false })
+  t.equal(await apiKeys.isRevoked(key), true)
+  t.equal(await apiKeys.isRevoked('sk_test_unknown'), true, 'nor does anybody have it')
+})
+
 t.test('a known key is read once in 5 s, an unknown one every time', async (t) => {
   const { clock, apiKeys, reads } = await parts(t)
   const { key } = await apiKeys.create(request())

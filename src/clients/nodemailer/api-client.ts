@@ -5,7 +5,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 
 export interface SternpostTransportOptions {
-  /** Base address: `https://mail.example.net`, with or without /v1. */
+  /** Base address: `https://mail.example.net`, with or without /v1. The final one: no redirect is followed. */
   url: string
   apiKey: string
   /** Further tries after the first one. */
@@ -18,7 +18,7 @@ export interface SternpostTransportOptions {
 
 export class SternpostError extends Error {
   override name = 'SternpostError'
-  /** An error code of the API, or ECONNECTION, ECONTENT, EUNSUPPORTED. */
+  /** An error code of the API, or ECONNECTION, ECONTENT, EREDIRECT, EUNSUPPORTED. */
   code: string
   details: string | undefined
   /** HTTP status; undefined: there was no answer. */
@@ -43,6 +43,8 @@ const ANSWER_WITHIN = 60_000
 const MILLISECONDS_PER_SECOND = 1_000
 const CONFLICT = 409
 const AGAIN = [429, 503]
+const FIRST_REDIRECT = 300
+const LAST_REDIRECT = 399
 /** Of a request that is longer, each piece that was taken counts as a sign of life. */
 const PIECE_BYTES = 65_536
 /** What the system takes and has not sent yet, and the bytes in a millisecond of a slow line. */
@@ -78,10 +80,13 @@ export function createApiClient(options: SternpostTransportOptions) {
         headers: { ...headers, 'Idempotency-Key': idempotencyKey, 'Content-Length': String(bytes.length) },
         body: bytes.length <= PIECE_BYTES ? bytes : inPieces(bytes, patience.renew),
         duplex: 'half',
+        // Pieces cannot be sent again.
+        redirect: 'manual',
         signal: patience.signal,
       })
       const answer = readAnswer(await response.text())
       const retryAfter = secondsOf(response.headers.get('Retry-After'))
+      if (isRedirect(response.status)) return { error: redirection(response), retryAfter, answer }
       return { error: answer['success'] === true ? null : refusal(response.status, answer), retryAfter, answer }
     } catch (cause) {
       const error = new SternpostError('ECONNECTION', `no answer from ${base}: ${reasonOf(cause)}`, { cause })
@@ -123,10 +128,15 @@ function startPatience(milliseconds: number) {
     signal: controller.signal,
     /** Again, and for so much more. */
     renew(more: number): void {
+      if (controller.signal.aborted) return
       clearTimeout(timer)
       timer = setTimeout(end, milliseconds + more)
     },
-    end: (): void => clearTimeout(timer),
+    /** Sends no more of what was answered already. */
+    end(): void {
+      clearTimeout(timer)
+      controller.abort()
+    },
   }
 }
 
@@ -147,7 +157,8 @@ function reasonOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown)
   const { cause } = thrown
   if (!(cause instanceof Error)) return thrown.message
-  return cause.message === '' && 'code' in cause ? String(cause.code) : cause.message
+  if (cause.message !== '') return cause.message
+  return 'code' in cause ? String(cause.code) : thrown.message
 }
 
 /** Empty for what is no answer of Sternpost: a proxy speaks, and its status says the rest. */
@@ -159,6 +170,16 @@ function readAnswer(text: string): Record<string, unknown> {
     // No JSON.
     return {}
   }
+}
+
+export function isRedirect(status: number): boolean {
+  return status >= FIRST_REDIRECT && status <= LAST_REDIRECT
+}
+
+function redirection({ status, headers }: Response): SternpostError {
+  const location = headers.get('Location')
+  const facts = { responseCode: status, ...(location === null ? {} : { details: location }) }
+  return new SternpostError('EREDIRECT', `${status} leads to ${location ?? 'nowhere'}: give the final URL`, facts)
 }
 
 function refusal(status: number, answer: Record<string, unknown>): SternpostError {

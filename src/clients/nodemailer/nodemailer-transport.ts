@@ -10,7 +10,13 @@
  * those that were not are in `rejected` and `rejectedErrors`. What the API cannot send is refused, never left out.
  */
 import { randomUUID } from 'node:crypto'
-import { createApiClient, SternpostError, type ApiClient, type SternpostTransportOptions } from './api-client.ts'
+import {
+  createApiClient,
+  isRedirect,
+  SternpostError,
+  type ApiClient,
+  type SternpostTransportOptions,
+} from './api-client.ts'
 import { ContentError, nameOf, readContent, type GivenContent } from './attachment-content.ts'
 
 export { SternpostError, type SternpostTransportOptions } from './api-client.ts'
@@ -123,7 +129,7 @@ async function sendToEach(mail: MailToSend, client: ApiClient): Promise<Sternpos
 }
 
 function concernsAll({ responseCode }: SternpostError): boolean {
-  return responseCode === undefined || FOR_ALL.includes(responseCode)
+  return responseCode === undefined || isRedirect(responseCode) || FOR_ALL.includes(responseCode)
 }
 
 function notTried(to: string, { code, message, details, responseCode, recipient }: SternpostError): SternpostError {
@@ -156,8 +162,7 @@ async function requestBody({ data, message }: MailToSend): Promise<object> {
       from: mailbox(addresses['from']?.[0]),
       ...(replyTo.length === 0 ? {} : { reply_to: replyTo.map(mailbox) }),
       subject: textOf(data['subject']),
-      ...(await bodyPart('html', data)),
-      ...(await bodyPart('text', data)),
+      ...(await bodyParts(data)),
       ...(await attachmentsOf(data)),
       ...headersOf(data),
       // Fields of the API that nodemailer has no word for: tags, metadata, ip_pool, send_at …
@@ -183,6 +188,13 @@ function mailbox(address: { address: string; name: string } | undefined): string
   if (address.name === '') return address.address
   // A quoted string of RFC 5322 §3.2.4.
   return `"${address.name.replaceAll(/["\\]/g, String.raw`\$&`)}" <${address.address}>`
+}
+
+/** The API wants one of the two: an empty one stays where it is all that was given. */
+async function bodyParts(data: Record<string, unknown>): Promise<Record<string, string>> {
+  const parts = { ...(await bodyPart('html', data)), ...(await bodyPart('text', data)) }
+  const isEmpty = Object.keys(parts).length === 0 && (data['text'] === '' || data['html'] === '')
+  return isEmpty ? { text: '' } : parts
 }
 
 async function bodyPart(name: 'html' | 'text', data: Record<string, unknown>): Promise<Record<string, string>> {
