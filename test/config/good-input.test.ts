@@ -132,19 +132,35 @@ t.test('the URL of PostgreSQL stands in the file, in a file of its own or in a v
   t.end()
 })
 
+t.test('"no such name" is kept 5m at most, and a longer time is a warning', async (t) => {
+  const cacheOf = (denial: string) =>
+    load({ folder: PRODUCTION, overrides: { ...overrides(t), 'dns.cache.negative_ttl': denial } })
+  const { server, warnings } = cacheOf('10m')
+  t.match(server.dns.cache, { negative_ttl: 300_000, max_ttl: 3_600_000 })
+  t.match(
+    warnings.filter(({ path }) => path === 'dns.cache.negative_ttl'),
+    [{ message: /^10m is above 5m, which is used/ }],
+  )
+  t.match(cacheOf('4m'), { server: { dns: { cache: { negative_ttl: 240_000 } } }, warnings: { length: 0 } })
+})
+
 t.test('overrides win over the files, and the result is frozen plain data', async (t) => {
   const configuration = load({
     folder: PRODUCTION,
     overrides: {
       ...overrides(t),
       public_url: 'http://127.0.0.1:8025/',
-      'operator.webhook': 'https://hooks.example.com/sternpost/?to=ops/',
+      'operator.webhook': 'https://hooks.example.com/sternpost/?to=ops/#part',
       'listen.metrics': null,
       'backup.schedule': null,
     },
   })
   t.equal(configuration.server.public_url, 'http://127.0.0.1:8025')
-  t.equal(configuration.server.operator.webhook, 'https://hooks.example.com/sternpost/?to=ops/', 'as it is written')
+  t.equal(
+    configuration.server.operator.webhook,
+    'https://hooks.example.com/sternpost/?to=ops/',
+    'as it is written, without the fragment',
+  )
   t.equal(configuration.server.listen.metrics, null)
   t.equal(configuration.server.backup.schedule, null)
   t.throws(() => Object.assign(configuration.server.delivery, { port: 26 }), TypeError)
