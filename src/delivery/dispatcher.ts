@@ -132,7 +132,7 @@ async function startAll(
 
 /** A stop waits no longer for the answer to a claim: its rows are left to their leases, as by a kill. */
 const LONGEST_CLAIM = 10 * SECOND
-/** To store what a drain left that took its longest time: both fit into `TimeoutStopSec` (systemd/README.md "Stop"). */
+/** To store what a drain left that took its longest time: both fit into `TimeoutStopSec` (systemd/README.md "The unit"). */
 const LEAST_FINISH = 5 * SECOND
 
 /** Milliseconds of the drain, and the longest in all. */
