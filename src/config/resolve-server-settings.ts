@@ -1,20 +1,24 @@
 /**
- * The last step of `sternpost.yaml`: names that derive from others, and secrets read. One that cannot be read is left
+ * The last step of `sternpost.yaml`: names that derive from others, a time that is cut, and secrets read. One that cannot be read is left
  * empty and is a finding at its key: an error, or a warning where it is not needed. The credentials of a service are
  * visible to nobody else, so a check from outside cannot need them.
  */
 import { join } from 'node:path'
 import { statSync } from 'node:fs'
-import type { Finding } from './source/finding.ts'
+import { warningAt, type Finding } from './source/finding.ts'
+import { durationText } from './settings/field-types.ts'
 import { type Reading, accepted, refused } from './settings/reading.ts'
 import { OTHERS_MASK, type SecretReference } from './settings/network-field-types.ts'
 import { readDatabaseUrl, type DatabaseUrlReference } from './settings/database-url.ts'
 import type { ParsedServerSettings, ServerSettings } from './settings/server-settings.ts'
+import { MINUTE } from '../base/clock.ts'
 import { errorCode, errorText } from '../base/errors.ts'
 import { readRegularFile } from '../base/regular-file.ts'
 import { MASTER_KEY_BYTES } from '../base/key-ring.ts'
 
 const MOST_SECRET_BYTES = 64 * 2 ** 10
+/** Half of the time between the two lookups that end a message (delivery/settle/judge-dns.ts). */
+const LONGEST_DENIAL = 5 * MINUTE
 
 /** all: to run. files: to check, also outside the service. none: for commands that only look. */
 export type NeededSecrets = 'all' | 'files' | 'none'
@@ -47,6 +51,7 @@ export function resolveServerSettings(
   const settings: ServerSettings = {
     ...parsed,
     ...namesOf(parsed),
+    dns: cutDenial(parsed.dns, findings),
     secrets: { master_key: read(['secrets', 'master_key'], parsed.secrets.master_key, readMasterKey, Buffer.alloc(0)) },
     storage: { ...parsed.storage, url: url && read(['storage', 'url'], url, readUrl, '') },
     metrics: { token: token && read(['metrics', 'token'], token, readSecret, '') },
@@ -60,6 +65,17 @@ function severityOf(reference: DatabaseUrlReference, source: SecretSource): Find
   const isHere = !('credential' in reference) || credentialsFolder !== undefined
   const isNeeded = neededSecrets === 'all' || (neededSecrets === 'files' && isHere)
   return isNeeded ? 'error' : 'warning'
+}
+
+/** A kept "no such name" must not confirm itself. */
+function cutDenial(dns: ParsedServerSettings['dns'], findings: Finding[]): ServerSettings['dns'] {
+  const { negative_ttl: denial } = dns.cache
+  if (denial <= LONGEST_DENIAL) return dns
+  const longest = durationText(LONGEST_DENIAL)
+  const why = 'a kept "no such name" would confirm itself, and end mail'
+  const text = `${durationText(denial)} is above ${longest}, which is used: ${why}`
+  findings.push(warningAt('sternpost', ['dns', 'cache', 'negative_ttl'], text))
+  return { ...dns, cache: { ...dns.cache, negative_ttl: LONGEST_DENIAL } }
 }
 
 /** What null stands for (config/README.md "sternpost.yaml"). */

@@ -37,7 +37,7 @@ interface DeliveryThreadsOptions {
 const MOST_DEATHS = 3
 const DEATHS_COUNT_FOR = MINUTE
 /** Drain, and then the wait of sessions after the final dot, in all (systemd/README.md "The unit"). */
-const LONGEST_STOP = 80 * SECOND
+export const LONGEST_STOP = 80 * SECOND
 /** Of the question where a row is. */
 const LONGEST_ANSWER = SECOND
 const LONGEST_END = 5 * SECOND

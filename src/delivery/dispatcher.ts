@@ -21,6 +21,7 @@ import {
   type DispatcherParts,
   type WakeUps,
 } from './dispatcher-parts.ts'
+import { LONGEST_STOP } from './delivery-threads.ts'
 import { createHolders, createWhereIs } from './holders.ts'
 import { createLeaseRenewal, createOrphans, type LeaseRenewal, type Orphans } from './orphans.ts'
 import { createSending, type Sending } from './sending.ts'
@@ -131,6 +132,8 @@ async function startAll(
 
 /** A stop waits no longer for the answer to a claim: its rows are left to their leases, as by a kill. */
 const LONGEST_CLAIM = 10 * SECOND
+/** To store what a drain left that took its longest time: both fit into `TimeoutStopSec` (systemd/README.md "The unit"). */
+const LEAST_FINISH = 5 * SECOND
 
 /** Milliseconds of the drain, and the longest in all. */
 type StopTimes = [drain: number, longest?: number]
@@ -138,21 +141,23 @@ type StopTimes = [drain: number, longest?: number]
 async function stopAll(
   { recorder, marks, tries, threads, pump, domains, placer, loop, walk, lookAgain, leases, orphans }: AllParts,
   realClock: Clock,
-  ...[drain, longest]: StopTimes
+  ...[drain, longest = LONGEST_STOP]: StopTimes
 ): Promise<void> {
+  const startedAt = realClock.now()
   lookAgain.stop()
   orphans.stop()
   const routed = domains.stop()
-  await within(Promise.all([loop.stop(), walk.stop()]), LONGEST_CLAIM, realClock)
+  // What a claim brings now is given back.
+  const claimed = within(Promise.all([loop.stop(), walk.stop()]), LONGEST_CLAIM, realClock)
   pump.giveBackWaiting()
   // What a lookup still holds then is left to its lease.
   const lookedUp = Promise.all([routed, placer.settled()])
-  await Promise.all([within(lookedUp, drain), threads.drain(drain, longest)])
+  await Promise.all([claimed, within(lookedUp, drain), threads.drain(drain, longest)])
   pump.giveBackWaiting()
   tries.endUnanswered()
   marks.stop()
-  await recorder.finish()
+  const left = longest - (realClock.now() - startedAt)
+  await Promise.all([recorder.finish(Math.max(left, 0) + LEAST_FINISH), threads.end()])
   leases.stop()
   pump.stop()
-  await threads.end()
 }

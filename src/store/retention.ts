@@ -84,8 +84,8 @@ export function createRetention(options: RetentionOptions) {
     const isSteady = options.isClockSteady(DAY)
     const cutoffs = cutoffsAt(clock.now(), times())
     let removed = isSteady ? await forgetOverdue(parts, cutoffs, times()) : {}
-    if (budget !== null && (await isAbove(budget))) {
-      removed = { ...removed, ...(await relieve(parts, cutoffs, { budget, isSteady })) }
+    if (budget !== null) {
+      if (await isAbove(budget)) removed = { ...removed, ...(await relieve(parts, cutoffs, { budget, isSteady })) }
       budgetTold.tell(budget, (await store.databaseSize()).usedBytes, isSteady)
     }
     const { usedBytes } = await store.databaseSize()
@@ -110,7 +110,7 @@ export function createRetention(options: RetentionOptions) {
       const { usedBytes } = await store.databaseSize()
       await store.noteDatabaseSize(utcDay(clock.now()), usedBytes)
       // Where nothing could be removed the next look will not find more: that is left to the usual runs.
-      if (!budgetTold.isOver() && (await isAbove(times().budget))) await run()
+      if (!budgetTold.isTold(options.isClockSteady(DAY)) && (await isAbove(times().budget))) await run()
     },
     /** The run under way ends behind its slice. */
     stop: slices.stop,
@@ -276,17 +276,20 @@ function createSteps(
 const NOTHING_LEFT = 'the database is above its budget; nothing final is left in it'
 const NOT_YET = 'the database is above its budget; more goes a day after the jump of the clock'
 
-/** Logs once that the database is above its budget with nothing left to remove, and once that it is below again. */
+/** Logs once for each reason that the database is above its budget and stays so, and once that it is below again. */
 function createBudgetNews(logger: Logger) {
-  let isOver = false
+  const reason = (isSteady: boolean): string => (isSteady ? NOTHING_LEFT : NOT_YET)
+  let told: string | undefined
   return {
-    isOver: () => isOver,
+    /** By a clock that is as steady as this. */
+    isTold: (isSteady: boolean): boolean => told === reason(isSteady),
     tell(budget: number, usedBytes: number, isSteady: boolean): void {
-      const wasOver = isOver
-      isOver = usedBytes > BUDGET_HIGH * budget
+      const before = told
+      told = usedBytes > BUDGET_HIGH * budget ? reason(isSteady) : undefined
+      if (told === before) return
       const facts = { budget_bytes: budget, used_bytes: usedBytes }
-      if (isOver && !wasOver) logger.error(facts, isSteady ? NOTHING_LEFT : NOT_YET)
-      if (!isOver && wasOver) logger.info(facts, 'the database is below its budget again')
+      if (told === undefined) logger.info(facts, 'the database is below its budget again')
+      else logger.error(facts, told)
     },
   }
 }

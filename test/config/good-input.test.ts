@@ -132,19 +132,35 @@ t.test('the URL of PostgreSQL stands in the file, in a file of its own or in a v
   t.end()
 })
 
+t.test('"no such name" is kept 5m at most, and a longer time is a warning', async (t) => {
+  const cacheOf = (denial: string) => {
+    const given = { ...overrides(t), 'dns.cache.negative_ttl': denial }
+    const { server, warnings } = load({ folder: PRODUCTION, overrides: given })
+    const told = warnings.filter(({ path }) => path === 'dns.cache.negative_ttl').map(({ message }) => message)
+    return { kept: server.dns.cache.negative_ttl, told }
+  }
+  const why = 'a kept "no such name" would confirm itself, and end mail'
+  t.strictSame(cacheOf('10m'), { kept: 300_000, told: [`10m is above 5m, which is used: ${why}`] })
+  t.strictSame(cacheOf('4m'), { kept: 240_000, told: [] })
+})
+
 t.test('overrides win over the files, and the result is frozen plain data', async (t) => {
   const configuration = load({
     folder: PRODUCTION,
     overrides: {
       ...overrides(t),
       public_url: 'http://127.0.0.1:8025/',
-      'operator.webhook': 'https://hooks.example.com/sternpost/?to=ops/',
+      'operator.webhook': 'https://hooks.example.com/sternpost/?to=ops/#part',
       'listen.metrics': null,
       'backup.schedule': null,
     },
   })
   t.equal(configuration.server.public_url, 'http://127.0.0.1:8025')
-  t.equal(configuration.server.operator.webhook, 'https://hooks.example.com/sternpost/?to=ops/', 'as it is written')
+  t.equal(
+    configuration.server.operator.webhook,
+    'https://hooks.example.com/sternpost/?to=ops/',
+    'as it is written, without the fragment',
+  )
   t.equal(configuration.server.listen.metrics, null)
   t.equal(configuration.server.backup.schedule, null)
   t.throws(() => Object.assign(configuration.server.delivery, { port: 26 }), TypeError)

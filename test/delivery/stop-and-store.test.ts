@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND, systemClock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
@@ -121,6 +122,23 @@ t.test('a stop does not wait for ever for a store that does not answer', async (
   t.match(await engine.message(id), { state: 'sending' }, 'it is left to its lease')
 })
 
+t.test('a stop drains while a claim has no answer', async (t) => {
+  const server = await scriptedMx({ address: '127.0.0.2', script: { rcpt: 'silence' } })
+  t.teardown(() => server.close())
+  const clock = manualClock()
+  const engine = await startEngine(t, { port: server.port, clock, timeouts: { rcpt: '10m' } })
+  await engine.accept(ANNA)
+  await engine.until('RCPT was sent', () => server.connections[0]?.commands.length === 3)
+  let asked = 0
+  engine.store.claimDue = () => new Promise(() => void asked++)
+  await engine.accept(ANNA)
+  await engine.until('a claim has no answer', () => asked === 1)
+  const stopping = engine.dispatcher.stop(0)
+  await until('the session has ended', () => server.connections.every(({ isClosed }) => isClosed), 10 * SECOND)
+  await clock.advance(10 * SECOND)
+  await stopping
+})
+
 const message: ClaimedMessage = {
   key: 1,
   claim: 1,
@@ -157,6 +175,7 @@ t.test('an outcome that the store can never take holds up no other, and its mail
       unclaim: async ({ rows }) => void returned.push(...rows),
     },
     clock,
+    realClock: clock,
     logger: createLogger({ level: 'error', write: (line) => void lines.push(line) }),
     history: createClaimHistory(clock),
     onStored: () => {},
@@ -183,6 +202,7 @@ t.test('after a return that the store can never take, mail is claimed again', as
   const recorder = createOutcomeRecorder({
     store: { recordOutcomes: async () => {}, unclaim: () => Promise.reject(new TypeError('no such row')) },
     clock,
+    realClock: clock,
     logger: createLogger({ level: 'silent' }),
     history: createClaimHistory(clock),
     onStored: () => void wakes++,
@@ -206,6 +226,7 @@ t.test('what comes after the store was given up is given up as well', async (t) 
   const recorder = createOutcomeRecorder({
     store: { recordOutcomes: refuse, unclaim: refuse },
     clock,
+    realClock: clock,
     logger: createLogger({ level: 'silent' }),
     history: createClaimHistory(clock),
     onStored: () => {},
@@ -221,6 +242,38 @@ t.test('what comes after the store was given up is given up as well', async (t) 
   recorder.giveBack(message, { nextAt: 0 })
   await recorder.stored()
   t.equal(refused, 11, 'nothing more is tried')
+})
+
+t.test('a stop waits for the store in real time, whatever the speed of the clock', async (t) => {
+  const clock = {
+    now: () => Date.now() * 3_600,
+    after: (ms: number, ring: () => void) => systemClock.after(ms / 3_600, ring),
+  }
+  const realClock = manualClock()
+  const answer = Promise.withResolvers<void>()
+  let answers: PromiseLike<void> = answer.promise
+  const recorder = createOutcomeRecorder({
+    store: { recordOutcomes: () => Promise.resolve(answers), unclaim: () => Promise.resolve(answers) },
+    clock,
+    realClock,
+    logger: createLogger({ level: 'silent' }),
+    history: createClaimHistory(clock),
+    onStored: () => {},
+  })
+  recorder.giveBack(message, { nextAt: 0 })
+  let finished = 0
+  const finishing = recorder.finish().then(() => finished++)
+  await sleep(30)
+  t.equal(finished, 0)
+  answer.resolve()
+  await finishing
+  answers = new Promise(() => {})
+  recorder.giveBack(message, { nextAt: 0 })
+  const late = recorder.finish(5 * SECOND).then(() => finished++)
+  await realClock.advance(5 * SECOND - 1)
+  t.equal(finished, 1)
+  await realClock.advance(1)
+  await late
 })
 
 t.test('threads that die at once hold up neither the start nor the stop', async (t) => {

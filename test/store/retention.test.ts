@@ -388,6 +388,23 @@ t.test('by a clock that jumped nothing goes by its age, also above the budget', 
   t.same(['messages', 'webhook_deliveries'].map(count), [1, 1])
 })
 
+t.test('a database that stays above its budget says why again when that changes', async (t) => {
+  const times = { budget: 1 }
+  const all = await scene(t, times)
+  const told = () => all.lines.filter(({ msg }) => /budget/.test(String(msg))).map(({ msg }) => String(msg))
+  all.steadyFor(DAY - 1)
+  await all.retention.watchBudget()
+  await all.retention.watchBudget()
+  t.match(told(), [/a day after the jump of the clock/])
+  all.steadyFor(DAY)
+  await all.retention.watchBudget()
+  await all.pass(0)
+  t.match(told().slice(1), [/nothing final is left/])
+  times.budget = 2 ** 40
+  await all.pass(0)
+  t.match(told().slice(2), [/below its budget again/])
+})
+
 t.test('figures: kinds together are what is in use, and growth is the mean of the days', async (t) => {
   const all = await scene(t)
   const body = { ...sampleContent, html: 'x'.repeat(20_000) }

@@ -140,16 +140,21 @@ const HIGHEST_PORT = 32_000
 const PARTS = 8
 const given = new Set<number>()
 
-/** Free at this moment, and given to no other caller: to none in this process, nor in a test file beside it. */
+/**
+ * Free at this moment, and given to no other caller: to none in this process, nor in a test file beside it; a process
+ * that is none of them has the whole range.
+ */
 export async function freePort(
   address = '127.0.0.1',
   [lowest, highest] = [LOWEST_PORT, HIGHEST_PORT],
 ): Promise<number> {
-  const length = Math.floor((highest - lowest) / PARTS)
-  const first = lowest + (Number(process.env['TAP_JOB_ID'] ?? 0) % PARTS) * length
+  const job = process.env['TAP_JOB_ID']
+  const length = job === undefined ? highest - lowest : Math.floor((highest - lowest) / PARTS)
+  const first = lowest + (job === undefined ? 0 : (Number(job) % PARTS) * length)
   for (;;) {
-    const port = randomInt(first, first + length)
-    if (given.has(port)) continue
+    const left = Array.from({ length }, (_, index) => first + index).filter((each) => !given.has(each))
+    const port = left[randomInt(Math.max(left.length, 1))]
+    if (port === undefined) throw new Error(`no port from ${first} to ${first + length - 1} is left`)
     given.add(port)
     if (await isFree(port, address)) return port
   }

@@ -16,8 +16,6 @@ import type { ServerSettings } from '../settings/server-settings.ts'
 
 /** Time to write down an answer to the final dot that came at the last moment (store/README.md "Leases and claims"). */
 const LEASE_RESERVE = 2 * MINUTE
-/** Half of the time between the two lookups that end a message (delivery/settle/judge-dns.ts). */
-const LONGEST_DENIAL = 5 * MINUTE
 /** Without a row the tables alone take a good part of less. */
 const LEAST_BUDGET = 4 * 2 ** 20
 const SMTP_PORT = 25
@@ -32,20 +30,13 @@ type MaybeFinding = Finding | false
 function limitChecks({ api, delivery, dns, retention, storage }: ServerSettings): MaybeFinding[] {
   const leastLease = delivery.timeouts.final_dot + LEASE_RESERVE
   const { recipients_burst: burst, batch_recipients: batch } = api
-  const { min_ttl: minTtl, max_ttl: maxTtl, negative_ttl: denial } = dns.cache
-  const longest = durationText(LONGEST_DENIAL)
+  const { min_ttl: minTtl, max_ttl: maxTtl } = dns.cache
   const tooShort = `${durationText(delivery.lease)} is too short; it must be above ${durationText(leastLease)}`
   return [
     delivery.lease <= leastLease && wrong(['delivery', 'lease'], `${tooShort} (timeouts.final_dot and 2m)`),
     burst < batch && wrong(['api', 'recipients_burst'], `${burst} is below batch_recipients (${batch})`, String(batch)),
     minTtl > maxTtl &&
       wrong(['dns', 'cache', 'min_ttl'], `${durationText(minTtl)} is above max_ttl (${durationText(maxTtl)})`),
-    denial > LONGEST_DENIAL &&
-      wrong(
-        ['dns', 'cache', 'negative_ttl'],
-        `${durationText(denial)} is above ${longest}: a kept "no such name" would confirm itself, and end mail`,
-        longest,
-      ),
     storage.engine === 'postgres' && storage.url === null && wrong(['storage', 'engine'], 'postgres needs storage.url'),
     storage.engine === 'sqlite' && storage.url !== null && noted(['storage', 'url'], 'not used: the engine is sqlite'),
     retention.budget !== null &&

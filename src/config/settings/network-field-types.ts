@@ -96,12 +96,14 @@ export const baseUrl = written('URL', (value) => {
   return accepted(reading.value.replace(/\/+$/, ''))
 })
 
-/** An http or https URL that is asked for as it is. */
-export const webUrl = written('URL', (value) =>
-  typeof value === 'string' && value.includes('#')
-    ? refused(`${shown(value)} must not have a fragment`)
-    : readUrl(value),
-)
+/** An http or https URL that is asked for as it is, but for a fragment, which no server is sent. */
+export const webUrl = written('URL', (value) => {
+  const reading = readUrl(value)
+  if (!reading.ok) return reading
+  const url = new URL(reading.value)
+  url.hash = ''
+  return accepted(url.href)
+})
 
 function readUrl(value: unknown): Reading<string> {
   const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined

@@ -32,6 +32,8 @@ export type OutcomeRecorder = ReturnType<typeof createOutcomeRecorder>
 interface OutcomeRecorderOptions {
   store: Pick<Store, 'recordOutcomes' | 'unclaim'>
   clock: Clock
+  /** Of the patience with the store. */
+  realClock: Clock
   logger: Logger
   history: Pick<ClaimHistory, 'note'>
   /** These rows are not ours any more. */
@@ -55,7 +57,7 @@ const LONGEST_FINISH = 10 * SECOND
 const LONGEST_ANSWER = 30 * SECOND
 
 export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
-  const { store, clock, history, onStored } = options
+  const { store, clock, realClock, history, onStored } = options
   const expected = new Map<Promise<void>, { message: ClaimedMessage; at: number }>()
   const unstored = createUnstored()
   const outcomes: Kind<Settled> = { rows: [], givenUp: 0, store: storeOutcomes }
@@ -121,9 +123,9 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions) {
     /** Resolves when all that was handed over before, or is expected, is stored or given up. */
     stored,
     /** Resolves when all is stored, or when the store has refused it, or has not answered, for too long. */
-    async finish(): Promise<void> {
-      sending.giveUpAt(clock.now() + LONGEST_FINISH)
-      await within(stored(), LONGEST_ANSWER, clock)
+    async finish(longest = LONGEST_ANSWER): Promise<void> {
+      sending.giveUpAt(realClock.now() + LONGEST_FINISH)
+      await within(stored(), Math.min(longest, LONGEST_ANSWER), realClock)
     },
   }
 }
@@ -145,7 +147,7 @@ interface Kind<Row> {
 
 /** Hands batches to the store, one after the other, and again each second what it refused, until its patience ends. */
 function createSending(options: SendingOptions) {
-  const { clock, logger, unstored, outcomes, returned } = options
+  const { realClock, logger, unstored, outcomes, returned } = options
   const giveUpRow = createGiveUpRow(options, () => void (isBlocked = false))
   let asks: ((stored: Promise<void>) => void)[] = []
   /** Batches that the store works on. */
@@ -207,8 +209,8 @@ function createSending(options: SendingOptions) {
     isBlocked = true
     if (isResting) return
     isResting = true
-    if (clock.now() >= patienceEndsAt) return unstored.giveUp()
-    clock.after(TRY_AGAIN_AFTER, () => {
+    if (realClock.now() >= patienceEndsAt) return unstored.giveUp()
+    realClock.after(TRY_AGAIN_AFTER, () => {
       isResting = false
       sendAll()
     })
