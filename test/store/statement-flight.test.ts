@@ -4,9 +4,11 @@
  */
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
+import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openBlockingWire } from '../../src/store/postgresql/blocking-wire.ts'
 import { openConnection } from '../../src/store/postgresql/connection.ts'
+import { keepConnected } from '../../src/store/postgresql/kept-connection.ts'
 import type { WireStatement } from '../../src/store/postgresql/wire-messages.ts'
 import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.ts'
 
@@ -16,6 +18,7 @@ const statement = (name: string, text: string, ...values: unknown[]): WireStatem
 const BEGIN = statement('begin', 'begin')
 const COMMIT = statement('commit', 'commit')
 const FIND = statement('find', 'select number from rows order by number')
+const ONE = statement('one', 'select 1 as one')
 const insert = (number: unknown, bytes = Buffer.alloc(0)): WireStatement =>
   statement('insert', 'insert into rows (number, bytes) values ($1, $2)', number, bytes)
 const found = (...numbers: number[]) => ({ kind: 'done', answers: [{ rows: numbers.map((number) => [number]) }] })
@@ -53,12 +56,11 @@ else {
   await t.test('a failure in the middle leaves its transaction as it was before', async (t) => {
     const { ask } = await open(t)
     await ask(BEGIN, insert(1), statement('savepoint', 'savepoint verb'))
-    const other = statement('other', 'select 1 as one')
-    t.match(await ask(insert(2), insert(1), other), { kind: 'failed', code: '23505' })
-    t.match(await ask(other), { kind: 'failed', code: '25P02' }, 'nothing is answered before it is undone')
+    t.match(await ask(insert(2), insert(1), ONE), { kind: 'failed', code: '23505' })
+    t.match(await ask(ONE), { kind: 'failed', code: '25P02' }, 'nothing is answered before it is undone')
     t.match(await ask(statement('undo', 'rollback to verb')), { kind: 'done' })
-    t.match(await ask(other, FIND, COMMIT), { answers: [{ rows: [[1]] }, { rows: [[1]] }, {}] })
-    t.match(await ask(insert('none'), other), { kind: 'failed', code: '22P02' }, 'of a value that is wrong')
+    t.match(await ask(ONE, FIND, COMMIT), { answers: [{ rows: [[1]] }, { rows: [[1]] }, {}] })
+    t.match(await ask(insert('none'), ONE), { kind: 'failed', code: '22P02' }, 'of a value that is wrong')
     t.match(await ask(statement('wrong', 'select nothing')), { kind: 'failed', code: '42703' }, 'of a text')
     t.match(await ask(statement('wrong', 'select nothing')), { kind: 'failed', code: '42703' }, 'and again')
     t.match(await ask(insert(3), FIND), { answers: [{ count: 1 }, { rows: [[1], [3]] }] }, 'without a transaction')
@@ -104,8 +106,11 @@ else {
     const large = Array.from({ length: 4 }, (_, index) => insert(index + 10, bytes))
     t.match(await ask(BEGIN, ...many, ...large, COMMIT), { kind: 'done' })
     t.equal(sent.join(''), ['BEBEBEBE', 'BEBEBEBE', 'BEBEBEBE', 'BEBE', 'BES'].join('H'))
+    sent.length = 0
+    await ask(BEGIN, insert(14), COMMIT)
+    t.equal(sent.join(''), 'BEBEHBES', 'before a commit, which waits for the disk')
     const sum = statement('sum', 'select count(*), sum(length(bytes)) from rows')
-    t.match(await ask(sum), { answers: [{ rows: [[14, 4 * bytes.length]] }] })
+    t.match(await ask(sum), { answers: [{ rows: [[15, 4 * bytes.length]] }] })
   })
 
   await t.test('a session that is ended in the middle of a flight is lost', async (t) => {
@@ -115,9 +120,27 @@ else {
     t.match(await ask(FIND), { kind: 'lost' })
   })
 
+  await t.test(
+    'who waits for another connection has no timer of its own, and waits for none behind the end',
+    async (t) => {
+      const kept = keepConnected({ url: cluster.url('postgres'), line: 'read', name: 'sternpost' })
+      const ask = () => kept.ask({ session: null, lastCommit: null, isPatient: false, statements: [ONE] })
+      const timers = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
+      t.match(await ask(), { kind: 'done' })
+      kept.drop()
+      const before = timers()
+      const asked = Promise.all([ask(), ask(), ask()])
+      t.equal(timers(), before)
+      await kept.close()
+      const gone = { kind: 'unreachable' }
+      t.match(await Promise.race([asked, setImmediate()]), [gone, gone, gone])
+    },
+  )
+
   await t.test('what nobody waits for any more ends with its transaction', async (t) => {
     const database = await cluster.createDatabase()
     await cluster.query(TABLE, database)
+    openBlockingWire({ url: cluster.url(database) }, null, 1).close()
     const wire = openBlockingWire({ url: cluster.url(database) }, null, 100)
     t.teardown(() => wire.close())
     const ask = (...statements: WireStatement[]) => wire.ask('write', statements, true)

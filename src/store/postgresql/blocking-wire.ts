@@ -122,7 +122,7 @@ export function openBlockingWire(
       throw new StatementFailed(code, message)
     },
     close() {
-      exchange({ kind: 'close', id: ++lastId })
+      exchange({ kind: 'close', id: ++lastId }, MOST_WAIT_MILLISECONDS)
       port.close()
     },
   }

@@ -2,7 +2,6 @@
  * A connection to PostgreSQL that is made anew when it was lost. Nothing is sent twice: what was under way is answered
  * as lost, and what is asked while there is none as unreachable. A server that is silent for too long is lost too.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { openConnection, TAKEN, type Connection, type ConnectionOptions } from './connection.ts'
 import type { WireQuestion, WireResult } from './wire-messages.ts'
 
@@ -11,8 +10,10 @@ const MOST_PAUSE_MILLISECONDS = 2_000
 const LOOK_EVERY_MILLISECONDS = 250
 /** A connection that was lost is waited for so long: others wait for what asks. Then it is a problem. */
 const GRACE_MILLISECONDS = 1_000
-const PAUSE_OF_WAITING_MILLISECONDS = 20
-/** A server that says nothing for so long is a problem: a slow disk is not. */
+/**
+ * A server that says nothing for so long is a problem: it speaks behind four statements at most, and before a commit
+ * (statement-flight.ts), so that the writes of a slow disk and its commit are no single silence.
+ */
 const SLOW_MILLISECONDS = 3_000
 /** And for so long is lost: the network may have swallowed it. */
 const SILENT_MILLISECONDS = 10_000
@@ -41,6 +42,7 @@ export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions)
       .then(opened, (thrown: unknown) => {
         absence.fail(thrown)
         isReplaced ||= session > 0 && absence.reason().code === TAKEN
+        if (isReplaced) absence.end()
         connectLater()
         return undefined
       })
@@ -52,6 +54,7 @@ export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions)
     connection = made
     session += 1
     isAsLeft = false
+    absence.end()
     if (isClosed) void made.close()
     return made
   }
@@ -70,18 +73,16 @@ export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions)
   /** The first connection is waited for as long as it takes, and any by who is patient; another one for the grace. */
   const soon = async (isPatient: boolean): Promise<Connection | undefined> => {
     if (isPatient || session === 0) return connect()
-    // Between two tries there is none under way.
-    while (connection === undefined && !isReplaced && absence.graceLeft() > 0) {
-      await Promise.race([connecting ?? sleep(PAUSE_OF_WAITING_MILLISECONDS), sleep(absence.graceLeft())])
-    }
+    await absence.waited()
     return connection
   }
 
   return {
     async ask(question: WireQuestion): Promise<WireResult & { session?: number }> {
       const { session: granted, lastCommit } = question
+      const mayWait = granted === null && !isReplaced
+      const open = connection ?? (mayWait ? await soon(question.isPatient) : undefined)
       if (isReplaced) return CHANGED
-      const open = connection ?? (granted === null ? await soon(question.isPatient) : undefined)
       const isGone = granted !== null && granted !== session
       if (open === undefined || isGone) return { kind: 'unreachable', ...absence.reason() }
       if (lastCommit !== null && !isAsLeft && open.lastCommit !== lastCommit) return CHANGED
@@ -95,6 +96,7 @@ export function keepConnected({ onProblem = () => {}, ...options }: KeptOptions)
       isClosed = true
       clearTimeout(timer)
       clearInterval(looking)
+      absence.end()
       await connection?.close()
     },
   }
@@ -114,6 +116,9 @@ function createAbsence(onProblem: (problem: string | null) => void) {
   /** The first one is waited for as long as it takes. */
   let since = Infinity
   let problem: string | null = null
+  /** Over with the absence, or with its grace: one for all who wait. */
+  let wait = Promise.withResolvers<void>()
+  let timer: NodeJS.Timeout | undefined
   const graceLeft = (): number => since + GRACE_MILLISECONDS - performance.now()
   const tell = (found: string | null): void => {
     const isNews = (found === null) !== (problem === null)
@@ -125,14 +130,21 @@ function createAbsence(onProblem: (problem: string | null) => void) {
     begin(message: string): void {
       reason = { code: '', message }
       since = performance.now()
+      wait = Promise.withResolvers()
+      timer = setTimeout(wait.resolve, GRACE_MILLISECONDS)
     },
+    /** It is over, or nobody is to wait for that any more. */
+    end(): void {
+      clearTimeout(timer)
+      wait.resolve()
+    },
+    waited: () => wait.promise,
     /** Another try failed. */
     fail(thrown: unknown): void {
       const { code = '', message } = thrown as Partial<Reason>
       // Of several addresses that were tried there is a code alone.
       reason = { code, message: message || code }
     },
-    graceLeft,
     look(connection: Connection | undefined, isReplaced: boolean): void {
       // Who asks then hears of it.
       if (isReplaced) return tell(null)

@@ -6,7 +6,7 @@
  * Rejects with what the driver says of the first statement that failed, or of the connection.
  */
 import pg from 'pg'
-import type { StatementAnswer, WireStatement } from './wire-messages.ts'
+import { COMMIT, type StatementAnswer, type WireStatement } from './wire-messages.ts'
 
 type Reader = (text: string) => unknown
 
@@ -33,8 +33,8 @@ interface Columns {
 
 const NO_COLUMNS: Columns = { names: [], readers: [] }
 /**
- * Behind so many statements, or bytes, the server is asked to send what it has: by its silence a lost connection is
- * known, and a long flight would be silent to its end.
+ * Behind so many statements, or bytes, and before a commit, the server is asked to send what it has: by its silence a
+ * lost connection is known, and a long flight would be silent to its end.
  */
 const MOST_STATEMENTS_UNHEARD = 4
 const MOST_BYTES_UNHEARD = 256 * 1_024
@@ -82,7 +82,8 @@ class Flight extends pg.Query {
         bytes += this.#send(connection, statement)
         statements += 1
         const isFull = statements === MOST_STATEMENTS_UNHEARD || bytes >= MOST_BYTES_UNHEARD
-        if (!isFull || index === this.#statements.length - 1) continue
+        const next = this.#statements[index + 1]
+        if (next === undefined || !(isFull || next.text === COMMIT)) continue
         connection.flush()
         ;[statements, bytes] = [0, 0]
       }
