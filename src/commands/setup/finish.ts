@@ -1,7 +1,8 @@
 /**
  * What `sternpost setup` ends with, once the server runs: whether the certificate is there, a link to the console, each
  * record of the first domain as it is found in the DNS, and the first mail as curl. What cannot be had now is said, and
- * is no failure: whatever ends a wait, a signal or the server, all the rest is told. An answer that comes after a signal is not.
+ * is no failure: whatever ends a wait, a signal or the server, all the rest is told. An answer that comes
+ * after a signal is not.
  */
 import { certificatesSchema, type CertificateJson } from '../../api/server.ts'
 import { domainSchema, type DomainJson } from '../../api/domain.ts'
