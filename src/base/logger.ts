@@ -114,7 +114,10 @@ const writeToStdout = gatherLines(toStdout())
 function toStdout(): (bytes: Buffer) => void {
   let toFile: ((bytes: Buffer) => void) | null | undefined
   return (bytes) => {
-    toFile ??= isFile(STANDARD_OUTPUT) ? droppingLines((rest) => writeSync(STANDARD_OUTPUT, rest)) : null
+    // null is an answer too: it is looked at once.
+    if (toFile === undefined) {
+      toFile = isFile(STANDARD_OUTPUT) ? droppingLines((rest) => writeSync(STANDARD_OUTPUT, rest)) : null
+    }
     if (toFile === null) return void process.stdout.write(bytes)
     try {
       toFile(bytes)

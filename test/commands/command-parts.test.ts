@@ -198,6 +198,8 @@ t.test('times and counts are read in the forms that people write', async (t) => 
   t.equal(timeFlag('--since', '2026-11-21', now), String(new Date(2026, 10, 21).getTime() / 1_000), 'local time')
   t.equal(timeFlag('--since', '2026-11-21 10:30', now), String(new Date(2026, 10, 21, 10, 30).getTime() / 1_000))
   t.equal(timeFlag('--since', '2026-11-21T12:00:30.5+02:00', now), String(now / 1_000 - 7_200 + 30))
+  const byDate = ['2026-11-21T12:00:30+0200', '2026-11-21T12:00:30,500000000+02:00', '2026-11-21t10:00:30z']
+  for (const text of byDate) t.equal(timeFlag('--since', text, now), String(now / 1_000 - 7_200 + 30), text)
   const guessed = ['2026-11-21T12:00 5', '2026-11-21T12:00 PST', '2026-11-21T12:00Zx', '2026-11-21T12:00:00 (x)']
   const none = ['2026-02-30', '2026-02-30T12:00', '2026-11-21T24:30', '2026-11-21T12:60Z', '2026-11-21T12:00+99:00']
   for (const text of ['', 'yesterday', '2026-13-01', '5', '-2h', ...guessed, ...none]) {

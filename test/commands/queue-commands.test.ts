@@ -71,6 +71,11 @@ t.test('every action counts first and needs --yes', async (t) => {
     const refused = await run('queue', 'drop', '--accepted-before', time, '--yes')
     t.match(refused, { code: 64, stdout: '', stderr: `sternpost: --accepted-before: "${time}" is no time; write` })
   }
+  t.match(await run('queue', 'drop', '--accepted-before', '2999-01-01', '--yes'), {
+    code: 64,
+    stderr: '2999-01-01T00:00 (local time) or 2999-01-01T00:00Z (UTC).\n',
+  })
+  t.equal((await run('queue', 'list', '--accepted-before', '2999-01-01')).code, 0, 'which changes nothing')
   const before = await run('queue', 'drop', '--accepted-before', '2026-11-21T10:00:00.2+02:00')
   t.match(before, { code: 0, stdout: '0 messages canceled\n' })
   const later = await run('queue', 'drop', '--accepted-before', '2999-01-01T00:00:00.2Z')

@@ -14,6 +14,8 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -21,6 +23,7 @@ import { startAppliance } from '../../src/appliance.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { carryOut } from '../../src/commands/setup/carry-out.ts'
 import { stageFiles, type SetupFiles } from '../../src/commands/setup/files.ts'
+import { finish } from '../../src/commands/setup/finish.ts'
 import type { SetupNotes } from '../../src/commands/setup/report.ts'
 import type { Systemd } from '../../src/commands/setup/units.ts'
 import { loadConfiguration } from '../../src/config/load-configuration.ts'
@@ -221,4 +224,26 @@ t.test('a server that starts gets its first domain and key', async (t) => {
   )
   t.match(systemd.asked, ['systemctl is-active', 'systemctl is-enabled', 'systemctl reset-failed'])
   t.ok(lstatSync(join(folder, 'master.key')).isFile())
+})
+
+t.test('a signal ends what a silent server is asked for, and nothing is said after it', async (t) => {
+  const folder = await configurationFolder(t)
+  stage(folder).commit()
+  const { server: settings } = loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER, credentialsFolder: folder })
+  const socketPath = settings.listen.admin_socket
+  const silent = createServer().listen(socketPath)
+  t.teardown(() => silent.close())
+  const finishing = { server: { kind: 'socket', socketPath } as const, given: {}, settings, key: 'sk', ending: ENDING }
+  for (const domain of ['acme.test', null]) {
+    const [ending, notes] = [new AbortController(), listNotes()]
+    const finished = finish({ ...finishing, domain, notes, ended: ending.signal })
+    const [connection] = await once(silent, 'connection')
+    ending.abort()
+    t.match(await finished, { console: null, domain_status: null, curl: domain === null ? null : /^curl / })
+    const told = [...notes.lines]
+    connection.destroy()
+    // The end of the connection is seen after it, and by then what was asked has failed.
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    t.same(notes.lines, told, 'the failure that came too late is not told')
+  }
 })

@@ -1,13 +1,17 @@
 /** Every kind of mistake: where it points, what it says, what it suggests. */
 import { execFileSync } from 'node:child_process'
-import { symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { ConfigurationError, type Mistake } from '../../src/base/errors.ts'
+import { readAdminSocket } from '../../src/config/read-parts.ts'
 import { explainMistakes } from '../../src/config/source/explain-mistake.ts'
 import { readFolder } from '../../src/config/source/read-folder.ts'
 import { shownSettings } from '../../src/config/source/setting-docs.ts'
 import { FIXTURES, folderWith, load, mistakesIn, overrides, SHIPPED } from './folders.ts'
+
+const NOBODY = 65_534
 
 /** `sternpost.yaml:3:7: dns.timeout: what is wrong`, with the suggestion behind an arrow. */
 function lineOf({ file, line, column, path, message, suggestion }: Mistake, folder: string): string {
@@ -442,6 +446,27 @@ t.test('a link that leads nowhere is an error: what it led to may come back in a
   const current = join(folder, 'current')
   symlinkSync(gone, current)
   t.match(mistakesIn({ folder: current }), [{ file: current, message: `is a link that leads nowhere: ${gone}` }])
+})
+
+t.test('a folder that one may not look into is said by its files', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-config-'))
+  t.teardown(async () => rmSync(folder, { recursive: true, force: true }))
+  writeFileSync(join(folder, 'sternpost.yaml'), 'version: 1\n')
+  // Who owns it may not search it either; root may do all.
+  chmodSync(folder, 0o600)
+  const isRoot = process.geteuid?.() === 0
+  if (isRoot) process.seteuid?.(NOBODY)
+  try {
+    const { path, mistakes } = readAdminSocket(folder, SHIPPED)
+    t.equal(path, null)
+    t.match(mistakes, [
+      { file: join(folder, 'sternpost.yaml'), line: 1, message: /^cannot be read: EACCES/ },
+      { file: join(folder, 'sternpost.d'), line: 1, message: /^cannot be read: EACCES/ },
+    ])
+  } finally {
+    if (isRoot) process.seteuid?.(0)
+    chmodSync(folder, 0o700)
+  }
 })
 
 t.test('what is no regular file is an error, and nobody waits for it', async (t) => {

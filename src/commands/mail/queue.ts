@@ -95,6 +95,7 @@ async function act(
   { action, done, pool }: { action: wire.QueueActionBody['action']; done: string; pool?: string },
 ): Promise<void> {
   const filter = queueFilter(flags)
+  refuseBareDate(flags)
   const body = { action, to_pool: pool, filter, dry_run: flags.yes !== true }
   const answer = await callServer(flags, 'POST /v1/admin/queue/actions', { body, patience: LONG_PATIENCE })
   const result = readAnswer(wire.queueActionResultSchema, answer)
@@ -122,7 +123,10 @@ function withQueueFilter(verb: Command): Command {
     .option('--domain <domain>', 'from addresses of this sending domain')
     .option('--ip <address>', 'last tried from this IP')
     .option('--held', 'only those that are held')
-    .option('--accepted-before <time>', 'accepted before this time: 2h (so long ago), 2026-11-21, 2026-11-21T03:17:00Z')
+    .option(
+      '--accepted-before <time>',
+      'accepted before this time: 2h (so long ago), 2026-11-21T03:17, 2026-11-21T03:17:00Z',
+    )
     .option('--all', 'all of them; the same as no filter')
 }
 
@@ -149,6 +153,14 @@ function queueFilter(flags: FilterFlags) {
 /** Rounded up: what was accepted within the second that is named counts as before it. */
 function secondsOf(text: string): number {
   return Math.ceil(instantFlag('--accepted-before', text) / SECOND)
+}
+
+/** Whose midnight is meant decides which messages are acted on. */
+function refuseBareDate({ acceptedBefore: text = '' }: FilterFlags): void {
+  if (!/^\d{4}-\d\d-\d\d$/.test(text)) return
+  throw misuse(
+    `--accepted-before: "${text}" has no time of day; write ${text}T00:00 (local time) or ${text}T00:00Z (UTC)`,
+  )
 }
 
 /** As they would be typed. */

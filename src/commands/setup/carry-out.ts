@@ -4,6 +4,7 @@
  * A failure before the server runs takes back what this run has made. So does an interruption before the units are
  * started. What was there before stays in any case.
  */
+import { globalAgent } from 'node:http'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { domainSchema } from '../../api/domain.ts'
@@ -55,7 +56,8 @@ export async function carryOut(work: Work) {
   const inServer = server === 'not started' ? null : await introduce(address, { folder, hostname, domain }, notes)
   const { added, kept } = files
   const result = report({ folder, configuration, warnings, files: { added, kept }, server, inServer, domain }, notes)
-  const ended = inServer === null ? null : await untilSignal((ended) => finish({ ...finishing(work, inServer), ended }))
+  const ended =
+    inServer === null ? null : await untilSignal(notes, (ended) => finish({ ...finishing(work, inServer), ended }))
   if (ended?.domain_status !== 'verified') notes.say(`\nNext:  ${result.next}`)
   return { ...result, ...ended }
 }
@@ -73,15 +75,24 @@ function finishing({ folder, files, ending, notes }: Work, inServer: Introduced)
   }
 }
 
-/** All is done by now but to wait: a signal ends the waits, not the process, which would take the key with it. */
-async function untilSignal<Result>(run: (ended: AbortSignal) => Promise<Result>): Promise<Result> {
+/**
+ * All is done by now but to wait: a signal ends the waits, not the process, which would take the key with it. A second
+ * one ends the process, once the notes are written.
+ */
+async function untilSignal<Result>(notes: SetupNotes, run: (ended: AbortSignal) => Promise<Result>): Promise<Result> {
   const ending = new AbortController()
-  const end = (): void => ending.abort()
+  const end = (): void => {
+    if (!ending.signal.aborted) return ending.abort()
+    notes.close()
+    process.exit(EXIT.interrupted)
+  }
   for (const signal of SIGNALS) process.on(signal, end)
   try {
     return await run(ending.signal)
   } finally {
     for (const signal of SIGNALS) process.off(signal, end)
+    // What the server was still asked would keep the process for a minute.
+    if (ending.signal.aborted) globalAgent.destroy()
   }
 }
 

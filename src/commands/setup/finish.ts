@@ -1,7 +1,8 @@
 /**
  * What `sternpost setup` ends with, once the server runs: whether the certificate is there, a link to the console, each
  * record of the first domain as it is found in the DNS, and the first mail as curl. What cannot be had now is said, and
- * is no failure: whatever ends a wait, a signal or the server, all the rest is told.
+ * is no failure: whatever ends a wait, a signal or the server, all the rest is told. An answer that comes
+ * after a signal is not.
  */
 import { certificatesSchema, type CertificateJson } from '../../api/server.ts'
 import { domainSchema, type DomainJson } from '../../api/domain.ts'
@@ -45,20 +46,21 @@ const MOST_CERTIFICATE_WAIT = 1.5 * MINUTE
 const LOOK_EVERY = SECOND / 2
 
 export async function finish(finishing: Finishing) {
-  const { server, given, settings, domain, key, ending, notes } = finishing
-  const isOrdered = settings.tls.acme !== null
+  const { server, given, settings, domain, key, ending, notes, ended } = finishing
+  // Before the long waits: it is told though a signal ends them.
+  const cold = domain === null ? null : await untilEnded(finishing, coldIps(server))
+  const isOrdered = settings.tls.acme !== null && !ended.aborted
   if (isOrdered) notes.say(`waiting   for the certificate of ${settings.hostname}, at most 90 s`)
   const certificate = isOrdered ? await untilEnded(finishing, awaitCertificate(finishing)) : null
   if (certificate !== null) notes.say(certificateText(certificate, given))
-  const console = ending.withConsole ? await consoleLink(server) : null
+  const isWanted = ending.withConsole && !ended.aborted
+  const console = isWanted ? await untilEnded(finishing, consoleLink(server)) : null
   if (console !== null) notes.sayKey('console   opens once, within 15 minutes: ', console)
   const seen = domain === null || ending.waitMilliseconds === 0 ? null : await watchRecords(finishing, domain)
   const curl = domain === null ? null : firstMail(settings, domain, certificate?.ends_at != null)
   if (curl !== null) {
     notes.say(`\nThe first mail${seen === 'verified' ? '' : `, once ${domain} is verified`}:\n`)
-    for (const ip of (await untilTold(finishing, coldIps(server))) ?? []) {
-      notes.say(commandText(given, { verb: 'ip warmup start', arguments: [ip] }))
-    }
+    for (const ip of cold ?? []) notes.say(commandText(given, { verb: 'ip warmup start', arguments: [ip] }))
     if (key !== null) notes.sayKey('KEY=', key)
     notes.say(curl)
   }
@@ -66,25 +68,26 @@ export async function finish(finishing: Finishing) {
 }
 
 /** null: it was ended, or the server did not say, which is told. */
-async function untilEnded<Value>({ ended, notes }: Finishing, asked: Promise<Value>): Promise<Value | null> {
+async function untilEnded<Value>(finishing: Finishing, asked: Promise<Value>): Promise<Value | null> {
+  const { ended } = finishing
   const { promise: isEnded, resolve } = Promise.withResolvers<null>()
   const end = (): void => resolve(null)
   if (ended.aborted) end()
   ended.addEventListener('abort', end)
   try {
-    return await Promise.race([untilTold({ notes }, asked), isEnded])
+    return await Promise.race([untilTold(finishing, asked), isEnded])
   } finally {
     ended.removeEventListener('abort', end)
   }
 }
 
 /** null: the server did not say, and why is told. */
-async function untilTold<Value>({ notes }: Pick<Finishing, 'notes'>, asked: Promise<Value>): Promise<Value | null> {
+async function untilTold<Value>({ ended, notes }: Finishing, asked: Promise<Value>): Promise<Value | null> {
   try {
     return await asked
   } catch (thrown) {
     if (!(thrown instanceof ProcessExit)) throw thrown
-    notes.say(`warning: ${thrown.message}`)
+    if (!ended.aborted) notes.say(`warning: ${thrown.message}`)
     return null
   }
 }
@@ -136,6 +139,7 @@ async function watchRecords(finishing: Finishing, domain: string): Promise<Domai
   const known = new Set<string>()
   let last: DomainJson['status'] | null = null
   const tick = (seen: DomainJson): void => {
+    if (ended.aborted) return
     last = seen.status
     for (const { name, purpose, type, status } of seen.records) {
       if (status !== 'verified' || known.has(`${type} ${name}`)) continue

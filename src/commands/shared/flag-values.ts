@@ -27,7 +27,7 @@ export function timeFlag(name: string, text: string, now = Date.now()): string {
 
 /**
  * Unix milliseconds of `2h` (so long ago), of Unix seconds, or of an ISO 8601 date, `2026-11-21`, with or without a time
- * of day, `T12:00:00.5`, and a zone, `Z` or `+02:00`; without a zone it is local time.
+ * of day, `T12:00:00.5`, and a zone, `Z`, `+02:00` or `+0200`; without a zone it is local time.
  */
 export function instantFlag(name: string, text: string, now = Date.now()): number {
   if (/^\d{9,11}$/.test(text)) return Number(text) * SECOND // from 1973 on
@@ -38,15 +38,16 @@ export function instantFlag(name: string, text: string, now = Date.now()): numbe
   throw misuse(`${name}: "${text}" is no time; write for example 2h, 2026-11-21T12:00 or 2026-11-21T12:00:00Z`)
 }
 
-// Date, then time of day, seconds with a fraction, and zone. Date.parse takes much else, and guesses what it means.
-const INSTANT = /^(\d{4}-\d\d-\d\d)(?:[T ]([01]\d|2[0-3])(:[0-5]\d)(:[0-5]\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?$/
+// Date, then time of day, seconds with a fraction, and zone, also as date(1) writes them. Date.parse takes much else, and guesses what it means.
+const INSTANT = /^(\d{4}-\d\d-\d\d)(?:[T ]([01]\d|2[0-3])(:[0-5]\d)(:[0-5]\d(?:[.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?$/i
 
 function readInstant(text: string): number | null {
   const [, date = '', hour = '00', minute = ':00', second = '', zone = ''] = INSTANT.exec(text) ?? []
   const day = Date.parse(date)
   // February 30 would become March 2.
   if (Number.isNaN(day) || !new Date(day).toISOString().startsWith(date)) return null
-  const at = Date.parse(`${date}T${hour}${minute}${second}${zone}`)
+  const wholeZone = zone.toUpperCase().replace(/(\d\d)(\d\d)$/, '$1:$2')
+  const at = Date.parse(`${date}T${hour}${minute}${second.replace(',', '.')}${wholeZone}`)
   return Number.isNaN(at) ? null : at
 }
 

@@ -76,8 +76,7 @@ function readFile(file: string, mistakes: Mistake[]): SourceNode {
     mistakes.push(...reading.mistakes)
   } catch (thrown) {
     const isMissing = errorCode(thrown) === 'ENOENT'
-    const missing = leadsNowhere(file) ?? 'there is no such file'
-    const problem = isMissing ? missing : `cannot be read: ${errorText(thrown)}`
+    const problem = isMissing ? missingFile(file) : `cannot be read: ${errorText(thrown)}`
     mistakes.push(wholeFile(file, 'error', problem))
   }
   return emptyMap({ file, line: 1, column: 1 })
@@ -118,10 +117,18 @@ function isThere(path: string): boolean {
   }
 }
 
-/** null: it is no link. */
+function missingFile(file: string): string {
+  return leadsNowhere(file) ?? 'there is no such file'
+}
+
+/** null: it is no link, or may not be looked at. */
 function leadsNowhere(path: string): string | null {
-  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
-  return isLink ? `is a link that leads nowhere: ${readlinkSync(path)}` : null
+  try {
+    const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
+    return isLink ? `is a link that leads nowhere: ${readlinkSync(path)}` : null
+  } catch {
+    return null
+  }
 }
 
 function errorsIn(mistakes: Mistake[]): number {
