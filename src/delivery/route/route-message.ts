@@ -235,7 +235,7 @@ export function createKnownRoutes({ findRoute, configuration, clock }: KnownRout
       underWay.set(recipientDomain, asking)
       return asking
     },
-    /** The DNS named hosts of it within the last hour, and since then hosts of each of its domains that was looked up. */
+    /** The DNS named hosts of it within the last hour, and since then of each domain that was looked up. */
     isAnswering(routeName: string): boolean {
       const age = clock.now() - (foundAt.peek(routeName) ?? Number.NEGATIVE_INFINITY)
       return age >= 0 && age < ANSWERING_FOR
