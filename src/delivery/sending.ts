@@ -181,11 +181,7 @@ function createConnectionNotes(parts: DispatcherParts, wake: WakeUps) {
   }
 
   function count(note: ThreadConnectionNote['note'], facts: OpenConnections['facts'], thread: number): void {
-    if (note.kind === 'careful') return
-    if (note.kind === 'failed') {
-      if (!open.has(`${thread} ${facts.key}`)) paths.noteClosed(facts)
-      return
-    }
+    if (note.kind === 'careful' || note.kind === 'failed') return
     add(thread, facts, note.kind === 'opened' ? 1 : -1)
     if (note.kind !== 'opened' || !paths.noteOpened(facts, note.inFlight)) return
     // It takes more than the few rows that it had until now.

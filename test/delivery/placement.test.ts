@@ -65,7 +65,7 @@ function world(change: Partial<MessagePlacerOptions>): World {
     configuration: () => {
       throw new Error('nobody asks')
     },
-    routes: { fresh: () => route, findSoon: async () => route },
+    routes: { fresh: () => route, find: async () => route },
     capture: { facts, routeOf: () => route },
     choosePath: () => ({ kind: 'path', facts, ip: null, needsGrant: false, isProbe: false }),
     tlsMemory: { apply: (_ip, hosts) => hosts },

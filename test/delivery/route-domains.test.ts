@@ -1,9 +1,8 @@
 /** In what order recipient domains without a route are looked up while many of them are slow. */
 import t from 'tap'
-import { MINUTE } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createRouteDomains } from '../../src/delivery/route/route-domains.ts'
-import { createKnownRoutes, type NoHosts, type RecipientRoute } from '../../src/delivery/route/route-message.ts'
+import type { RecipientRoute } from '../../src/delivery/route/route-message.ts'
 import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
 import type { RouteAssignment } from '../../src/store/records/queue-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
@@ -66,33 +65,6 @@ t.test('a domain that comes last does not stand behind thousands that are slow',
   t.equal(asked.length, slow.length + 1, 'and none is asked for twice')
   await domains.stop()
 })
-
-t.test(
-  'a DNS that takes its time is waited for no longer than a second, and what it said is kept for a minute',
-  async (t) => {
-    const clock = manualClock(1_000_000)
-    const answers: ((answer: NoHosts) => void)[] = []
-    const routes = createKnownRoutes({
-      clock,
-      configuration: () => {
-        throw new Error('nobody asks')
-      },
-      findRoute: () => new Promise((resolve) => void answers.push(resolve)),
-    })
-    const waiting = [routes.findSoon('slow.test'), routes.findSoon('slow.test')]
-    t.same(await Promise.all(waiting), [undefined, undefined])
-    t.equal(answers.length, 1, 'one lookup')
-    const silence: NoHosts = { kind: 'no-answer', reason: 'MX slow.test: no server answered in time', since: 1 }
-    answers[0]?.(silence)
-    await new Promise((resolve) => setImmediate(resolve))
-    t.equal(await routes.findSoon('slow.test'), silence)
-    await clock.advance(MINUTE)
-    const again = routes.findSoon('slow.test')
-    t.equal(answers.length, 2, 'asked anew')
-    answers[1]?.(silence)
-    t.equal(await again, silence)
-  },
-)
 
 t.test('a full page is followed by the next one, though some of its rows were suppressed', async (t) => {
   const clock = manualClock(1_000_000)

@@ -112,18 +112,23 @@ t.test('domains whose DNS falls silent hold up no other, however many they are',
   const engine = await startEngine(t, { port: server.port, clock, zone, overrides })
   for (const name of names) {
     for (const stream of ['transactional', 'bulk'] as const) {
-      await engine.accept(`x@${name}`, { count: 20, stream, sendAt: START + 2 * MINUTE })
+      await engine.accept(`x@${name}`, { count: 20, stream, sendAt: START + 2 * HOUR })
     }
   }
   await engine.until('their routes are known', async () => {
     const { keys } = await engine.store.queueKeys(null, 1_000)
     return keys.length === 2 * names.length && keys.every(({ route }) => route !== '')
   })
+  await clock.advance(90 * MINUTE)
+  const [first] = await engine.accept('anna@dest.test')
+  await engine.untilState(first, 'delivered')
   for (const name of names) engine.zone.set(name, 'TIMEOUT')
-  await clock.advance(2 * MINUTE)
-  await engine.until('they are claimed', async () => (await engine.store.queueSummary(clock.now())).sending >= 20)
-  const [id] = await engine.accept('anna@dest.test')
-  await engine.untilState(id, 'delivered')
+  await clock.advance(30 * MINUTE)
+  const sending = async (): Promise<number> => (await engine.store.queueSummary(clock.now())).sending
+  await engine.until('they are claimed', async () => (await sending()) >= 5)
+  const [second] = await engine.accept('anna@dest.test')
+  await engine.untilState(second, 'delivered')
+  t.equal(await sending(), 5, 'a quarter of the window')
   t.notOk(
     engine.log.some(({ outcome }) => outcome === 'path-failed'),
     'they wait for the DNS still',

@@ -47,25 +47,35 @@ export interface ClaimParts {
  * Rows of one claim, some 4 ms of the store; others' commits wait so long (store/README.md "Verbs and transactions").
  */
 const MOST_PER_CLAIM = 150
-/** Rows of a route that wait for the DNS, which may be silent. */
+/** Rows of one route that is not known to answer. */
 const MOST_UNKNOWN = 10
+/** Of the ready window, for the rows of all such routes: half of what one lane may have, which may have other mail. */
+const SHARE_OF_UNKNOWN = 1 / 4
 const NO_IP: Closure = { until: null, waitingFor: 'ip_paused', text: 'No IP of the pool can send it now.' }
 
 /** Claimed rows that have no path yet. */
-type Placing = { of(group: RouteGroup): number; firstAttempts(): number }
+interface Placing {
+  of(group: RouteGroup): number
+  byRoute(): Iterable<[route: string, count: number]>
+  firstAttempts(): number
+}
 
 export function createClaimRound(options: ClaimParts, placing: Placing) {
-  const { store, clock, directory, order, window, paths, capture, hold, lease } = options
+  const { directory, order, window, paths, capture } = options
 
-  function capacityOf(group: RouteGroup, rooms: KeyRooms, closures: (() => void)[]): Capacity {
+  function capacityOf(group: RouteGroup, rooms: KeyRooms, unknown: UnknownRoom, closures: (() => void)[]): Capacity {
     if (group.route === capture.facts.route) {
       const slots = Math.max(1, paths.freeSlots(capture.facts, CAPTURE_GATE))
       return { room: paths.roomOf(capture.facts, CAPTURE_GATE, true), slots }
     }
+    const most = unknown.of(group)
+    if (most === 0) return { room: 0, slots: 0 }
     let closure: Closure | undefined
     let room = 0
+    let due = 0
     const seen = new Set<string>()
     for (const key of directory.dueOf(group)) {
+      due += key.waiting
       const kind = `${key.stream} ${key.isRetry}`
       if (seen.has(kind)) continue
       seen.add(kind)
@@ -77,8 +87,8 @@ export function createClaimRound(options: ClaimParts, placing: Placing) {
       const found = closure
       closures.push(() => directory.closeGroup(group, found))
     }
-    const most = options.routes.isFresh(group.route) ? room : Math.min(room, MOST_UNKNOWN)
-    const left = Math.max(0, most - placing.of(group))
+    const left = Math.min(Math.max(0, room - placing.of(group)), most)
+    unknown.take(group, Math.min(left, due))
     return { room: left, slots: left === 0 ? 0 : rooms.slotsOf(group, MOST_PER_CLAIM) }
   }
 
@@ -96,6 +106,7 @@ export function createClaimRound(options: ClaimParts, placing: Placing) {
   return {
     asks(): KeyAsk[] {
       const rooms = createKeyRooms(options, placing.firstAttempts())
+      const unknown = createUnknownRoom(options, placing)
       /** The directory is told after the round: it changes the fair order. */
       const closures: (() => void)[] = []
       const asks = order.round({
@@ -103,31 +114,35 @@ export function createClaimRound(options: ClaimParts, placing: Placing) {
         mostPerLane: Math.max(1, Math.floor(options.readyWindow() / 2)),
         roomForBulk: window.roomForBulk(),
         heldOf: window.ofLane,
-        capacityOf: (group) => capacityOf(group, rooms, closures),
+        capacityOf: (group) => capacityOf(group, rooms, unknown, closures),
         roomOf: (key) => roomOf(key, rooms, closures),
       })
       for (const close of closures) close()
       return asks
     },
-    async claim(asks: KeyAsk[]): Promise<ClaimedMessage[]> {
-      const asked = asks.map(({ key, limit }) => ({ key, limit, from: directory.beginClaim(key) }))
-      try {
-        const request = { now: clock.now(), ...lease(), asks: asked }
-        const { messages, suppressed, earliestAt, firstAt } = await store.claimDue(request)
-        const claimed = countByKey(messages)
-        asks.forEach(({ key }, index) => {
-          directory.endClaim(key, claimed.get(keyName(key)) ?? 0, earliestAt[index] ?? null, firstAt[index] ?? null)
-        })
-        // An older claim may still have such a row in hand: its lease lapsed, or its return was not heard yet. What
-        // comes of the older claim is refused by the store, its dot mark too.
-        hold(messages)
-        if (suppressed > 0) options.onEvents()
-        return messages
-      } catch (thrown) {
-        for (const { key } of asks) directory.failClaim(key)
-        throw thrown
-      }
-    },
+    claim: createClaim(options),
+  }
+}
+
+function createClaim({ store, clock, directory, hold, lease, onEvents }: ClaimParts) {
+  return async (asks: KeyAsk[]): Promise<ClaimedMessage[]> => {
+    const asked = asks.map(({ key, limit }) => ({ key, limit, from: directory.beginClaim(key) }))
+    try {
+      const request = { now: clock.now(), ...lease(), asks: asked }
+      const { messages, suppressed, earliestAt, firstAt } = await store.claimDue(request)
+      const claimed = countByKey(messages)
+      asks.forEach(({ key }, index) => {
+        directory.endClaim(key, claimed.get(keyName(key)) ?? 0, earliestAt[index] ?? null, firstAt[index] ?? null)
+      })
+      // An older claim may still have such a row in hand: its lease lapsed, or its return was not heard yet. What
+      // comes of the older claim is refused by the store, its dot mark too.
+      hold(messages)
+      if (suppressed > 0) onEvents()
+      return messages
+    } catch (thrown) {
+      for (const { key } of asks) directory.failClaim(key)
+      throw thrown
+    }
   }
 }
 
@@ -138,6 +153,25 @@ function countByKey(messages: readonly ClaimedMessage[]): Map<string, number> {
     counts.set(name, (counts.get(name) ?? 0) + 1)
   }
   return counts
+}
+
+type UnknownRoom = ReturnType<typeof createUnknownRoom>
+
+/**
+ * How many rows may wait for the DNS of routes that are not known to answer: those of a hoster whose DNS is silent would
+ * fill the window. For one round, in which a group is asked about once.
+ */
+function createUnknownRoom({ routes, capture, readyWindow }: ClaimParts, placing: Placing) {
+  const isUnknown = (route: string): boolean => route !== capture.facts.route && !routes.isAnswering(route)
+  let left = Math.max(1, Math.floor(readyWindow() * SHARE_OF_UNKNOWN))
+  for (const [route, count] of placing.byRoute()) if (isUnknown(route)) left -= count
+  return {
+    of: (group: RouteGroup): number =>
+      isUnknown(group.route) ? Math.max(0, Math.min(left, MOST_UNKNOWN - placing.of(group))) : Infinity,
+    take({ route }: RouteGroup, count: number): void {
+      if (isUnknown(route)) left -= count
+    },
+  }
 }
 
 type KeyRooms = ReturnType<typeof createKeyRooms>

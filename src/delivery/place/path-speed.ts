@@ -14,7 +14,7 @@ interface Speed {
   interval: number
   /** Messages that a connection has under way at once, as far as is known: its hosts have to know flights. */
   inFlight: number
-  /** A connection came about, and no later one failed while there was none: its hosts answer. */
+  /** A connection came about, or nothing is to be learned of that. */
   isProven: boolean
 }
 
@@ -76,8 +76,11 @@ export function createPathMemories(threads: number) {
   }
 }
 
-/** The capture server is our own. */
-const unknownSpeed = ({ shaped }: PathFacts): Speed => ({ ...UNKNOWN_SPEED, isProven: shaped === null })
+/** The capture server is our own. A path to a whole provider has many sites: those that are silent hold up no others. */
+const unknownSpeed = ({ route, shaped }: PathFacts): Speed => ({
+  ...UNKNOWN_SPEED,
+  isProven: shaped === null || shaped.provider === route,
+})
 
 /** Rows of a path whose hosts say nothing are held for minutes: until one answers, it has what one connection needs. */
 const usable = ({ isProven }: Speed, { connections }: OpenGate): number => (isProven ? connections : 1)

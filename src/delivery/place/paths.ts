@@ -110,11 +110,6 @@ function createPathProofs(memoryOf: (pathKey: string) => PathMemory | undefined)
       memory.isProven = true
       return !isProven
     },
-    /** None came about, and none is open. */
-    noteClosed({ key }: PathFacts): void {
-      const memory = memoryOf(key)
-      if (memory !== undefined) memory.isProven = false
-    },
   }
 }
 

@@ -59,11 +59,13 @@ export function createMessagePlacer(options: MessagePlacerOptions) {
   const givePaths = createGivePaths(options, giveBack)
   const underWay = new Map<Promise<void>, readonly ClaimedMessage[]>()
   const waiting = createCounts()
+  const waitingByRoute = createCounts()
   let firstAttempts = 0
 
   function count(messages: readonly ClaimedMessage[], by: 1 | -1): void {
     for (const { pool, route, attempts } of messages) {
       waiting.add(`${pool} ${route}`, by)
+      waitingByRoute.add(route, by)
       if (attempts === 0) firstAttempts += by
     }
   }
@@ -97,6 +99,7 @@ export function createMessagePlacer(options: MessagePlacerOptions) {
     /** Claimed rows of a pool and route that have no path yet. */
     placing: {
       of: ({ pool, route }: { pool: string; route: string }) => waiting.of(`${pool} ${route}`),
+      byRoute: waitingByRoute.all,
       firstAttempts: () => firstAttempts,
     },
     *held(): Iterable<ClaimedMessage> {

@@ -70,5 +70,6 @@ export function createCounts() {
       else counts.delete(name)
     },
     of: (name: string) => counts.get(name) ?? 0,
+    all: (): Iterable<[string, number]> => counts,
   }
 }

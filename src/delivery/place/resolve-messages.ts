@@ -26,7 +26,7 @@ export interface ResolveMessagesOptions {
   recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }
   store: Pick<Store, 'findReturnPath'>
   configuration: () => Configuration
-  routes: Pick<KnownRoutes, 'fresh' | 'findSoon'>
+  routes: Pick<KnownRoutes, 'fresh' | 'find'>
   capture: CaptureRoute
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => void
   onRouteChanged: (assignment: RouteAssignment) => void
@@ -34,8 +34,6 @@ export interface ResolveMessagesOptions {
 
 /** When the sending domain is gone, or something failed. */
 const LOOK_AGAIN_AFTER = 5 * MINUTE
-/** The DNS takes its time: it has answered by then, or is asked still. */
-const LOOK_AT_ANSWER_AFTER = 10 * SECOND
 /** The store did not answer: it is back as soon as anything can be claimed. */
 const ASK_AGAIN_AFTER = 2 * SECOND
 const MOST_RETURN_PATHS = 5_000
@@ -65,12 +63,11 @@ export function createResolveMessages(options: ResolveMessagesOptions) {
     return found
   }
 
-  async function ask(messages: readonly ClaimedMessage[], first: ClaimedMessage): Promise<Answers | undefined> {
+  async function ask(messages: readonly ClaimedMessage[], first: ClaimedMessage): Promise<Answers> {
     const { recipientDomain, isCaptured } = first
     const route = isCaptured
       ? capture.routeOf(recipientDomain)
-      : (routes.fresh(recipientDomain) ?? (await routes.findSoon(recipientDomain)))
-    if (route === undefined) return undefined
+      : (routes.fresh(recipientDomain) ?? (await routes.find(recipientDomain)))
     const known = new Map<string, string | undefined>()
     for (const { domain } of route.kind === 'hosts' ? messages : []) {
       if (!known.has(domain)) known.set(domain, returnPaths.get(domain) ?? (await returnPathOf(domain)))
@@ -93,16 +90,11 @@ export function createResolveMessages(options: ResolveMessagesOptions) {
   async function resolve(messages: readonly ClaimedMessage[]): Promise<ResolvedMessage[]> {
     const [first] = messages
     if (first === undefined) return []
-    let answers: Answers | undefined
+    let answers: Answers
     try {
       answers = await ask(messages, first)
     } catch (thrown) {
       giveBack(messages, errorText(thrown), errorCode(thrown) === 'unavailable' ? ASK_AGAIN_AFTER : LOOK_AGAIN_AFTER)
-      return []
-    }
-    if (answers === undefined) {
-      const nextAt = clock.now() + LOOK_AT_ANSWER_AFTER
-      for (const message of messages) recorder.giveBack(message, { nextAt })
       return []
     }
     const { route, returnPaths: known } = answers

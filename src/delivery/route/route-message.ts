@@ -4,9 +4,8 @@
  * does not name are left out before the provider is identified. `settle/judge-dns.ts` says what an answer without hosts
  * means for one message. egress/README.md "Providers", network/README.md "Mail hosts", delivery/README.md "TLS".
  */
-import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
+import { HOUR, MINUTE, type Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
-import { within } from '../../base/within.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { identifyProvider, type MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import type { MailHosts, MailHostsFinder } from '../../network/mail-hosts.ts'
@@ -48,10 +47,9 @@ const MOST_LOOKUPS = 100
 const MOST_REMEMBERED = 20_000
 /** How late a change of the DNS is seen, beyond the time for which its answers are cached. */
 const FRESH_FOR = MINUTE
+const ANSWERING_FOR = HOUR
 const MOST_DOMAINS = 20_000
 const MOST_ROUTES = 20_000
-/** Claimed rows wait no longer for the DNS: they take room that others need. */
-const LONGEST_WAIT = SECOND
 /** X.7.5 of RFC 3463: a cryptographic failure. */
 export const PROTECTION_CODE = '4.7.5'
 
@@ -190,29 +188,28 @@ type KnownRoutesOptions = { findRoute: FindRoute; configuration: () => Configura
 export function createKnownRoutes({ findRoute, configuration, clock }: KnownRoutesOptions) {
   const domains = recentEntries<string, { route: HostsRoute; at: number }>(MOST_DOMAINS)
   const providers = recentEntries<string, MailboxProvider>(MOST_ROUTES)
-  /** By route. */
+  /** When the DNS last named hosts of a route. */
   const foundAt = recentEntries<string, number>(MOST_ROUTES)
   const underWay = new Map<string, Promise<RecipientRoute>>()
-  /** Answers without hosts that nobody waited for any more. */
-  const late = recentEntries<string, { answer: NoHosts; at: number }>(MOST_DOMAINS)
-  const isFresh = (at: number): boolean => clock.now() >= at && clock.now() - at < FRESH_FOR
 
   async function ask(recipientDomain: string): Promise<RecipientRoute> {
-    const found = await findRoute(recipientDomain)
-    if (found.kind === 'hosts') {
-      domains.set(recipientDomain, { route: found, at: clock.now() })
-      providers.set(found.provider.route, found.provider)
-      foundAt.set(found.provider.route, clock.now())
+    try {
+      const found = await findRoute(recipientDomain)
+      if (found.kind === 'hosts') {
+        domains.set(recipientDomain, { route: found, at: clock.now() })
+        providers.set(found.provider.route, found.provider)
+        foundAt.set(found.provider.route, clock.now())
+      } else noteWithoutHosts(recipientDomain)
+      return found
+    } catch (thrown) {
+      noteWithoutHosts(recipientDomain)
+      throw thrown
     }
-    return found
   }
 
-  function find(recipientDomain: string): Promise<RecipientRoute> {
-    const running = underWay.get(recipientDomain)
-    if (running !== undefined) return running
-    const asking = ask(recipientDomain).finally(() => underWay.delete(recipientDomain))
-    underWay.set(recipientDomain, asking)
-    return asking
+  function noteWithoutHosts(recipientDomain: string): void {
+    const known = domains.peek(recipientDomain)
+    if (known !== undefined) foundAt.delete(known.route.provider.route)
   }
 
   /** A provider's id may stand alone, or before the hyphen that a site's name has. */
@@ -228,25 +225,21 @@ export function createKnownRoutes({ findRoute, configuration, clock }: KnownRout
     /** The route of the domain when it was looked up lately; undefined: `find` has to ask. */
     fresh(recipientDomain: string): HostsRoute | undefined {
       const known = domains.get(recipientDomain)
-      return known !== undefined && isFresh(known.at) ? known.route : undefined
+      const age = clock.now() - (known?.at ?? 0)
+      return known !== undefined && age >= 0 && age < FRESH_FOR ? known.route : undefined
     },
-    find,
-    /** Undefined: the DNS takes its time. What it says then is kept for whoever asks again within a minute. */
-    async findSoon(recipientDomain: string): Promise<RecipientRoute | undefined> {
-      const known = late.get(recipientDomain)
-      if (known !== undefined && isFresh(known.at)) return known.answer
-      const finding = find(recipientDomain)
-      const found = await within(finding, LONGEST_WAIT)
-      if (found !== undefined) return found
-      const keep = (answer: RecipientRoute): void => {
-        if (answer.kind !== 'hosts') late.set(recipientDomain, { answer, at: clock.now() })
-      }
-      // What it fails for is told to the next one.
-      finding.then(keep, () => {})
-      return undefined
+    find(recipientDomain: string): Promise<RecipientRoute> {
+      const running = underWay.get(recipientDomain)
+      if (running !== undefined) return running
+      const asking = ask(recipientDomain).finally(() => underWay.delete(recipientDomain))
+      underWay.set(recipientDomain, asking)
+      return asking
     },
-    /** The DNS named hosts of it lately, for one of its domains. */
-    isFresh: (routeName: string) => isFresh(foundAt.get(routeName) ?? Number.NEGATIVE_INFINITY),
+    /** The DNS named hosts of it within the last hour, and since then of each domain that was looked up. */
+    isAnswering(routeName: string): boolean {
+      const age = clock.now() - (foundAt.peek(routeName) ?? Number.NEGATIVE_INFINITY)
+      return age >= 0 && age < ANSWERING_FOR
+    },
     /** As it was when it was last looked up, however long ago. */
     last: (recipientDomain: string) => domains.peek(recipientDomain)?.route,
     behind(routeName: string): MailboxProvider {
@@ -260,7 +253,6 @@ export function createKnownRoutes({ findRoute, configuration, clock }: KnownRout
     forget(): void {
       domains.clear()
       providers.clear()
-      late.clear()
     },
   }
 }
