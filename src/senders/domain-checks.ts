@@ -90,7 +90,7 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
     /** Starts no check any more and waits for those in the background. */
     async stop() {
       isStopped = true
-      await background.stop()
+      await background.ended()
     },
   }
 }
@@ -99,7 +99,6 @@ export function createDomainChecks(parts: DomainParts, onChecked: () => void) {
 function createBackground({ logger }: Pick<DomainParts, 'logger'>) {
   const waiting = new Map<string, () => Promise<unknown>>()
   const underWay = new Map<string, Promise<void>>()
-  let isStopped = false
 
   async function run(name: string, work: () => Promise<unknown>): Promise<void> {
     try {
@@ -125,13 +124,11 @@ function createBackground({ logger }: Pick<DomainParts, 'logger'>) {
   return {
     run,
     start(name: string, work: () => Promise<unknown>): void {
-      if (isStopped) return
       waiting.set(name, work)
       begin()
     },
-    /** Begins none any more; resolves when those that run have ended. */
-    async stop(): Promise<void> {
-      isStopped = true
+    /** Those that run; what waits is not begun any more. */
+    async ended(): Promise<void> {
       waiting.clear()
       await Promise.all(underWay.values())
     },
