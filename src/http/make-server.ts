@@ -112,7 +112,14 @@ function createTurns(server: Server): (socket: Duplex, answer: () => void) => vo
   const told = new WeakSet<Duplex>()
   for (const event of REQUEST_EVENTS) {
     server.prependListener(event, (request: IncomingMessage, response: ServerResponse) => {
-      last.set(request.socket, { request, response, earlier: last.get(request.socket)?.response })
+      const { socket } = request
+      last.set(socket, { request, response, earlier: last.get(socket)?.response })
+      // What was answered is kept no longer: connections live on.
+      response.once('close', () => {
+        const newest = last.get(socket)
+        if (newest?.response === response) last.delete(socket)
+        else if (newest?.earlier === response) newest.earlier = undefined
+      })
     })
   }
   return (socket, answer) => {
