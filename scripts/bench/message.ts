@@ -3,9 +3,13 @@
  * recipient and its own content each time; a batch has many recipients with five variables each. The peers get the same
  * message as a file, ready to go.
  */
-const FILLER =
-  '<p style="margin:0 0 12px">Your order has left the house and is on its way to you. ' +
-  'We pack with care, and everything that we use can be recycled, as always.</p>\n'
+const WORDS =
+  'your order has left the house and is on its way to you we pack with care everything that use can be recycled as ' +
+  'always thank for buying from our small shop in town parcel should arrive within three working days driver will ' +
+  'ring twice if nobody answers it waits at next post office keep this message until then sizes colours differ a ' +
+  'little between screens may send back what does not please within thirty days at no cost questions are answered ' +
+  'by people who know things they sell every weekday morning evening summer winter garden kitchen table lamp chair'
+const STYLES = ['margin:0 0 12px', 'margin:0;padding:8px 16px;color:#334455', 'font:14px/20px Arial,sans-serif']
 const LINK = '<p><a href="https://shop.bench.test/orders/1042">See where it is</a></p>\n'
 const LINKS = 8
 const TEXT = 'Your order has left the house and is on its way to you.'
@@ -22,12 +26,30 @@ export interface MessageKind {
 }
 
 export function htmlOf(bytes: number, start = ''): string {
-  const room = Math.max(0, bytes - HEAD.length - FOOT.length - start.length - LINKS * LINK.length)
-  const paragraphs = Array.from({ length: Math.floor(room / FILLER.length) }, () => FILLER)
+  const room = bytes - HEAD.length - FOOT.length - start.length - LINKS * LINK.length
+  const paragraphs = paragraphsOf(room)
   const every = Math.max(1, Math.floor(paragraphs.length / LINKS))
   for (let link = 0; link < LINKS; link += 1) paragraphs.splice(link * (every + 1), 0, LINK)
   const used = start.length + paragraphs.reduce((sum, { length }) => sum + length, 0) + HEAD.length + FOOT.length
   return `${HEAD}${start}${paragraphs.join('')}${' '.repeat(Math.max(0, bytes - used))}${FOOT}`
+}
+
+/** Always the same paragraphs of changing words, which compress about as the html of real mail does: to two fifths. */
+function paragraphsOf(room: number): string[] {
+  const words = WORDS.split(' ')
+  const paragraphs: string[] = []
+  let state = 1
+  const next = (below: number): number => {
+    state = (state * 48_271) % 2_147_483_647
+    return state % below
+  }
+  for (let length = 0; ;) {
+    const text = Array.from({ length: 10 + next(20) }, () => words[next(words.length)]).join(' ')
+    const paragraph = `<p style="${STYLES[next(STYLES.length)]}">${text}.</p>\n`
+    length += paragraph.length
+    if (length > room) return paragraphs
+    paragraphs.push(paragraph)
+  }
 }
 
 /** The number of a request, in as many digits as NUMBER has characters. */
