@@ -134,6 +134,11 @@ export const accepting: Cases = {
         unsubscribe: { list: 'bulk', url: null },
       },
       { ...sampleContent, html: null, text: null, raw: Uint8Array.of() },
+      // What is in both bodies may be read in another way where it is short.
+      { ...sampleContent, html: 'ü'.repeat(8_000), text: '\\x41\t\u{1F600}\uFFFF'.padEnd(16_756) },
+      { ...sampleContent, html: 'ü'.repeat(8_000), text: '✓'.repeat(6_000) },
+      { ...sampleContent, html: 'ü'.repeat(16_384), text: null },
+      { ...sampleContent, html: 'ü'.repeat(16_384), text: 'x' },
     ]
     // Their memory is given away.
     for (const content of contents) await acceptOne(store, { content: structuredClone(content) })
@@ -145,6 +150,10 @@ export const accepting: Cases = {
       const read = await reader.content(message.contentId)
       t.same(read && plainContent(read), plainContent(contents[index] ?? sampleContent))
     }
+    const ids = messages.map(({ contentId }) => contentId)
+    const ahead = await reader.readAhead([], ids, Infinity)
+    const readTogether = ids.flatMap((id) => ahead.contents.get(id) ?? [])
+    t.same(readTogether.map(plainContent), contents.map(plainContent))
     t.equal(await reader.content(4_711), undefined)
   },
   "a batch shares one content and keeps what is each recipient's own": async (t, { store, contentReader }) => {

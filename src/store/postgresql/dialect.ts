@@ -11,7 +11,7 @@
  * | `indexed by name` | nothing: its planner knows how common values are |
  * | `? is null` | a parameter of its own, whose type is known: whether the other one is null |
  * | `erased_address(?)`, `without_address(text, ?, …)` | the key for it never leaves this process |
- * | `subjects match ?`, words between quotes | `subjects.subject @> ?`, a list of words |
+ * | `subjects match ?`, words between quotes; words between spaces of its rows | `subjects.subject @> ?`, a list of words |
  */
 
 /** What is sent for a parameter of a statement. */
@@ -45,7 +45,11 @@ const RULES: { find: RegExp; kind?: SentParameter['as']; write: string }[] = [
     write: 'without_address($2, $1::text,',
   },
   { find: /\bsubjects match \$(\d+)/g, kind: 'words', write: 'subjects.subject @> $1::text[]' },
-  { find: /(insert into subjects \(rowid, subject\) values \(\$\d+, )\$(\d+)/g, kind: 'words', write: '$2$1::text[]' },
+  // The server makes the list: statements that are given lists cannot be merged.
+  {
+    find: /(insert into subjects \(rowid, subject\) values \(\$\d+, )(\$\d+)/g,
+    write: `$1string_to_array(nullif($2::text, ''), ' ')`,
+  },
   { find: /\bcast\(bytes as text\)/g, write: `encode(bytes, 'escape')` },
 ]
 

@@ -10,12 +10,22 @@ import type { PostgresLocation } from '../store-location.ts'
 import { TRACKING_HOST_QUERY } from '../verbs/domains/domain-rows.ts'
 import { byRank, PLATFORM_KEYS_QUERY, SIGNING_KEYS_QUERY } from '../verbs/domains/signing-keys.ts'
 import { FACTS_QUERY, factsOf, type FactsRow } from '../verbs/messages/render-facts.ts'
-import { CONTENT_QUERY, contentFrom, partKeys, PARTS_QUERY, sizeOfContent } from '../verbs/messages/stored-content.ts'
+import {
+  CONTENT_QUERY,
+  contentFrom,
+  firstPartKey,
+  partKeys,
+  PARTS_QUERY,
+  sizeOfContent,
+} from '../verbs/messages/stored-content.ts'
 import { toPostgres } from './dialect.ts'
 import { keepConnected } from './kept-connection.ts'
 import { mergedForm } from './merged-statements.ts'
 import { namedRows } from './postgres-database.ts'
 import type { WireStatement } from './wire-messages.ts'
+
+/** Some hundred of them in one answer are no burden. */
+const MOST_SHORT_BYTES = 32 * 1_024
 
 export async function openPostgresContentReader({ url }: PostgresLocation): Promise<ContentReader> {
   const line = keepConnected({ url, line: 'read', name: 'sternpost' })
@@ -38,24 +48,29 @@ export async function openPostgresContentReader({ url }: PostgresLocation): Prom
     const found = await findOfEach<FactsRow>(FACTS, asked)
     return new Map(keys.flatMap((key, index) => (found[index] ?? []).map((row) => [key, factsOf(row)] as const)))
   }
-  /** Their rows first: they tell how much is to come. */
+  /** Their rows first, with what is short: they tell how much is to come. */
   async function readContents(ids: readonly number[], mostBytes: number): Promise<Map<number, StoredContent>> {
-    const asked = ids.map((id) => [id])
-    const found = await findOfEach<ContentRow>(CONTENT, asked)
-    const chosen: { id: number; row: ContentRow }[] = []
+    const asked = ids.map((id) => [id, firstPartKey(id)])
+    const found = await findOfEach<ContentRow & { texts: string | null }>(SHORT_CONTENT, asked)
+    const contents = new Map<number, StoredContent>()
+    const keep = (id: number, row: ContentRow, parts: Buffer[]): void => {
+      const content = contentFrom(row, parts)
+      if (content !== undefined) contents.set(id, content)
+    }
+    const others: { id: number; row: ContentRow }[] = []
     let bytes = 0
     for (const [index, [row]] of found.entries()) {
       if (row === undefined || bytes >= mostBytes) continue
       bytes += sizeOfContent(row)
-      chosen.push({ id: ids[index] ?? 0, row })
+      const id = ids[index] ?? 0
+      if (row.texts === null) others.push({ id, row })
+      else keep(id, row, [Buffer.from(row.texts)])
     }
-    const keys = chosen.map(({ id }) => partKeys(id))
-    const parts = await findOfEach<{ bytes: Buffer }>(PARTS, keys)
-    const contents = new Map<number, StoredContent>()
-    for (const [index, { id, row }] of chosen.entries()) {
-      const content = contentFrom(row, parts[index]?.map((part) => part.bytes) ?? [])
-      if (content !== undefined) contents.set(id, content)
-    }
+    const parts = await findOfEach<{ bytes: Buffer }>(
+      PARTS,
+      others.map(({ id }) => partKeys(id)),
+    )
+    for (const [index, { id, row }] of others.entries()) keep(id, row, parts[index]?.map((part) => part.bytes) ?? [])
     return contents
   }
 
@@ -93,8 +108,20 @@ function question(name: string, sql: string, types: readonly string[] = [], orde
   }
 }
 
+/** The same with the bytes of a content, null: they are more than a few texts. As text they cost half of what bytes do. */
+const SHORT_CONTENT_QUERY = `
+  select content.*, short.texts
+  from (${CONTENT_QUERY}) as content
+  left join lateral (
+    select convert_from(bytes, 'UTF8') as texts
+    from content_parts
+    where part_key = ? and content.rawBytes is null and content.attachments is null
+      and coalesce(content.htmlBytes, 0) + coalesce(content.textBytes, 0) <= ${MOST_SHORT_BYTES}
+  ) as short on true`
+
 const FACTS = question('facts', FACTS_QUERY, ['bigint'])
-const CONTENT = question('content', CONTENT_QUERY, ['bigint'])
+const CONTENT = question('content', CONTENT_QUERY)
+const SHORT_CONTENT = question('short_content', SHORT_CONTENT_QUERY, ['bigint', 'bigint'])
 const PARTS = question('parts', PARTS_QUERY, ['bigint', 'bigint'], 'order by found.part_key')
 const SIGNING_KEYS = question('signing_keys', SIGNING_KEYS_QUERY)
 const PLATFORM_KEYS = question('platform_keys', PLATFORM_KEYS_QUERY)

@@ -76,7 +76,7 @@ function valueOf({ of, as }: SentParameter, given: unknown[], { erasureKey }: Po
     case 'forms':
       return formsOfAddress(String(value))
     case 'words':
-      // Without a word nothing is found, and nothing is kept.
+      // Without a word nothing is found.
       return String(value).match(WORDS) ?? null
   }
 }
