@@ -268,8 +268,8 @@ t.test('the family of addresses', (t) => {
   const v4 = ['10.0.0.1']
   const v6 = ['fd00::1']
   const cases: [MailHost[], Parameters<typeof familiesToAsk>[1], string[], number[]][] = [
-    [[both], 'prefer-v4', [...v4, ...v6], [4]],
-    [[both], 'prefer-v6', [...v4, ...v6], [6]],
+    [[both], 'prefer-v4', [...v4, ...v6], [4, 6]],
+    [[both], 'prefer-v6', [...v4, ...v6], [6, 4]],
     [[both], 'prefer-v4', v6, [6]],
     [[both], 'prefer-v6', v4, [4]],
     [[both], 'off', v6, []],
@@ -277,7 +277,7 @@ t.test('the family of addresses', (t) => {
     [[only6], 'prefer-v4', [...v4, ...v6], [6]],
     [[only6], 'off', [...v4, ...v6], []],
     [[only6], 'prefer-v6', v4, []],
-    [[both, only6], 'prefer-v4', [...v4, ...v6], [4]],
+    [[both, only6], 'prefer-v4', [...v4, ...v6], [4, 6]],
   ]
   for (const [hosts, choice, sources, expected] of cases) {
     t.same(familiesToAsk(hosts, choice, sources), expected, choice)

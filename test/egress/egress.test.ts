@@ -280,6 +280,32 @@ t.test('an IP reaches hosts of its own family only', async (t) => {
   t.equal(chosen(egress, { families: [6], lastIp: '127.0.0.11', keepIpUntil: 0, attempts: 1 }), '::1')
 })
 
+t.test('the preferred family goes first, the other one where that cannot send', async (t) => {
+  const { egress, warmup } = await startEgressWorld(
+    t,
+    withPools({ default: poolOf([warmed('127.0.0.11'), warmed('::1')]) }),
+  )
+  const both: [4, 6] = [4, 6]
+  t.same(spread(egress, { families: both }), new Set(['127.0.0.11']))
+  t.same(spread(egress, { families: [6, 4] }), new Set(['::1']))
+  const blocked = { attempts: 1, lastIp: '127.0.0.11', avoidIps: ['127.0.0.11'] }
+  t.equal(chosen(egress, { ...blocked, families: both }), '::1')
+  t.equal(chosen(egress, { ...blocked, families: [4] }), '127.0.0.11', 'the other one cannot reach the hosts')
+  t.equal(chosen(egress, { families: both }, closedFor('suspension', ['127.0.0.11'])), '::1')
+  t.equal(chosen(egress, { families: both }, closedFor('connections', ['127.0.0.11'])), 'connections', 'merely busy')
+  await warmup.suspendIp('127.0.0.11', 'a test', 'test')
+  t.equal(chosen(egress, { families: both }), '::1')
+})
+
+t.test('a blocked IP sends again where the only other one may not have the mail', async (t) => {
+  const pools = { default: poolOf([warmed('127.0.0.11'), ipSettings('127.0.0.12')]) }
+  const { egress, warmup } = await startEgressWorld(t, withPools(pools, { warmup_streams: ['bulk'] }))
+  await warmup.start('127.0.0.12', startAsked(), 'cli')
+  const blocked = { attempts: 1, lastIp: '127.0.0.11', avoidIps: ['127.0.0.11'] }
+  t.equal(chosen(egress, blocked), '127.0.0.11')
+  t.equal(chosen(egress, { ...blocked, stream: 'bulk' }), '127.0.0.12')
+})
+
 t.test('affinity: by message, or by recipient domain', async (t) => {
   const ips = Array.from({ length: 8 }, (_, index) => warmed(`127.0.1.${index}`))
   const byMessage = await startEgressWorld(t, withPools({ default: poolOf(ips) }))

@@ -124,8 +124,8 @@ export function hostsFor(ip: Pick<EgressIp, 'source'>, { hosts }: Pick<HostsRout
 }
 
 /**
- * From which families an IP may be chosen: the preferred one when hosts and pool have it, else the other
- * (`delivery.ipv6`; network/README.md "Mail hosts"). `sources`: the addresses that the IPs of the pool bind.
+ * From which families an IP may be chosen, the preferred one first: those that hosts and pool have (`delivery.ipv6`;
+ * egress/README.md "Which IP"). `sources`: the addresses that the IPs of the pool bind.
  */
 export function familiesToAsk(
   hosts: readonly Pick<MailHost, 'addresses' | 'tls'>[],
@@ -137,5 +137,5 @@ export function familiesToAsk(
   const own = new Set(sources.map((source) => ipFamily(source)))
   const order = ([4, 6] as const).filter((family) => family === 4 || choice !== 'off')
   if (choice === 'prefer-v6') order.reverse()
-  return order.filter((family) => reachable.has(family) && own.has(family)).slice(0, 1)
+  return order.filter((family) => reachable.has(family) && own.has(family))
 }

@@ -56,6 +56,7 @@ export interface IpRequest {
   /** null: free choice. 0: `lastIp` when that can send now. A time: waits for `lastIp` until then. */
   keepIpUntil: number | null
   avoidIps: readonly string[]
+  /** Those of the receiving hosts that may be used, the preferred one first. */
   families: readonly (4 | 6)[]
 }
 

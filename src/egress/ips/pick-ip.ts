@@ -137,24 +137,44 @@ function endingBy(end: number, wait: Wait): Wait {
 
 function chooseFreely(search: Search): IpChoice {
   const { request, tiers, now, pathOf } = search
+  const offered = tiersFor(search)
   const isAvoided = (address: string): boolean => request.avoidIps.includes(address)
-  // When all are avoided nothing is: the ladder of suspensions decides (egress/README.md "Keep or rotate").
+  // When all that could send it are avoided nothing is: the ladder decides (egress/README.md "Keep or rotate").
   const hasOther =
     request.avoidIps.length > 0 &&
-    [tiers.warming, tiers.own, tiers.spill].flat().some(({ ip, address }) => !isAvoided(address) && !isHeld(pathOf(ip)))
-  const isFit = ({ address, family }: Seeded): boolean =>
-    request.families.includes(family) && !(hasOther && isAvoided(address))
+    offered
+      .flatMap(({ candidates }) => candidates)
+      .some(
+        ({ ip, address, family }) => request.families.includes(family) && !isAvoided(address) && !isHeld(pathOf(ip)),
+      )
   const waits: Closed[] = []
-  for (const tier of tiersFor(search)) {
-    if (tier.isOverflow && waits.some(isBusy)) break
-    const found = tryTier(search, tier, isFit, waits)
+  for (const family of request.families) {
+    const isFit = (one: Seeded): boolean => one.family === family && !(hasOther && isAvoided(one.address))
+    const found = tryTiers(search, offered, isFit, waits)
     if (found !== undefined) return found
+    // The other family is for what the preferred one cannot send, not for what is merely busy there.
+    if (waits.some(isBusy)) break
   }
   const taker = waits.find(({ takes }) => takes !== null)?.takes
   if (taker != null) return taker
   if (request.attempts === 0 || waits.length === 0) waits.push(...tiers.paused.map(stateWait))
   waits.push(...tiers.suspended.map(stateWait))
   return earliest(waits, now) ?? nobody(search)
+}
+
+/** What closed candidates wait for is added to `waits`. */
+function tryTiers(
+  search: Search,
+  offered: readonly Tier[],
+  isFit: (candidate: Seeded) => boolean,
+  waits: Closed[],
+): IpChoice | undefined {
+  for (const tier of offered) {
+    if (tier.isOverflow && waits.some(isBusy)) break
+    const found = tryTier(search, tier, isFit, waits)
+    if (found !== undefined) return found
+  }
+  return undefined
 }
 
 interface Tier {
