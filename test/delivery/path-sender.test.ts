@@ -355,6 +355,24 @@ t.test('a limit holds between two messages; without connections what has not beg
   t.match((await path.untilDone(5)).at(-1), { claim: 5, end: { kind: 'accepted' } })
 })
 
+t.test('a connection with the former source or EHLO name of its path carries no further message', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  const plan = { connections: 1, idleMilliseconds: HOUR }
+  path.add([1], { plan })
+  await path.untilDone(1)
+  path.add([2, 3], { plan: { ...plan, source: '127.0.0.12' } })
+  await path.untilDone(3)
+  path.add([4], { plan: { ...plan, source: '127.0.0.12', hostname: 'other.acme.test' } })
+  await path.untilDone(4)
+  const sources = server.messages.map(({ connection: { remoteAddress } }) => remoteAddress)
+  t.same(sources, ['127.0.0.11', '127.0.0.12', '127.0.0.12', '127.0.0.12'])
+  t.same(
+    server.connections.map(({ ehloName }) => ehloName),
+    ['mail.acme.test', 'mail.acme.test', 'other.acme.test'],
+  )
+})
+
 t.test('drain lets the message under way finish, abort the one past its dot', async (t) => {
   const server = await mx(t, { script: { dot: { afterMilliseconds: 100, reply: '250 ok' } } })
   const path = pathTo(t, server)

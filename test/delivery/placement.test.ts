@@ -61,7 +61,8 @@ function world(change: Partial<MessagePlacerOptions>): World {
     store: { findReturnPath: async () => 'bounces.acme.test' },
     clock: manualClock(),
     logger: createLogger({ level: 'silent' }),
-    egress: { reserve: async () => [] },
+    egress: { reserve: async () => [], noteRefund: () => {} },
+    pathFacts: { generation: () => 0 },
     configuration: () => {
       throw new Error('nobody asks')
     },
@@ -85,6 +86,7 @@ t.test('what got its allowance before the store failed is sent, the rest goes ba
   let reservations = 0
   const { placer, placed, returned } = world({
     egress: {
+      noteRefund: () => {},
       async reserve([ask]) {
         if (++reservations > 1 || ask === undefined) throw new Error('SQLITE_FULL')
         return [
@@ -98,6 +100,33 @@ t.test('what got its allowance before the store failed is sent, the rest goes ba
   await placer.settled()
   t.same(placed, [1])
   t.same(returned, [2, 3])
+})
+
+t.test('what was given an IP before IPs changed is placed anew, and its allowance goes back', async (t) => {
+  let generation = 0
+  const refunds: string[] = []
+  const given: unknown[] = []
+  const ip = { address: '127.0.0.11', source: '127.0.0.11' }
+  const { placer, placed } = world({
+    pathFacts: { generation: () => generation },
+    egress: {
+      noteRefund: (refunded) => void refunds.push(refunded),
+      async reserve(asks) {
+        generation++
+        return asks.map(({ ip: of, isp, count: granted }) => {
+          return { ip: of, isp, day: '2026-11-21', at: 1, granted, nextAt: null, interval: 1, reason: null }
+        })
+      },
+    },
+    choosePath: ({ id }) =>
+      ({ kind: 'path', facts, ip, needsGrant: id === 'msg_2', isProbe: false }) as unknown as ChosenPath,
+    recorder: { giveBack: (_message, how) => void given.push(how.refund ?? null) },
+  })
+  placer.place([message(1), message(2)])
+  await placer.settled()
+  t.same(placed, [])
+  t.same(given, [null, { ip: '127.0.0.11', isp: 'dest.test', day: '2026-11-21', at: 1 }])
+  t.same(refunds, ['127.0.0.11'])
 })
 
 t.test('a question that fails takes back the messages of its own domain alone, each once', async (t) => {

@@ -16,6 +16,7 @@ import type { HostsRoute } from '../route/route-message.ts'
 import { hostsFor, type ChoosePath, type ChosenPath } from './choose-path.ts'
 import { createCounts } from './ready-window.ts'
 import { createResolveMessages, type ResolvedMessage, type ResolveMessagesOptions } from './resolve-messages.ts'
+import type { PathFactsMaker } from './path-facts.ts'
 import type { PathRow } from './take-rows.ts'
 import { createWaitingLines } from './waiting-lines.ts'
 
@@ -45,7 +46,8 @@ export interface PlacedRow extends PathRow {
 export type MessagePlacer = ReturnType<typeof createMessagePlacer>
 
 export interface MessagePlacerOptions extends ResolveMessagesOptions {
-  egress: Pick<Egress, 'reserve'>
+  egress: Pick<Egress, 'reserve' | 'noteRefund'>
+  pathFacts: Pick<PathFactsMaker, 'generation'>
   choosePath: ChoosePath
   /** Leaves out TLS to hosts where it failed before (delivery/README.md "TLS"). */
   tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
@@ -131,7 +133,7 @@ function createGivePaths(
   options: MessagePlacerOptions,
   giveBack: ReturnType<typeof createResolveMessages>['giveBack'],
 ) {
-  const { clock, logger, egress, recorder } = options
+  const { clock, logger, egress, pathFacts, recorder } = options
   const inLine = createWaitingLines()
 
   /** What the store cannot answer for goes back; what was placed before goes on. */
@@ -162,8 +164,17 @@ function createGivePaths(
     return { claim, facts, isUrgent, expiresAt, isProbe, message, lane, ip, returnPath, grant: null, route: reached }
   }
 
+  /** IPs or limits have changed since they were chosen, and one of them may be an IP that is not to send any more. */
+  function placeAnew(rows: readonly PlacedRow[]): void {
+    for (const { message, grant } of rows) {
+      if (grant !== null) egress.noteRefund(grant.ip, grant.isp)
+      recorder.giveBack(message, { nextAt: clock.now(), ...(grant === null ? {} : { refund: grant }) })
+    }
+  }
+
   return async (ready: readonly ResolvedMessage[]): Promise<void> => {
     const placed: PlacedRow[] = []
+    const generation = pathFacts.generation()
     const chosenBefore = new Map<string, number>()
     const choose = ({ message, route }: ResolvedMessage): ChosenPath => {
       const chosen = options.choosePath(message, route, (pathKey) => chosenBefore.get(pathKey) ?? 0)
@@ -184,7 +195,8 @@ function createGivePaths(
       const again = (each: ResolvedMessage) => (choice < MOST_CHOICES ? choose(each) : noAllowance(clock.now()))
       open = refused.map(({ each }) => ({ each, chosen: again(each) }))
     }
-    options.onPlaced(placed)
+    if (generation === pathFacts.generation()) options.onPlaced(placed)
+    else placeAnew(placed)
   }
 }
 

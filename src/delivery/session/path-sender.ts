@@ -185,6 +185,9 @@ function createPathConnections(options: PathConnectionsOptions) {
     },
     begin(queue: SiteQueue, first: RowToSend): void {
       sites.putLast(queue)
+      const { source, hostname } = plan()
+      // A reload has changed them: the next message leaves as the file says.
+      const isOutdated = (): boolean => source !== plan().source || hostname !== plan().hostname
       const worker: ConnectionWorker = startWorker(first, {
         ...options,
         isHalted,
@@ -194,7 +197,7 @@ function createPathConnections(options: PathConnectionsOptions) {
           options.renderSoon()
           return sending
         },
-        isToLeave: (messages) => isToLeave(queue, messages),
+        isToLeave: (messages) => isOutdated() || isToLeave(queue, messages),
         giveBack: (sending) => (isHalted() ? finishUntried([sending], STOPPING) : putBack(queue, sending)),
         // The site answers: the others may follow while this one sends.
         onOpen: grow,
