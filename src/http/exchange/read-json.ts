@@ -106,9 +106,20 @@ export function canonicalDigest(document: unknown): Uint8Array {
   return digest.update(gathered).digest()
 }
 
+// What stands in front of a number, and sixteen digits: fewer are never beyond a double's whole numbers.
+const LONG_NUMBER = /[:,[\s]-?\d{16}/
+// A whole number, with nothing behind it.
+const WHOLE_NUMBER = /^-?\d+$/
+
+/** A whole number that a double does not hold, such as an order number of 19 digits, becomes the text of its digits. */
+function withDigits(_key: string, value: unknown, context?: { source?: string }): unknown {
+  const isChanged = typeof value === 'number' && Number.isFinite(value) && !Number.isSafeInteger(value)
+  return isChanged && WHOLE_NUMBER.test(context?.source ?? '') ? context?.source : value
+}
+
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return LONG_NUMBER.test(text) ? JSON.parse(text, withDigits) : JSON.parse(text)
   } catch (cause) {
     throw malformed(`the body is not valid JSON${positionIn(cause)}`, cause)
   }
