@@ -64,7 +64,9 @@ class SmtpDialogue extends SMTPConnection {
   override send(code: number, data?: string | string[] | null, context?: string | false): void {
     const { badRecipient } = this.rules
     if (context === 'MAILBOX_SYNTAX_ERROR') return this.send(badRecipient.code, badRecipient.text)
-    if (code >= 400 && ++this.refusals > MOST_REFUSALS) return super.send(421, '4.7.0 too many errors', false)
+    // RFC 5321 §4.5.3.1.10: each recipient beyond the limit is told so, and the client comes again with them.
+    const isRefusal = code >= 400 && context !== 'TOO_MANY_RECIPIENTS'
+    if (isRefusal && ++this.refusals > MOST_REFUSALS) return super.send(421, '4.7.0 too many errors', false)
     if (typeof data !== 'string' || !OWN_CODE.test(data)) return super.send(code, data, context)
     super.send(code, data.length > MOST_LINE_CHARACTERS ? inLines(data) : data, false)
   }

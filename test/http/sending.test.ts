@@ -121,6 +121,18 @@ t.test('a batch is refused as a whole when all or, if strict, one of its recipie
   t.equal(own.headers['x-service-warnings'], 'cc,variables')
 })
 
+t.test('a long number arrives with all of its digits', async (t) => {
+  const { port } = await startApi(t)
+  const body = JSON.stringify({ ...VALID_SEND, text: '{{order}} {{below}} {{short}}' }).replace(
+    /}$/,
+    ',"variables":{"order":1234567890123456789,"below":-12345678901234567890,"short":9007199254740991}}',
+  )
+  const { json } = await ask(port, { path: '/v1/email/preview', body })
+  t.match(json.data, { text: '1234567890123456789 -12345678901234567890 9007199254740991' })
+  const late = JSON.stringify({ ...VALID_SEND, send_at: 'x' }).replace('"x"', '1795219200000000000')
+  t.match((await ask(port, { path: '/v1/email/send', body: late })).json.error?.details, /^send_at: Too big/)
+})
+
 t.test('a preview shows the mail and stores nothing', async (t) => {
   const { port } = await startApi(t)
   const fields = { subject: 'Order {{no}}', html: '<p>Hi {{name}}</p>', variables: { no: 1042, name: '<Ada>' } }

@@ -106,9 +106,34 @@ export function canonicalDigest(document: unknown): Uint8Array {
   return digest.update(gathered).digest()
 }
 
+// What stands in front of a number, and sixteen digits: fewer are never beyond a double's whole numbers.
+const LONG_NUMBER = /[:,[\s]-?\d{16}/
+// A whole number, with nothing behind it.
+const WHOLE_NUMBER = /^-?\d+$/
+
+/**
+ * A whole number that a double does not hold, such as an order number of 19 digits, becomes the text of its digits. A
+ * field of the body itself stays a number: its own error tells best what is wrong with it.
+ */
+function parseWithDigits(text: string): unknown {
+  const changed: { holder: Record<string, unknown>; key: string; value: number }[] = []
+  const document: unknown = JSON.parse(
+    text,
+    function withDigits(this: Record<string, unknown>, key: string, value: unknown, context?: { source?: string }) {
+      const digits = context?.source ?? ''
+      if (typeof value !== 'number' || Number.isSafeInteger(value) || !Number.isFinite(value)) return value
+      if (!WHOLE_NUMBER.test(digits)) return value
+      changed.push({ holder: this, key, value })
+      return digits
+    },
+  )
+  for (const { holder, key, value } of changed) if (holder === document) holder[key] = value
+  return document
+}
+
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return LONG_NUMBER.test(text) ? parseWithDigits(text) : JSON.parse(text)
   } catch (cause) {
     throw malformed(`the body is not valid JSON${positionIn(cause)}`, cause)
   }
