@@ -14,6 +14,7 @@ import { createPostgresDatabase } from '../../src/store/postgresql/postgres-data
 import { createRowNumbers } from '../../src/store/postgresql/row-numbers.ts'
 import { createStatementQueue } from '../../src/store/postgresql/statement-queue.ts'
 import type { WireStatement } from '../../src/store/postgresql/wire-messages.ts'
+import { createForgetMessages } from '../../src/store/verbs/retention/forget-messages.ts'
 import { createReadVerbs } from '../../src/store/verbs/verbs.ts'
 import { skipWithoutPostgres, startPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
 import { postgresLocation } from './postgres-support.ts'
@@ -182,6 +183,22 @@ else {
       'each once, newest first',
     )
   })
+
+  await t.test('an old message goes in few trips', async (t) => {
+    const { reader, trips, query } = await readingOver(t, cluster, 40)
+    await query(`update messages set state = 'delivered', final_at = 1`)
+    await query(
+      `insert into events (event_seq, id, message_seq, kind, at) select seq, id, seq, 'email.accepted', 1 from messages`,
+    )
+    const forget = createForgetMessages(reader)
+    let messages = 0
+    while (messages < 30) {
+      const request = { before: NOW, now: NOW, linksBefore: NOW, after: messages, limit: 30 }
+      messages = forget(request).next ?? 0
+    }
+    t.ok(trips() < 8 * messages)
+    t.match(await query('select min(seq)::int as seq from messages'), [{ seq: messages + 1 }])
+  })
 }
 
 /** So many lanes and contents with a message each, and 300 of the first; how many trips were made since it was asked last. */
@@ -221,7 +238,7 @@ async function readingOver(t: Test, cluster: PostgresCluster, count: number) {
     made = 0
     return now
   }
-  return { verbs, trips }
+  return { reader, verbs, trips, query: (text: string) => cluster.query(text, database) }
 }
 
 /** Passes on, and notes the letters of the messages that go to the server; the first message has none. */
