@@ -44,6 +44,7 @@ export function createHeldIps(options: HeldIpsOptions) {
   const { nodeId, epoch, configured, canBind, clock, logger } = options
   const { held, underWay, problems, released, away, begin, bring, leave, clear } = createRoad(options)
   let owners = new Map<string, IpOwner>()
+  let isEnding = false
 
   const isOfOther = (ip: string): boolean => (owners.get(ip)?.epoch ?? epoch) !== epoch
   const mayTry = (ip: string): boolean => clock.now() >= (problems.get(ip)?.until ?? 0)
@@ -81,7 +82,7 @@ export function createHeldIps(options: HeldIpsOptions) {
       for (const { address, source } of configured()) {
         if (underWay.has(address)) continue
         const isNew = owners.get(address)?.epoch === epoch && !held.has(address) && !released.has(address)
-        if (isNew) begin(address, () => bring(address, source))
+        if (isNew && !isEnding) begin(address, () => bring(address, source))
         if (isOfOther(address) && !away.has(address)) begin(address, () => clear(address))
       }
     },
@@ -100,10 +101,12 @@ export function createHeldIps(options: HeldIpsOptions) {
         return problem === undefined || held.has(ip) || isOfOther(ip) ? [] : [{ ip, problem }]
       }),
     settled,
-    /** Lets all go. */
+    /** Lets all go, for good: the beats that go on meanwhile bring none again. */
     async leaveAll(): Promise<void> {
+      isEnding = true
       await settled()
-      await Promise.all([...held].map(leave))
+      for (const ip of held) begin(ip, () => leave(ip))
+      await settled()
     },
   }
 }

@@ -159,4 +159,5 @@ t.test('it beats while its IPs come and go, however long that takes, and while i
   await beatsOn()
   writeFileSync(join(folder, 'release'), '')
   await stopped
+  t.equal(calls(), 'acquire\nrelease\n', 'a beat brings back nothing that goes with a stop')
 })

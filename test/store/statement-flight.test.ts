@@ -6,11 +6,21 @@ import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import type { MessagePage } from '../../src/store/records/lookup-records.ts'
 import { openBlockingWire } from '../../src/store/postgresql/blocking-wire.ts'
 import { openConnection } from '../../src/store/postgresql/connection.ts'
 import { keepConnected } from '../../src/store/postgresql/kept-connection.ts'
+import { createPostgresDatabase } from '../../src/store/postgresql/postgres-database.ts'
+import { createRowNumbers } from '../../src/store/postgresql/row-numbers.ts'
+import { createStatementQueue } from '../../src/store/postgresql/statement-queue.ts'
 import type { WireStatement } from '../../src/store/postgresql/wire-messages.ts'
-import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.ts'
+import { createForgetMessages } from '../../src/store/verbs/retention/forget-messages.ts'
+import { createReadVerbs } from '../../src/store/verbs/verbs.ts'
+import { skipWithoutPostgres, startPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
+import { postgresLocation } from './postgres-support.ts'
+import { anything } from './search-cases.ts'
+import { openTestStore } from './sqlite-support.ts'
+import { NOW } from './store-samples.ts'
 
 const TABLE = 'create table rows (number bigint primary key deferrable initially immediate, bytes bytea)'
 
@@ -151,6 +161,84 @@ else {
     ask(BEGIN, insert(2), COMMIT)
     t.match(ask(FIND), [{ rows: [[2]] }])
   })
+
+  await t.test('what is asked of many lanes, or many contents, takes few trips', async (t) => {
+    const { verbs, trips } = await readingOver(t, cluster, 250)
+    const all = { waiting: 549, next: null }
+    t.same([verbs.countSomeWaiting(null), trips() < 40], [all, true], 'one lane has more than its share')
+    const { groups, next } = verbs.someQueueGroups({ by: 'pool', filter: {}, now: NOW, after: null })
+    t.match([groups, next, trips() < 40], [[{ waiting: 549 }], null, true])
+    const none = { messages: [], next: null }
+    t.same(verbs.searchMessages({ ...anything, subject: 'order', state: 'bounced' }), none)
+    t.ok(trips() < 40)
+    const found: string[] = []
+    for (let after: string | null = null; found.length === 0 || after !== null;) {
+      const page: MessagePage = verbs.searchMessages({ ...anything, subject: 'order', after })
+      found.push(...page.messages.map(({ recipient }) => recipient))
+      after = page.next
+    }
+    t.same(
+      found,
+      Array.from({ length: 549 }, (_, index) => `${549 - index}@example.com`),
+      'each once, newest first',
+    )
+  })
+
+  await t.test('an old message goes in few trips', async (t) => {
+    const { reader, trips, query } = await readingOver(t, cluster, 40)
+    await query(`update messages set state = 'delivered', final_at = 1`)
+    await query(
+      `insert into events (event_seq, id, message_seq, kind, at) select seq, id, seq, 'email.accepted', 1 from messages`,
+    )
+    const forget = createForgetMessages(reader)
+    let messages = 0
+    while (messages < 30) {
+      const request = { before: NOW, now: NOW, linksBefore: NOW, after: messages, limit: 30 }
+      messages = forget(request).next ?? 0
+    }
+    t.ok(trips() < 8 * messages)
+    t.match(await query('select min(seq)::int as seq from messages'), [{ seq: messages + 1 }])
+  })
+}
+
+/** So many lanes and contents with a message each, and 300 of the first; how many trips were made since it was asked last. */
+async function readingOver(t: Test, cluster: PostgresCluster, count: number) {
+  const database = await cluster.createDatabase()
+  const url = cluster.url(database)
+  const { store } = await openTestStore(postgresLocation(url))
+  await store.close()
+  await cluster.query(
+    `insert into pools (pool_id, name) values (1, 'default');
+    insert into lanes (lane_id, domain, stream) select n, n || '.example', 'bulk' from generate_series(1, ${count}) as n;
+    insert into contents (content_id, from_address, subject, has_variables) select n, '', '', 0 from generate_series(1, ${count}) as n;
+    insert into subjects (rowid, subject) select n, '{your,order}' from generate_series(1, ${count}) as n;
+    insert into messages
+      (seq, id, state, pool_id, lane_id, content_id, recipient, recipient_domain, next_at, expires_at, created_at)
+    select
+      n, decode(lpad(to_hex(n), 32, '0'), 'hex'), 'waiting', 1, greatest(1, n - 299), greatest(1, n - 299),
+      n || '@example.com', 'example.com', 0, 0, n
+    from generate_series(1, ${count} + 299) as n`,
+    database,
+  )
+  const wire = openBlockingWire({ url }, null)
+  t.teardown(() => wire.close())
+  let made = 0
+  const counted: typeof wire = {
+    ...wire,
+    ask(...asked) {
+      made += 1
+      return wire.ask(...asked)
+    },
+  }
+  const queue = createStatementQueue(counted, 'read')
+  const reader = createPostgresDatabase({ queue, rowNumbers: createRowNumbers(wire), erasureKey: undefined })
+  const verbs = createReadVerbs({ reader, databaseSize: () => ({ fileBytes: 0, usedBytes: 0, logBytes: 0 }) })
+  const trips = (): number => {
+    const now = made
+    made = 0
+    return now
+  }
+  return { reader, verbs, trips, query: (text: string) => cluster.query(text, database) }
 }
 
 /** Passes on, and notes the letters of the messages that go to the server; the first message has none. */

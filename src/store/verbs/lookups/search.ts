@@ -8,7 +8,7 @@ import { HOUR } from '../../../base/clock.ts'
 import { getNamed } from '../tools/stored-identifier.ts'
 import type { SearchMessagesRequest } from '../../records/lookup-records.ts'
 import { bisect, createWalk, MOST_ROWS_READ, positionAfter, type RunWalk, type WalkParameters } from '../tools/pages.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { askAhead, foundOfEach, lengthOf, oneColumn } from '../tools/statements.ts'
 import { comparableAddress } from '../tools/stored-address.ts'
 import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
 import type { Verb } from '../tools/verb-types.ts'
@@ -53,13 +53,11 @@ const STATE = `
   end`
 
 /** What is not asked for is null. The recipient is missing: where it is asked for, it leads. */
-const CONDITION = `
+const CONDITION_BUT_SUBJECT = `
   (@batchContent is null or walked.content_id = +@batchContent)
   and (@tagKey is null or exists (
     select 1 from content_tags where key = +@tagKey and value = +@tagValue and content_id = walked.content_id))
   and (@from is null or +@from = (select from_address from contents where content_id = walked.content_id))
-  and (@subject is null or exists (
-    select 1 from subjects where subjects match +@subject and rowid = walked.content_id))
   and (@since is null or walked.created_at >= +@since)
   and (@until is null or walked.created_at <= +@until)
   and (@isp is null or walked.isp = +@isp)
@@ -71,6 +69,10 @@ const CONDITION = `
   and (@state is null or @state = ${STATE})
   and (@ip is null or +@ip = (
     select ip from attempts where message_seq = walked.seq and ip is not null order by at desc limit 1))`
+const CONDITION = `
+  ${CONDITION_BUT_SUBJECT}
+  and (@subject is null or exists (
+    select 1 from subjects where subjects match +@subject and rowid = walked.content_id))`
 
 export function createSearchMessages(database: Database): Verb<'searchMessages'> {
   const walks = Object.fromEntries(
@@ -114,32 +116,55 @@ function leadOf({ recipient, batchId, tag, subject, from }: SearchMessagesReques
   return from === null ? 'none' : 'from'
 }
 
+/** That are read at once. */
+const CONTENTS_AT_ONCE = 100
+
 /**
  * The messages of the contents whose subject has the words, newest first. Content by content: the index of words knows
  * no order of messages, and sorting all that have a common word would take seconds.
  */
 function createSubjectWalk(database: Database): RunWalk<number> {
-  const findContents = oneColumn(database)<[WalkParameters], number>(`
-    select rowid from subjects
-    where subjects match @subject and rowid between +@firstContent and +@lastContent
-    order by rowid desc`)
+  const contentsOf = createSubjectContents(database)
   const findRows = database.prepare<[WalkParameters], { seq: number; isMeant: number }>(`
-    select seq, ${CONDITION} as isMeant from (${SOURCES.batch} limit +@most) as walked`)
+    select seq, ${CONDITION_BUT_SUBJECT} as isMeant from (${SOURCES.batch} limit +@most) as walked`)
   return (parameters, limit) => {
     const found: number[] = []
     let most = MOST_ROWS_READ
-    for (const batchContent of findContents.iterate(parameters)) {
-      const rows = findRows.all({ ...parameters, subject: null, batchContent, most })
-      for (const { seq, isMeant } of rows) {
-        if (isMeant !== 1) continue
-        if (found.length === limit) return { found, next: found.at(-1) ?? null }
-        found.push(seq)
+    const ask = (batchContent: number, mostRows: number) =>
+      askAhead(findRows, { ...parameters, batchContent, most: mostRows })
+    for (const contents of contentsOf(parameters)) {
+      const each = foundOfEach(contents, ask, lengthOf, () => most)
+      for (const [, rows] of each) {
+        for (const { seq, isMeant } of rows) {
+          if (isMeant !== 1) continue
+          if (found.length === limit) return { found, next: found.at(-1) ?? null }
+          found.push(seq)
+        }
+        most -= 1 + rows.length
+        const last = rows.at(-1)
+        if (most <= 0 && last !== undefined) return { found, next: last.seq }
       }
-      most -= 1 + rows.length
-      const last = rows.at(-1)
-      if (most <= 0 && last !== undefined) return { found, next: last.seq }
     }
     return { found, next: null }
+  }
+}
+
+/** Contents whose subject has the words, newest first, some at a time: a common word is in a million of them. */
+function createSubjectContents(database: Database): (parameters: WalkParameters) => Generator<number[]> {
+  const find = oneColumn(database)<[WalkParameters], number>(`
+    select rowid from subjects
+    where subjects match @subject and rowid between @firstContent and @lastContent
+    order by rowid desc
+    limit +@most`)
+  return function* contentsOf(parameters) {
+    let lastContent = parameters['lastContent'] ?? null
+    for (;;) {
+      const contents = find.all({ ...parameters, lastContent, most: CONTENTS_AT_ONCE })
+      if (contents.length > 0) yield contents
+      const last = contents[CONTENTS_AT_ONCE - 1]
+      if (last === undefined) return
+      lastContent = last - 1
+    }
   }
 }
 

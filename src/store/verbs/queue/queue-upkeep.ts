@@ -6,7 +6,7 @@ import type { Database } from '../../engine/database.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import { createQueueNames } from './queue-names.ts'
 import type { WalkPosition } from './waiting-rows.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { askAhead, foundOfEach, oneColumn } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
 /** Rows of one part: about 5 ms. */
@@ -57,28 +57,34 @@ export function createWatchQueue(database: Database): Verb<'watchQueue'> {
 
 /** Rows that one part counts along the index of lanes: about 2 ms. */
 const MOST_COUNTED = 10_000
+/** And lanes: those without a row cost a seek each. */
+const MOST_LANES = 2_000
 
 /** How many rows wait, lane by lane, in parts. */
 export function createCountWaiting(database: Database) {
-  const findLanes = oneColumn(database)<[number], number>(`
-    select lane_id from lanes where lane_id >= ? order by lane_id`)
+  const findLanes = oneColumn(database)<[number, number], number>(`
+    select lane_id from lanes where lane_id >= ? order by lane_id limit +?`)
   const count = database.prepare<[number, number, number], { found: number; last: number | null }>(`
     select count(*) as found, max(seq) as last
     from (
       select seq from messages where state = 'waiting' and lane_id = ? and seq > ? order by seq limit +?
     ) as counted`)
   return (after: WalkPosition | null): { waiting: number; next: WalkPosition | null } => {
+    const lanes = findLanes.all(after?.laneId ?? 0, MOST_LANES)
+    const ask = (laneId: number, most: number) =>
+      askAhead(count, laneId, laneId === after?.laneId ? after.seq : 0, most)
     let waiting = 0
-    for (const laneId of findLanes.all(after?.laneId ?? 0)) {
-      const most = MOST_COUNTED - waiting
-      const counted = count.get(laneId, laneId === after?.laneId ? after.seq : 0, most)
-      if (counted === undefined || counted.last === null) continue
-      waiting += counted.found
-      if (counted.found === most) return { waiting, next: { laneId, seq: counted.last } }
+    const each = foundOfEach(lanes, ask, countedOf, () => MOST_COUNTED - waiting)
+    for (const [laneId, rows] of each) {
+      waiting += countedOf(rows)
+      if (waiting >= MOST_COUNTED) return { waiting, next: { laneId, seq: rows[0]?.last ?? 0 } }
     }
-    return { waiting, next: null }
+    const lastLane = lanes[MOST_LANES - 1]
+    return { waiting, next: lastLane === undefined ? null : { laneId: lastLane + 1, seq: 0 } }
   }
 }
+
+const countedOf = ([row]: readonly { found: number }[]): number => row?.found ?? 0
 
 export function createCountSending(database: Database): () => number {
   const count = oneColumn(database)<[], number>(`

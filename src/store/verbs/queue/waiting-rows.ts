@@ -6,7 +6,7 @@ import type { Database } from '../../engine/database.ts'
 import type { Stream } from '../../../mail/message.ts'
 import type { QueueFilter, QueueGroup, QueueGrouping } from '../../../mail/waiting-mail.ts'
 import type { WaitingFor } from '../../records/queue-records.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { askAhead, foundOfEach, lengthOf, oneColumn } from '../tools/statements.ts'
 
 const groupOf = (row: WaitingRow, by: QueueGrouping, now: number): QueueGroup => ({
   name: nameOf(row, by),
@@ -69,12 +69,14 @@ export function createWaitingRowsWalk(database: Database) {
     const lanes = findLanes.all(after?.laneId ?? 0, domain, domain, MOST_LANES)
     const rows: WaitingRow[] = []
     let room = MOST_ROWS
-    for (const laneId of lanes) {
-      const found = findRows.all(laneId, laneId === after?.laneId ? after.seq : 0, room)
+    const ask = (laneId: number, most: number) =>
+      askAhead(findRows, laneId, laneId === after?.laneId ? after.seq : 0, most)
+    const each = foundOfEach(lanes, ask, lengthOf, () => room)
+    for (const [laneId, found] of each) {
       rows.push(...found.filter((row) => isMeant(row, filter)))
       room -= found.length
       const last = found.at(-1)
-      if (room === 0 && last !== undefined) return { rows, next: { laneId, seq: last.seq } }
+      if (room <= 0 && last !== undefined) return { rows, next: { laneId, seq: last.seq } }
     }
     const lastLane = lanes.length < MOST_LANES ? undefined : lanes.at(-1)
     return { rows, next: lastLane === undefined ? null : { laneId: lastLane + 1, seq: 0 } }

@@ -3,9 +3,10 @@
  *
  * The newest content stays in any case, so that its number is not given again: readers keep what they know by number.
  */
-import type { Database } from '../../engine/database.ts'
+import type { Database, RunResult } from '../../engine/database.ts'
 import { createSubjectRemoval } from '../lookups/subjects.ts'
 import { partKeys, recordFrom } from '../messages/stored-content.ts'
+import { askAhead } from '../tools/statements.ts'
 
 interface ContentUse {
   messages: number
@@ -32,25 +33,29 @@ export function isOver({ open, finalAt }: ContentUse, before: number): boolean {
   return open === 0 && (finalAt === null || finalAt < before)
 }
 
-/** Deletes the bytes of a content; returns how many pieces there were. */
-export function createBytesRemoval(database: Database): (contentId: number) => number {
+/** How many rows went. Asked behind the last of them: until then PostgreSQL is sent what waits with the next question. */
+export const rowsGone = (runs: readonly RunResult[]): number => runs.reduce((sum, { changes }) => sum + changes, 0)
+
+/** Deletes the bytes of a content. */
+export function createBytesRemoval(database: Database): (contentId: number) => RunResult {
   const remove = database.prepare<[number, number]>('delete from content_parts where part_key between ? and ?')
-  return (contentId) => remove.run(...partKeys(contentId)).changes
+  return (contentId) => remove.run(...partKeys(contentId))
 }
 
-/** Deletes what a content is found by; its own list of tags is the caller's. Returns how many rows there were. */
-export function createTagsRemoval(database: Database): (contentId: number) => number {
+/** Deletes what a content is found by, when what is returned is called; its own list of tags is the caller's. */
+export function createTagsRemoval(database: Database): (contentId: number) => () => RunResult[] {
   const find = database.prepare<[number], string | null>('select tags from contents where content_id = ?').pluck()
   const remove = database.prepare<[string, string, number]>(`
     delete from content_tags where key = ? and value = ? and content_id = ?`)
   return (contentId) => {
-    const tags = Object.entries(recordFrom<string>(find.get(contentId) ?? null))
-    return tags.reduce((sum, [key, value]) => sum + remove.run(key, value, contentId).changes, 0)
+    const tags = askAhead(find, contentId)
+    return () =>
+      Object.entries(recordFrom<string>(tags()[0] ?? null)).map(([key, value]) => remove.run(key, value, contentId))
   }
 }
 
-/** Called when a message or a trace of a content has gone; returns how many rows went with it. */
-export function createContentRelease(database: Database): (contentId: number) => number {
+/** Called when a message or a trace of a content has gone; returns what went with it. */
+export function createContentRelease(database: Database): (contentId: number) => RunResult[] {
   const hasMessage = database.prepare<[number], 1>('select 1 from messages where content_id = ? limit 1').pluck()
   const hasTrace = database.prepare<[number], 1>('select 1 from traces where content_id = ? limit 1').pluck()
   const findNewest = database.prepare<[], number | null>('select max(content_id) from contents').pluck()
@@ -68,13 +73,18 @@ export function createContentRelease(database: Database): (contentId: number) =>
   const removeSubject = createSubjectRemoval(database)
 
   return (contentId) => {
-    if (hasMessage.get(contentId) !== undefined || contentId === findNewest.get()) return 0
+    const message = askAhead(hasMessage, contentId)
+    const newest = askAhead(findNewest)
+    const trace = askAhead(hasTrace, contentId)
+    const forgetTags = removeTags(contentId)
+    if (message().length > 0 || contentId === newest()[0]) return []
+    const isTraced = trace().length > 0
     removeSubject(contentId)
-    const removed = removeTags(contentId) + removeBatch.run(contentId).changes
-    if (hasTrace.get(contentId) !== undefined) {
+    const removed = [...forgetTags(), removeBatch.run(contentId)]
+    if (isTraced) {
       slim.run(contentId)
       return removed
     }
-    return removed + removeBytes(contentId) + removeLinks.run(contentId).changes + removeContent.run(contentId).changes
+    return [...removed, removeBytes(contentId), removeLinks.run(contentId), removeContent.run(contentId)]
   }
 }

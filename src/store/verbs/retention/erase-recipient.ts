@@ -91,7 +91,7 @@ function createMessageErasure(database: Database): (row: FoundRow) => void {
   return ({ seq, contentId, recipient }) => {
     // What was written for one person may name it anywhere.
     if (isShared.get(contentId, 2) === 0) {
-      removeTags(contentId)
+      removeTags(contentId)()
       removeSubject(contentId)
       clear.run(contentId)
       removeLinks.run(contentId)

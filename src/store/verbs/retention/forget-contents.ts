@@ -4,10 +4,10 @@
  * looks again at what it deletes. Contents are met in the order of their acceptance: behind the first that is too young
  * nothing can be over.
  */
-import type { Database } from '../../engine/database.ts'
+import type { Database, RunResult } from '../../engine/database.ts'
 import type { OverdueContent } from '../../records/retention-records.ts'
 import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
-import { createBytesRemoval, createContentUse, isOver, createContentRelease } from './content-use.ts'
+import { createBytesRemoval, createContentUse, isOver, createContentRelease, rowsGone } from './content-use.ts'
 import { createSlice, isTooYoung, walkOldest, type AgedRow } from './walk-oldest.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
@@ -50,16 +50,16 @@ export function createForgetContents(database: Database): Verb<'forgetContents'>
   const removeBytes = createBytesRemoval(database)
   return ({ before, contents }) => {
     const slice = createSlice(contents.length)
-    let removed = 0
+    const removed: RunResult[] = []
     let looked = 0
     for (const { contentId, links } of contents) {
       if (!slice.hasRoom()) break
       looked += 1
       if (!isOver(useOf(contentId), before)) continue
       if (links !== null) keepLinks.run(contentId, links)
-      removed += removeBytes(contentId)
+      removed.push(removeBytes(contentId))
     }
-    return { removed, looked }
+    return { removed: rowsGone(removed), looked }
   }
 }
 
@@ -93,7 +93,7 @@ export function createPartRemovals(database: Database) {
       ),
     /** Traces of messages that were final before this time, and the contents that nothing else needs. */
     forgetTraces: (request) =>
-      walkOldest(request, findTrace, ({ seq, contentId }) => removeTrace.run(seq).changes + release(contentId)),
+      walkOldest(request, findTrace, ({ seq, contentId }) => rowsGone([removeTrace.run(seq), ...release(contentId)])),
   } satisfies SomeVerbs
 }
 

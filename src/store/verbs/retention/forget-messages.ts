@@ -6,11 +6,11 @@
  * the targets of its links are read from them first; the newest one, so that no number is given twice. Where a link of
  * it may still be followed, a trace stays in its place.
  */
-import type { Database } from '../../engine/database.ts'
+import type { Database, RunResult } from '../../engine/database.ts'
 import { partKeys } from '../messages/stored-content.ts'
-import { createContentRelease } from './content-use.ts'
+import { createContentRelease, rowsGone } from './content-use.ts'
 import { walkOldest, type AgedRow } from './walk-oldest.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { askAhead, oneColumn } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
 /** `at` is when it was accepted. */
@@ -51,34 +51,40 @@ export function createForgetMessages(database: Database): Verb<'forgetMessages'>
   const removals = ABOUT_A_MESSAGE.map((table) =>
     database.prepare<[number]>(`delete from ${table} where message_seq = ?`),
   )
+  const findEvents = oneColumn(database)<[number], number>(`
+    select event_seq from events where message_seq = ? order by event_seq`)
   const events = createEventRemoval(database)
-  const leaveTrace = createTraceWriter(database)
+  const askTrace = createTraceWriter(database)
   const release = createContentRelease(database)
 
-  const mayGo = ({ seq, contentId, finalAt, state }: OldRow, before: number, newest: number): boolean => {
+  /** The events that go with it; null: it stays. */
+  const goingWith = ({ seq, contentId, finalAt, state }: OldRow, before: number, newest: number): number[] | null => {
     const isFinal = state !== 'waiting' && state !== 'sending'
-    if (!isFinal || finalAt === null || finalAt >= before || seq === newest) return false
-    return hasBytes.get(...partKeys(contentId)) === undefined && events.mayGo(seq)
+    if (!isFinal || finalAt === null || finalAt >= before || seq === newest) return null
+    const bytes = askAhead(hasBytes, ...partKeys(contentId))
+    const found = askAhead(findEvents, seq)
+    return bytes().length === 0 && events.mayGo(found()) ? found() : null
   }
-  const remove = (row: OldRow, linksBefore: number): number => {
+  const remove = (row: OldRow, going: number[], linksBefore: number): number => {
     const hasLinks = row.finalAt !== null && row.finalAt >= linksBefore
-    let removed = 1 + events.remove(row.seq)
-    if (hasLinks) leaveTrace(row)
-    for (const removal of removals) removed += removal.run(row.seq).changes
-    removeRow.run(row.seq)
-    return removed + release(row.contentId)
+    const leaveTrace = hasLinks ? askTrace(row) : () => {}
+    const removed = events.remove(going)
+    leaveTrace()
+    removed.push(...removals.map((removal) => removal.run(row.seq)), removeRow.run(row.seq))
+    return rowsGone([...removed, ...release(row.contentId)])
   }
 
   return (request) => {
     const newest = findNewest.get() ?? 0
-    return walkOldest(request, findNext, (row) =>
-      mayGo(row, request.before, newest) ? remove(row, request.linksBefore) : 0,
-    )
+    return walkOldest(request, findNext, (row) => {
+      const going = goingWith(row, request.before, newest)
+      return going === null ? 0 : remove(row, going, request.linksBefore)
+    })
   }
 }
 
-/** Only where a link of ours was in the mail. */
-function createTraceWriter(database: Database): (row: OldRow) => void {
+/** Only where a link of ours was in the mail. What is returned leaves it. */
+function createTraceWriter(database: Database): (row: OldRow) => () => void {
   const find = database.prepare<
     [number, number],
     { variables: string | null; links: string | null; list: string | null }
@@ -93,11 +99,14 @@ function createTraceWriter(database: Database): (row: OldRow) => void {
     values (?, ?, ?, ?, ?, ?)
     on conflict do nothing`)
   return ({ seq, id, contentId, laneId, recipient, finalAt }) => {
-    const facts = find.get(seq, contentId)
-    if (facts === undefined || (facts.links === null && facts.list === null)) return
-    // Values are only needed where a target has a placeholder.
-    const variables = facts.links === null ? null : facts.variables
-    add.run(id, contentId, laneId, recipient, variables, finalAt ?? 0)
+    const asked = askAhead(find, seq, contentId)
+    return () => {
+      const [facts] = asked()
+      if (facts === undefined || (facts.links === null && facts.list === null)) return
+      // Values are only needed where a target has a placeholder.
+      const variables = facts.links === null ? null : facts.variables
+      add.run(id, contentId, laneId, recipient, variables, finalAt ?? 0)
+    }
   }
 }
 
@@ -107,18 +116,6 @@ function createTraceWriter(database: Database): (row: OldRow) => void {
  * again.
  */
 function createEventRemoval(database: Database) {
-  const findEvents = oneColumn(database)<[number], number>(`
-    select event_seq from events where message_seq = ? order by event_seq`)
-  const one = createOneEventRemoval(database)
-  return {
-    mayGo: (messageSeq: number): boolean => findEvents.all(messageSeq).every(one.mayGo),
-    /** Returns how many rows went. */
-    remove: (messageSeq: number): number =>
-      findEvents.all(messageSeq).reduce((sum, event) => sum + one.remove(event), 0),
-  }
-}
-
-function createOneEventRemoval(database: Database) {
   const findNewest = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
   const findHolder = oneColumn(database)<[number], 1>(`
     select 1 from webhook_deliveries where event_seq = ? and state in ('pending', 'failed') limit 1`)
@@ -128,14 +125,15 @@ function createOneEventRemoval(database: Database) {
   const removeDelivery = database.prepare<[number]>('delete from webhook_deliveries where delivery_seq = ?')
   const removeEvent = database.prepare<[number]>('delete from events where event_seq = ?')
   return {
-    mayGo: (event: number): boolean => findHolder.get(event) === undefined && event !== findNewest.get(),
-    remove(event: number): number {
-      let removed = 1
-      for (const delivery of findDeliveries.all(event)) {
-        removed += removeAttempts.run(delivery).changes + removeDelivery.run(delivery).changes
-      }
-      removeEvent.run(event)
-      return removed
+    mayGo(events: readonly number[]): boolean {
+      const newest = askAhead(findNewest)
+      const holders = events.map((event) => askAhead(findHolder, event))
+      return holders.every((holder, index) => holder().length === 0 && events[index] !== newest()[0])
+    },
+    remove(events: readonly number[]): RunResult[] {
+      const deliveries = events.map((event) => askAhead(findDeliveries, event)).flatMap((found) => found())
+      const removed = deliveries.flatMap((delivery) => [removeAttempts.run(delivery), removeDelivery.run(delivery)])
+      return [...removed, ...events.map((event) => removeEvent.run(event))]
     },
   }
 }
@@ -148,6 +146,7 @@ export function createForgetEvents(database: Database): Verb<'forgetEvents'> {
     where message_seq is null and event_seq > ?
     order by event_seq
     limit 1`)
-  const one = createOneEventRemoval(database)
-  return (request) => walkOldest(request, findNext, ({ seq }) => (one.mayGo(seq) ? one.remove(seq) : 0))
+  const events = createEventRemoval(database)
+  return (request) =>
+    walkOldest(request, findNext, ({ seq }) => (events.mayGo([seq]) ? rowsGone(events.remove([seq])) : 0))
 }

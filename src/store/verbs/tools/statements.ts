@@ -37,3 +37,31 @@ export function firstOfEach<Parameters extends unknown[], Row>(
   if (statement.ask === undefined) return each.map((parameters) => statement.get(...parameters))
   return each.map((parameters) => ask(statement, ...parameters)).map((rows) => rows()[0])
 }
+
+/** Of what is asked one by one, so much goes in one trip. */
+const ASKED_AT_ONCE = 100
+
+/**
+ * What is found for each of many, in order, in few trips to PostgreSQL; whoever has enough stops. `find`: begins to ask
+ * for `most` rows of one, as `askAhead` does; `sizeOf`: how many there are; `room`: how many are wanted still. Of each of
+ * those in one trip an equal share is asked for first, and of one that has more all of it again.
+ */
+export function* foundOfEach<Item, Found>(
+  items: readonly Item[],
+  find: (item: Item, most: number) => () => Found,
+  sizeOf: (found: Found) => number,
+  room: () => number,
+): Generator<[Item, Found], void> {
+  for (let start = 0; start < items.length; start += ASKED_AT_ONCE) {
+    const some = items.slice(start, start + ASKED_AT_ONCE)
+    const share = Math.max(1, Math.ceil(room() / some.length))
+    const asked = some.map((item) => [item, find(item, share)] as const)
+    for (const [item, answer] of asked) {
+      const found = answer()
+      const isMore = sizeOf(found) >= share && share < room()
+      yield [item, isMore ? find(item, room())() : found]
+    }
+  }
+}
+
+export const lengthOf = ({ length }: readonly unknown[]): number => length
