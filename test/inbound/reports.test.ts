@@ -454,7 +454,23 @@ t.test('mail for postmaster goes on to the operator, within limits, and never ba
   t.equal(parts.stored.splice(0).length, 18, 'twenty an hour, the two of above among them')
   t.match(await bring(`postmaster@${HOSTNAME}`, complaint), taken, 'without an operator it is taken and dropped')
   t.equal(parts.stored.splice(0).length, 0)
-  for (const why of ['own-mail', 'too-many', 'no-operator']) {
+
+  const settings = { operator: { email: 'gone@example.org' } }
+  const { port: another } = await parts.reports({ settings })
+  const now = parts.clock.now()
+  await parts.store.addSuppression({
+    id: newIdentifier('sup', now),
+    email: settings.operator.email,
+    reason: 'complaint',
+    scope: 'all',
+    domain: null,
+    owners: [],
+    isTest: false,
+    messageId: null,
+    createdAt: now,
+  })
+  t.match(await bring(`postmaster@${HOSTNAME}`, `${complaint} Now.`, another), taken)
+  for (const why of ['own-mail', 'too-many', 'no-operator', 'suppressed']) {
     t.match(parts.log.join('\n'), new RegExp(`"level":"warn".*"kind":"operator","result":"${why}"`))
   }
 })

@@ -18,6 +18,7 @@ interface ExpectedReading {
   messageId?: string
 }
 
+const AT_RCPT = '(in reply to RCPT TO command)'
 const classify = shippedClassifier()
 const read = (text: string): ReportReading => readReport(Buffer.from(text, 'latin1'))
 const addressesOf = ({ recipients }: ReportReading): string[] => recipients.map(({ address }) => address)
@@ -134,6 +135,13 @@ t.test('a code of class 4 is no last word on the address, even where the report 
   }
   const unknown = { category: 'invalid_recipient', bounceType: 'soft', suppress: 'never' }
   t.match(judged('failed', '4.1.1', '450 4.1.1 user unknown'), unknown)
+  t.match(judged('failed', '5.0.0', `450 user unknown ${AT_RCPT}`), unknown, 'by a server that tells no cause')
+  t.match(judged('failed', '5.4.7', `5.4.7 - expired, 450 user unknown ${AT_RCPT}`), unknown)
+  t.match(judged('failed', '5.0.0', `550 user unknown ${AT_RCPT}`), {
+    ...unknown,
+    bounceType: 'hard',
+    suppress: 'always',
+  })
   t.match(judged('delayed', '5.1.1', '550 5.1.1 user unknown'), unknown)
   t.match(judged('failed', '5.1.1', '550 5.1.1 user unknown'), { ...unknown, bounceType: 'hard', suppress: 'always' })
 })
@@ -178,6 +186,17 @@ t.test('a helpdesk that returns a mail, and a filter of the mailbox, report as s
       'Content-Type: message/disposition-notification\n\nDisposition: automatic-action; deleted\n--b--\n',
   )
   t.match(readUtf8(receipt), { kind: 'bounce', recipients: [], unnamed: { action: 'failed' } })
+})
+
+t.test('an answer repeats the subject of our mail, and gives the number of a telephone', async (t) => {
+  const away = 'I cannot be reached until Monday. Bob is there for you: (503) 555-0100.'
+  const subjects = ['Automatic reply: Your delivery problem', 'Re: Delivery status', 'Auto: Delivery notification']
+  for (const subject of subjects) {
+    const fields = ['From: ada@example.org', `Subject: ${subject}`, 'Auto-Submitted: auto-replied']
+    t.equal(readUtf8(mail(fields, away), '').kind, 'auto-reply', subject)
+    t.equal(readUtf8(`${mail(fields, `${away}\n\n`)}${RETURNED}`, '').kind, 'auto-reply', `${subject}, with our mail`)
+    t.equal(readUtf8(mail(fields, '550 5.1.1 no such user'), '').kind, 'bounce', `${subject}, with a code`)
+  }
 })
 
 t.test('the address that was mailed, and what became of it', async (t) => {

@@ -50,7 +50,7 @@ const MOST_DESCRIPTION_CHARACTERS = 1_000
 
 const SECOND_WITHIN = 30 * DAY
 const SECOND_AFTER = DAY
-/** Of an address that gets more mail than this within 30 days only the last ends are looked at. */
+/** Of an address that gets more mail than this only the last ends before the past day are looked at. */
 const MOST_LOOKED_AT = 100
 const ANY = {
   from: null,
@@ -134,8 +134,8 @@ function eventOf(message: ClaimedMessage, judgement: Judgement, isp: string | nu
  */
 function createJudgeAddress(store: Pick<Store, 'searchMessages'>) {
   async function isSecond(recipient: string, now: number): Promise<boolean> {
-    const since = now - SECOND_WITHIN
-    const asked = { ...ANY, recipient, now, state: 'bounced' as const, since, limit: MOST_LOOKED_AT }
+    const [since, until] = [now - SECOND_WITHIN, now - SECOND_AFTER]
+    const asked = { ...ANY, recipient, now, state: 'bounced' as const, since, until, limit: MOST_LOOKED_AT }
     const { messages } = await store.searchMessages(asked)
     return messages.some(({ bounce }) => bounce?.type === 'hard' && now - bounce.at >= SECOND_AFTER)
   }

@@ -23,7 +23,7 @@ export interface MailForOperator {
 }
 
 /** Why it was dropped, or `forwarded`. */
-type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail' | 'refused'
+type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail' | 'suppressed' | 'refused'
 
 const MOST_PER_HOUR = 20
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
@@ -58,8 +58,8 @@ export function createOperatorForward({
       idempotencyKey: `operator ${digest}`,
     }
     try {
-      await acceptSubmission(request, ADMINISTRATOR)
-      return 'forwarded'
+      const { suppressed } = await acceptSubmission(request, ADMINISTRATOR)
+      return suppressed.length > 0 ? 'suppressed' : 'forwarded'
     } catch (thrown) {
       // Trying again helps only where the fault is ours for the moment.
       if (thrown instanceof ServiceError && thrown.code !== 'unavailable') return 'refused'

@@ -6,7 +6,7 @@
 import { decodeWords } from './decode-text.ts'
 import { headerOf, type MailPart } from './mail-tree.ts'
 import type { ReportAction } from './report-reading.ts'
-import { replyCodeIn } from './report-diagnostic.ts'
+import { replyCodeIn, statedStatus } from './report-diagnostic.ts'
 import type { ReportParts } from './report-parts.ts'
 import {
   AUTO_REPLY_SUBJECT,
@@ -41,6 +41,8 @@ export function bounceEvidence(mail: MailPart, parts: ReportParts): 'strong' | '
   const hasStructure = hasReportStructure(mail, parts)
   // A filter of the mailbox that sends mail back writes a receipt (RFC 5429 §2.2.2).
   if (parts.types.has(RECEIPT) && REJECTED_BY_FILTER.test(text)) return 'strong'
+  // An answer has the subject of the mail that it answers, and its three digits may be those of a telephone.
+  if (isAutoReply(mail, parts) && !hasStructure && !isOfServer(mail, parts, text)) return 'none'
   // A person who asks about a bounce, unless it is passed on as a whole.
   if (!isFromServer && !hasStructure && !isReturned) return 'none'
   const told = [
@@ -76,6 +78,12 @@ function hasReportStructure(mail: MailPart, parts: ReportParts): boolean {
     parts.statuses.length > 0 ||
     mail.parameters.get('report-type')?.toLowerCase() === 'delivery-status'
   )
+}
+
+/** What an answer of a mailbox does not have: the name of a server, an enhanced code, the message as an attachment. */
+function isOfServer(mail: MailPart, { types }: ReportParts, text: string): boolean {
+  const isAttached = !types.has(RECEIPT) && [...types].some((type) => type.includes('rfc822'))
+  return isFromDaemon(mail) || isAttached || statedStatus('', text) !== null
 }
 
 function isFromDaemon(mail: MailPart): boolean {

@@ -5,6 +5,7 @@
 import { BOUNCE_CATEGORIES, type BounceCategory } from '../reply/bounce-category.ts'
 import type { ClassifyReply, Suppression } from '../reply/classify-reply.ts'
 import type { BounceType } from '../reply/delivery-outcome.ts'
+import { vagueness } from './report-diagnostic.ts'
 import type { ReportedRecipient } from './report-reading.ts'
 import type { SmtpReply } from '../reply/smtp-reply.ts'
 
@@ -31,8 +32,10 @@ export function judgeReported(
   const { type } = BOUNCE_CATEGORIES[category]
   const suppress = isOther && type === 'hard' ? 'second' : found.suppress
   const { action, status } = recipient
-  // Refused for the time being, and no more: no last word on the address (mail/README.md "Reading a report").
-  const isSoft = action === 'delayed' || (status === null ? reply.code < 500 : status.startsWith('4'))
+  // Refused for the time being, and no more: no last word on the address (mail/README.md "Reading a report"). Beside a
+  // status that names no cause the code of the reply counts: Exim writes 5.0.0 for whatever it gives up.
+  const isVague = status === null || vagueness(status) > 0
+  const isSoft = action === 'delayed' || status?.startsWith('4') === true || (isVague && reply.code < 500)
   const bounceType = type === 'hard' && isSoft ? 'soft' : type
   return { bounceType, category, rule, suppress: isSoft ? 'never' : suppress, reply }
 }
