@@ -203,6 +203,8 @@ export const webhooks: Cases = {
     }
     const [dead] = await post(NOW, { kind: 'dead-letter' })
     await store.replayWebhook(endpointId, dead?.id ?? '', NOW + 1)
+    const waitsSince = (await store.figures()).webhooks.oldestMadeAt ?? 0
+    t.ok(waitsSince > NOW, 'what is replayed waits since then, however old its event is')
     await post(NOW + 1, { kind: 'succeeded' })
     const now = NOW + 10
     t.equal(await store.pruneWebhooks({ now, succeededBefore: now, failedBefore: 0, limit: 10 }), 2)
