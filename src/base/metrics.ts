@@ -170,7 +170,7 @@ const webhookMetrics = ({ counter, gauge, histogram }: Make) => ({
   webhookDeliveries: counter('webhook_deliveries_total', 'Webhook attempts by result', ['result']),
   webhookAttemptSeconds: histogram('webhook_attempt_seconds', 'Time an endpoint took to answer', REMOTE_BUCKETS),
   webhookQueue: gauge('webhook_queue', 'Events on their way to endpoints'),
-  webhookOldest: gauge('webhook_oldest_seconds', 'Age of the oldest event that an enabled endpoint has not taken'),
+  webhookOldest: gauge('webhook_oldest_seconds', 'Age of the oldest delivery that an enabled endpoint has not taken'),
   webhookDeadLetters: gauge('webhook_dead_letters', 'Events that were given up, and are kept'),
 })
 

@@ -96,7 +96,7 @@ function serverFacts(parts: CheckWorldParts, isAwaited: boolean): ServerFacts {
     },
     async webhooks() {
       const [endpoints, { webhooks }] = await Promise.all([endpointsOf(store), store.figures()])
-      return { endpoints, oldestDueAt: webhooks.oldestEventAt }
+      return { endpoints, oldestDueAt: webhooks.oldestMadeAt }
     },
     reportSums: (since) => store.reportSums(since),
     async database() {

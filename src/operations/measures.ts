@@ -70,7 +70,8 @@ async function measureStore({ store, clock, metrics, dispatcher, egress }: Measu
   }
   metrics.webhookQueue.set(webhooks.pending)
   metrics.webhookDeadLetters.set(webhooks.deadLetters)
-  metrics.webhookOldest.set(webhooks.oldestEventAt === null ? 0 : toUnixSeconds(now - webhooks.oldestEventAt))
+  // A replay is made a moment ahead.
+  metrics.webhookOldest.set(toUnixSeconds(Math.max(0, now - (webhooks.oldestMadeAt ?? now))))
 }
 
 function createServerMeasure(metrics: Metrics, { engine, url }: ServerSettings['storage']): () => Promise<void> {

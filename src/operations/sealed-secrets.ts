@@ -38,7 +38,10 @@ export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): P
         const target = await store.findWebhookTarget(id)
         if (target === null || opens(() => openSecret(keyRing, id, target.sealedSecret))) continue
         const fix = `sternpost webhook rotate-secret ${id}; or start with the master key of the backup`
-        logger.error({ endpoint_id: id, fix }, 'the secret of a webhook does not open: its events wait')
+        logger.error(
+          { endpoint_id: id, fix },
+          'the secret of a webhook does not open: its events wait, and are given up after a day',
+        )
       }
     }
   } catch (thrown) {

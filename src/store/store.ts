@@ -67,8 +67,8 @@ export interface StoreFigures {
   webhooks: {
     /** Deliveries that wait or are under way. */
     pending: number
-    /** When the oldest event happened that an enabled endpoint has not taken, or null. */
-    oldestEventAt: number | null
+    /** When the oldest delivery was made that an enabled endpoint has not taken, or null. */
+    oldestMadeAt: number | null
     /** Kept dead letters that came since their endpoint was enabled. */
     deadLetters: number
   }

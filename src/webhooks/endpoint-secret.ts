@@ -45,6 +45,17 @@ export function openSecrets(
   return { secret: openOnce(keyRing, endpointId, sealedSecret), nextSecret }
 }
 
+/** False: what is sealed for this endpoint does not open, as after a restore without the master key. */
+export function canSign(keyRing: KeyRing, target: WebhookTarget, now: number): boolean {
+  try {
+    openSecrets(keyRing, target, now)
+    return true
+  } catch {
+    // Sealed with another key.
+    return false
+  }
+}
+
 function openOnce(keyRing: KeyRing, endpointId: string, sealed: Uint8Array, which: 'now' | 'next' = 'now'): KeyObject {
   const remembered = opened.get(keyRing) ?? new LRUCache<string, OpenedSecret>({ max: MOST_REMEMBERED })
   opened.set(keyRing, remembered)

@@ -22,7 +22,7 @@ import type {
   WebhookEndpointState,
 } from '../store/records/webhook-records.ts'
 import { isIncludedField, refuse, refuseProblems, secretWarnings } from './endpoint-rules.ts'
-import { sealSecret } from './endpoint-secret.ts'
+import { canSign, sealSecret } from './endpoint-secret.ts'
 
 export interface RegisterEndpointRequest {
   url: string
@@ -143,7 +143,10 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
   }
 }
 
-/** null secret: one is generated. The old secret signs for `graceSeconds` more; null: a day. */
+/**
+ * null secret: one is generated. The old secret signs for `graceSeconds` more; null: a day. One that cannot be opened
+ * signs nothing: it gives way at once, with a rotation that is under way.
+ */
 function createSecretRotation({ store, clock, keyRing, guardedRequest }: WebhookEndpointsOptions) {
   return async (id: string, { secret, graceSeconds }: { secret: string | null; graceSeconds: number | null }) => {
     await refuseProblems({ ...NOT_GIVEN, secret }, guardedRequest)
@@ -151,11 +154,12 @@ function createSecretRotation({ store, clock, keyRing, guardedRequest }: Webhook
       refuse([`grace_seconds: must be from 0 to ${MOST_GRACE}`])
     }
     const now = clock.now()
+    const isLost = !canSign(keyRing, known(id, await store.findWebhookTarget(id)), now)
     // A whole second: the one that is told.
-    const switchAt = (toUnixSeconds(now) + (graceSeconds ?? DEFAULT_GRACE)) * SECOND
+    const switchAt = (toUnixSeconds(now) + (isLost ? 0 : (graceSeconds ?? DEFAULT_GRACE))) * SECOND
     const generated = secret === null ? generateSecret() : null
     const sealedSecret = sealSecret(keyRing, id, secret ?? generated ?? '')
-    const result = known(id, await store.rotateWebhookSecret(id, { sealedSecret, switchAt, now }))
+    const result = known(id, await store.rotateWebhookSecret(id, { sealedSecret, switchAt, now, isLost }))
     if (result.kind === 'under-way') {
       const at = toUnixSeconds(result.switchAt)
       throw new ServiceError('conflict', `an earlier rotation takes effect at ${at}; the next one has to wait for it`)

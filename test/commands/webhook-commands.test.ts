@@ -3,6 +3,8 @@
  */
 import t from 'tap'
 import { ask } from '../http/api-client.ts'
+import { sendOne } from '../http/api-server.ts'
+import { webhookClaim } from '../store/conformance-case.ts'
 import { commandServer } from './command-server.ts'
 
 interface Endpoint {
@@ -62,6 +64,26 @@ t.test('an endpoint that is disabled is enabled again, as a refused replay says'
   t.match(enabled.stderr, `sternpost webhook replay --endpoint ${id} --since 30d --status skipped`)
   t.match(await run('webhook', 'replay', '--endpoint', id, '--since', '30d', '--status', 'skipped'), { code: 0 })
   t.match(await run('webhook', 'enable', 'wh_01kapg6t3vq8x2m5r7w9y4c6dm'), { code: 1, stderr: /Not found/ })
+})
+
+t.test('what was given up before an endpoint was disabled is told of when it is enabled', async (t) => {
+  const { run, api } = await commandServer(t)
+  const added = await run('webhook', 'add', 'https://127.0.0.1/x', '--event', 'email.canceled', '--json')
+  const { id }: Endpoint = JSON.parse(added.stdout)
+  await api.clock.advance(1)
+  const now = api.clock.now()
+  const { epoch } = await api.store.beginEpoch(now, now)
+  t.match(await run('message', 'cancel', await sendOne(api.port)), { code: 0 })
+  const posted = await api.store.claimWebhooks(webhookClaim(epoch, now))
+  const failed = { at: now, endedAt: now, durationMilliseconds: 1, status: 500, error: null, answer: '' }
+  const results = posted.map(({ key, id }) => ({ ...failed, key, id, next: { kind: 'dead-letter' } as const }))
+  await api.store.recordWebhookResults({ epoch, results, disableAfter: null })
+  const { stderr } = await run('webhook', 'enable', id)
+  t.match(
+    stderr,
+    `1 were given up. To send these now: sternpost webhook replay --endpoint ${id} --since 30d --status failed`,
+  )
+  t.notMatch((await run('webhook', 'enable', id)).stderr, 'given up', 'the counters began anew')
 })
 
 t.test('test tells how the endpoint answered; rotate-secret shows the new secret once', async (t) => {

@@ -13,7 +13,7 @@ import { createMetrics } from '../../src/base/metrics.ts'
 import { checkDomains } from '../../src/health/checks/check-domains.ts'
 import { checkClock, checkSecrets } from '../../src/health/checks/check-host.ts'
 import { isOurs } from '../../src/health/checks/check-doors.ts'
-import { checkFeedback, checkOrphans } from '../../src/health/checks/check-mail-flow.ts'
+import { checkFeedback, checkOrphans, checkWebhooks } from '../../src/health/checks/check-mail-flow.ts'
 import { unitFindings } from '../../src/health/checks/check-units.ts'
 import { checkOf, type HealthFinding } from '../../src/health/checks/check.ts'
 import { greet } from '../../src/health/checks/greet.ts'
@@ -168,6 +168,13 @@ t.test("what was in nobody's hand is told, with since when and what to do", asyn
     t.match(found, [{ result: 'warn', seen: /2 .* were in nobody's hand since the start 3 h ago/, fix: /^report it/ }])
   }
   t.match(await checkOrphans.run({ server: null } as never), [{ result: 'skip' }])
+})
+
+t.test('why posts fail is told before any of them is a dead letter', async (t) => {
+  const failing = { id: 'wh_1', url: 'https://acme.test/', status: 'enabled', consecutiveFailures: 3, deadLetters: 0 }
+  const webhooks = async () => ({ endpoints: [failing], oldestDueAt: null })
+  const [found] = await checkWebhooks.run({ server: { webhooks }, clock: { now: () => 0 } } as never)
+  t.match(found, { result: 'warn', fix: /^sternpost webhook test wh_1 .*--status pending$/ })
 })
 
 t.test('the same fault of thousands of domains fills neither the report nor a mail', async (t) => {

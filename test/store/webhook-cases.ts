@@ -188,6 +188,30 @@ export const webhooks: Cases = {
     const [next] = await store.claimWebhooks({ ...webhookClaim(epoch, at), perEndpoint: 1, busy: { [second.id]: 1 } })
     t.match(next?.body, messages[0]?.id, 'the live one, though the others are due longer')
   },
+  'a dead letter goes with the success in its place, so that no repeated replay sends it again': async (
+    t,
+    { store },
+  ) => {
+    const { id: endpointId } = webhookEndpoint()
+    await store.addWebhookEndpoint(webhookEndpoint({ id: endpointId }))
+    const { epoch } = await deliverSome(store, 2, 0)
+    const post = async (now: number, next: WebhookResult['next']): Promise<WebhookResult[]> => {
+      const claimed = await store.claimWebhooks(webhookClaim(epoch, now))
+      const results = claimed.map((each) => ({ ...succeeded(each), at: now, endedAt: now, next }))
+      await store.recordWebhookResults({ epoch, results, disableAfter: null })
+      return results
+    }
+    const [dead] = await post(NOW, { kind: 'dead-letter' })
+    await store.replayWebhook(endpointId, dead?.id ?? '', NOW + 1)
+    const waitsSince = (await store.figures()).webhooks.oldestMadeAt ?? 0
+    t.ok(waitsSince > NOW, 'what is replayed waits since then, however old its event is')
+    await post(NOW + 1, { kind: 'succeeded' })
+    const now = NOW + 10
+    t.equal(await store.pruneWebhooks({ now, succeededBefore: now, failedBefore: 0, limit: 10 }), 2)
+    const range = { since: 0, until: now, state: 'failed', kinds: null, most: 10, after: null } as const
+    const part = await store.replayWebhooks({ endpointId, now, ...range })
+    t.equal(part?.replayed.length, 1, 'the other one alone')
+  },
   'of a removed endpoint all is forgotten but what is being posted, and that after its lease': async (t, { store }) => {
     const removed = webhookEndpoint()
     await store.addWebhookEndpoint(removed)

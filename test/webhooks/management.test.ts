@@ -7,7 +7,11 @@ import t, { type Test } from 'tap'
 import { EVERYTHING } from '../../src/mail/reach.ts'
 import { DAY, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
+import { newIdentifier } from '../../src/base/identifier.ts'
+import { createKeyRing } from '../../src/base/key-ring.ts'
 import { INCLUDED_FIELDS } from '../../src/store/records/webhook-records.ts'
+import { sealSecret } from '../../src/webhooks/endpoint-secret.ts'
+import { webhookEndpoint } from '../store/store-samples.ts'
 import { until } from '../support/until.ts'
 import {
   webhookReceiver,
@@ -289,6 +293,31 @@ t.test('during a rotation the old secret signs, then the new one alone', async (
   t.equal(await codeOf(harness.endpoints.rotateSecret(id, { secret: null, graceSeconds: 604_801 })), 'invalid_request')
   t.equal(await codeOf(harness.endpoints.rotateSecret('wh_x', { secret: null, graceSeconds: null })), 'not_found')
 })
+
+t.test(
+  'where the old secret does not open, as after a restore without the key, a rotation takes effect at once',
+  async (t) => {
+    const receiver = await receiverFor(t)
+    const harness = await startEngine(t)
+    const { clock, store, endpoints } = harness
+    const id = newIdentifier('wh', clock.now())
+    const sealedSecret = sealSecret(createKeyRing(Buffer.alloc(32, 6)), id, SECRET)
+    await store.addWebhookEndpoint(webhookEndpoint({ id, url: receiver.url, sealedSecret }))
+    // It was under way when the backup was made.
+    const rotation = { sealedSecret, switchAt: clock.now() + DAY, now: clock.now() }
+    t.same(await store.rotateWebhookSecret(id, rotation), { kind: 'rotated' })
+    await harness.deliver()
+    await harness.pump('it cannot be signed', () => harness.attempts.length === 1)
+    t.match(harness.attempts, [{ status: null, error: /cannot be opened/ }])
+    const { secret, switchAt } = await endpoints.rotateSecret(id, { secret: null, graceSeconds: null })
+    t.equal(switchAt, clock.now())
+    await clock.advance(MINUTE * 1.02)
+    await harness.finish()
+    t.equal(receiver.requests[0]?.headers['x-service-signature'], hmac(receiver.requests[0]?.body ?? '', secret ?? ''))
+    t.equal(await codeOf(endpoints.rotateSecret(id, { secret: null, graceSeconds: null })), 'fulfilled')
+    t.equal(await codeOf(endpoints.rotateSecret(id, { secret: null, graceSeconds: null })), 'conflict', 'as ever')
+  },
+)
 
 t.test('an endpoint gets the further fields it asked for, and others the standard bytes', async (t) => {
   const [plain, tags, every] = [await receiverFor(t), await receiverFor(t), await receiverFor(t)]

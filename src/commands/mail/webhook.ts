@@ -102,11 +102,14 @@ export function endpointReport(endpoint: wire.WebhookEndpointJson): string {
 }
 
 async function enable(id: string, flags: VerbFlags): Promise<void> {
+  const { dead_letters: givenUp } = await ask(flags, wire.webhookEndpointSchema, `GET ${pathOf(id)}`)
   const endpoint = await ask(flags, wire.webhookEndpointSchema, `PATCH ${pathOf(id)}`, { status: 'enabled' })
   printResult(flags, endpoint, () => `${printable(endpoint.url)} is ${endpoint.status}\n`)
-  const options = { endpoint: endpoint.id, since: '30d', status: 'skipped' }
-  const replay = commandText(flags, { verb: 'webhook replay', options })
-  printNote(flags, `Events meanwhile were kept. To send them now: ${replay}`)
+  const replay = (status: string): string =>
+    commandText(flags, { verb: 'webhook replay', options: { endpoint: endpoint.id, since: '30d', status } })
+  printNote(flags, `Events meanwhile were kept. To send them now: ${replay('skipped')}`)
+  // Its counters start anew: nothing tells of them afterwards.
+  if (givenUp > 0) printNote(flags, `Before that ${givenUp} were given up. To send these now: ${replay('failed')}`)
 }
 
 async function remove(id: string, flags: ConsentFlags): Promise<void> {

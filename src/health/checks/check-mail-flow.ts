@@ -95,7 +95,10 @@ export const checkWebhooks = WEBHOOKS.onServer(async (server, { clock }) => {
       return WEBHOOKS.warn(url, seen, `mend it, then: sternpost webhook enable ${id}`)
     }
     if (consecutiveFailures >= FAILURES_IN_A_ROW) {
-      return WEBHOOKS.warn(url, `${consecutiveFailures} posts in a row failed`, look)
+      // What is tried again is no dead letter yet.
+      const waiting = `sternpost webhook deliveries --endpoint ${id} --status pending`
+      const fix = `sternpost webhook test ${id} says why; what waits: ${waiting}`
+      return WEBHOOKS.warn(url, `${consecutiveFailures} posts in a row failed`, fix)
     }
     if (deadLetters > 0) {
       const fix = `${look}; then: sternpost webhook replay --endpoint ${id} --since 30d`

@@ -212,10 +212,13 @@ export interface WebhookVerbs {
   updateWebhookEndpoint(id: string, change: WebhookEndpointChange, now: number): Promise<WebhookEndpointState | null>
   /** Gone at once, and nothing more is sent to it; its deliveries go with `pruneWebhooks`. False: there was none. */
   removeWebhookEndpoint(id: string, now: number): Promise<boolean>
-  /** The new secret signs from `switchAt` on; a rotation that has not switched yet stays as it is. */
+  /**
+   * The new secret signs from `switchAt` on; a rotation that has not switched yet stays as it is. `isLost`: what is
+   * there cannot sign, and gives way.
+   */
   rotateWebhookSecret(
     id: string,
-    rotation: { sealedSecret: Uint8Array; switchAt: number; now: number },
+    rotation: { sealedSecret: Uint8Array; switchAt: number; now: number; isLost?: boolean },
   ): Promise<{ kind: 'rotated' } | { kind: 'under-way'; switchAt: number } | null>
   /** Where and with what to post, for a post that is no delivery. */
   findWebhookTarget(id: string): Promise<(WebhookTarget & Reach) | null>

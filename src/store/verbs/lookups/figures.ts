@@ -5,6 +5,7 @@
 import type { Database } from '../../engine/database.ts'
 import type { StoreFigures } from '../../store.ts'
 import { oneColumn } from '../tools/statements.ts'
+import { identifierTime } from '../tools/stored-identifier.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
 const MOST_COUNTED = 50_000
@@ -55,11 +56,7 @@ function createWebhookFigures(database: Database): () => StoreFigures['webhooks'
       limit +?
     ) as dead
     where endedAt > ?`)
-  const happenedAt = oneColumn(database)<[number], number>(`
-    select events.at
-    from webhook_deliveries
-    join events on events.event_seq = webhook_deliveries.event_seq
-    where webhook_deliveries.delivery_seq = ?`)
+  const findId = oneColumn(database)<[number], Buffer>('select id from webhook_deliveries where delivery_seq = +?')
   return () => {
     const figures = { pending: 0, deadLetters: 0 }
     let oldest: number | null = null
@@ -70,7 +67,9 @@ function createWebhookFigures(database: Database): () => StoreFigures['webhooks'
       const first = pending?.first ?? null
       if (first !== null && isEnabled === 1) oldest = oldest === null ? first : Math.min(oldest, first)
     }
-    return { ...figures, oldestEventAt: oldest === null ? null : (happenedAt.get(oldest) ?? null) }
+    // A replay is made long after its event.
+    const id = oldest === null ? undefined : findId.get(oldest)
+    return { ...figures, oldestMadeAt: id === undefined ? null : identifierTime(id) }
   }
 }
 

@@ -77,12 +77,12 @@ export function createEndpointWrites(database: Database) {
       if (number !== undefined) remove.run(now, number)
       return number !== undefined
     },
-    rotateWebhookSecret(id, { sealedSecret, switchAt, now }) {
+    rotateWebhookSecret(id, { sealedSecret, switchAt, now, isLost = false }) {
       const number = numberOf(id)
       if (number === undefined) return null
       switchSecrets(now)
       const underWay = findSwitch.get(number) ?? null
-      if (underWay !== null) return { kind: 'under-way', switchAt: underWay }
+      if (underWay !== null && !isLost) return { kind: 'under-way', switchAt: underWay }
       rotate.run(sealedSecret, switchAt, now, number)
       switchSecrets(now)
       return { kind: 'rotated' }

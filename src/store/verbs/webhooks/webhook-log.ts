@@ -8,7 +8,7 @@ import type { WebhookAttemptRecord, WebhookDeliveryRecord } from '../../records/
 import { createWalk, wrongCursor } from '../tools/pages.ts'
 import { identifierTime, firstIdentifierAt } from '../tools/stored-identifier.ts'
 import { createEndpointNumber, createSwitchSecrets } from './webhook-endpoints.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { ask, oneColumn } from '../tools/statements.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
 
 interface DeliveryRow extends Omit<WebhookDeliveryRecord, 'id' | 'endpointId' | 'eventId' | 'messageId' | 'createdAt'> {
@@ -127,7 +127,8 @@ function toRecord(endpointId: string, { id, eventId, messageId, ...row }: Delive
  * Forgetting webhook deliveries whose time is over, with their attempts: those that ended long enough ago, those that
  * have been due for as long at a disabled endpoint, and all of removed endpoints, which go themselves at last. So many
  * at most at a time. What is being posted stays until its lease is over; the number of a deleted row may be given
- * again, so results name their delivery. Returns how many deliveries it deleted.
+ * again, so results name their delivery. With one that succeeded go those in whose place it was made: nothing would tell
+ * any more that their event got through. Returns how many deliveries it deleted.
  */
 export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
   const switchSecrets = createSwitchSecrets(database)
@@ -139,6 +140,12 @@ export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
     from webhook_deliveries
     where endpoint_id = ? and state = ? and state <> 'pending' and id < ? and ended_at < ?
     limit +?`)
+  const findReplaced = oneColumn(database)<[number], number>(`
+    select earlier.delivery_seq
+    from webhook_deliveries as gone
+    cross join webhook_deliveries as earlier indexed by webhook_deliveries_of_event on earlier.event_seq = gone.event_seq
+    where gone.delivery_seq = +? and earlier.endpoint_id = gone.endpoint_id and earlier.id < gone.id
+      and earlier.state in ('failed', 'skipped')`)
   const findDue = oneColumn(database)<[number, number, number, number], number>(`
     select delivery_seq
     from webhook_deliveries
@@ -164,15 +171,23 @@ export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
         forgetAttempts.run(key)
         forgetDelivery.run(key)
       }
-      left -= keys.length
+      left = Math.max(0, left - keys.length)
     }
     const forgetEnded = (number: number, state: string, before: number): void =>
       // What was made later has not ended before.
       forget(findEnded.all(number, state, firstIdentifierAt(before), before, left))
+    const hasAny = (number: number, state: string): boolean =>
+      findEnded.all(number, state, LAST, Number.MAX_SAFE_INTEGER, 1).length > 0
+    const forgetSucceeded = (number: number): void => {
+      const gone = findEnded.all(number, 'succeeded', firstIdentifierAt(succeededBefore), succeededBefore, left)
+      const mayReplace = hasAny(number, 'failed') || hasAny(number, 'skipped')
+      const replaced = mayReplace ? gone.map((key) => ask(findReplaced, key)) : []
+      forget([...gone, ...new Set(replaced.flatMap((rows) => rows()))])
+    }
 
     for (const { number, isRemoved, isDisabled } of findEndpoints.all()) {
       if (isRemoved === 0) {
-        forgetEnded(number, 'succeeded', succeededBefore)
+        forgetSucceeded(number)
         forgetEnded(number, 'failed', failedBefore)
         forgetEnded(number, 'skipped', failedBefore)
         // Nobody claims them. When they were under way as it was disabled, their lease was over as long ago.
