@@ -28,13 +28,15 @@ export const queueGroupsSchema = z.object({
     .nullish(),
 })
 
-export const queueFilterSchema = z.object({
+// A filter without the name that was misspelt would mean other mail, or all of it: these refuse what they do not know.
+
+export const queueFilterSchema = z.strictObject({
   ...restrictions,
   held: z.boolean().nullish(),
   accepted_before: z.int().min(0).nullish(),
 })
 
-export const queueActionSchema = z.object({
+export const queueActionSchema = z.strictObject({
   action: z.enum(['retry', 'hold', 'release', 'drop', 'move']),
   /** Of `move`. */
   to_pool: optionalText(),
@@ -44,7 +46,14 @@ export const queueActionSchema = z.object({
 
 export const pathFilterSchema = z.object({ ip: optionalText(), route: optionalText() })
 
-export const resumePathsSchema = z.object({ ip: optionalText(), route: optionalText(), dry_run: z.boolean().nullish() })
+export const resumePathsSchema = z.strictObject({
+  ip: optionalText(),
+  route: optionalText(),
+  /** Of a lane, as `domain`: then nothing else is lifted. */
+  pool: optionalText(),
+  domain: optionalText(),
+  dry_run: z.boolean().nullish(),
+})
 
 export const queueGroupSchema = z.object({
   name: textOrNull(),

@@ -71,7 +71,7 @@ function screens(): Found[] {
 }
 
 async function loadNames(): Promise<Found[]> {
-  const domains = maySee('domains') ? askPage<{ domain: string }>('/domains', { limit: 100 }) : null
+  const domains = maySee('domains') ? askPage<{ domain: string }>('/domains', { status: 'all', limit: 100 }) : null
   const ips = maySee('stats') ? askPage<{ ip: string }>('/ips', { limit: 100 }) : null
   const named = (await domains?.catch(() => null))?.data ?? []
   const listed = (await ips?.catch(() => null))?.data ?? []

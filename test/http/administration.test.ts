@@ -171,6 +171,9 @@ t.test('an action counts first, changes what fits, and tells the dispatcher', as
     { action: 'move', to_pool: 'nowhere' },
     { action: 'hold', to_pool: 'spare' },
     { action: 'hold', filter: { held: 'yes' } },
+    // Left out in silence, these would mean all mail.
+    { action: 'drop', filter: { recipientDomain: 'example.com' } },
+    { action: 'drop', filters: { recipient_domain: 'example.com' } },
   ]
   for (const fields of wrong) {
     t.equal((await post(port, '/v1/admin/queue/actions', fields)).status, 422, JSON.stringify(fields))
@@ -206,6 +209,30 @@ t.test('paths that are held back, and how they are resumed', async (t) => {
   t.match(listed(await get(port, '/v1/admin/paths')), [{ route: 'yahoo' }])
   t.match((await resume({ route: 'yahoo' })).json.data, { paths: 1 })
   t.same((await resume({})).json.data, { paths: 0, dry_run: false })
+})
+
+t.test('whoever resumes the mail of one domain lifts nothing else on its way', async (t) => {
+  const { port, shaping } = await startApi(t, { ownStore: true })
+  await post(port, `/v1/admin/ips/${WARMED}/suspend`, { provider: 'google' })
+  const unauthenticated = refused('550-5.7.26 unauthenticated', 'auth_failed')
+  const path = pathTo('google', { ip: '127.0.0.12' })
+  for (const domain of [LANE.domain, 'other.test']) {
+    for (let count = 0; count < 5; count++) shaping.noteTry(path, { ...LANE, domain }, unauthenticated)
+  }
+  const paths = async (): Promise<unknown[]> =>
+    listed(await get(port, '/v1/admin/paths')).map(({ ip, pool, domain }) => [ip, pool, domain])
+  const others = [
+    [WARMED, null, null],
+    [null, 'default', 'other.test'],
+  ]
+  t.same((await paths()).length, 3)
+  const body = { pool: 'default', route: 'google', domain: LANE.domain }
+  const resumed = async (fields: object): Promise<unknown> =>
+    (await post(port, '/v1/admin/paths/resume', { ...body, ...fields })).json.data
+  t.match(await resumed({ dry_run: true }), { paths: 1 })
+  t.match(await resumed({}), { paths: 1 })
+  t.same(await paths(), others)
+  t.equal((await post(port, '/v1/admin/paths/resume', { sending_domain: LANE.domain })).status, 422)
 })
 
 t.test('an IP is suspended and resumed, and its paths with it; the audit says who did it', async (t) => {

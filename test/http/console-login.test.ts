@@ -157,6 +157,18 @@ t.test('a session ends by hand, with its person, by time', async (t) => {
   t.same(await logins.sessions(), [])
 })
 
+t.test('behind a proxy with a password of its own, and one that names its port', async (t) => {
+  const server = await startApi(t, CONSOLE)
+  const cookie = await logIn(server)
+  const reading = async (headers: Record<string, string>): Promise<number> =>
+    (await visit(server, '/v1/email', cookie, { headers })).status
+  t.equal(await reading({ Authorization: 'Basic YWRhOnNlY3JldA==' }), 200)
+  t.equal(await reading({ Authorization: 'Bearer sk_live_wrong' }), 401, 'a key stands before the cookie')
+  const Origin = 'https://mail.acme.com'
+  for (const Host of ['mail.acme.com', 'mail.acme.com:443']) t.equal(await reading({ Host, Origin }), 200, Host)
+  for (const Host of ['mail.acme.com:8443', 'acme.com', 'x@', '']) t.equal(await reading({ Host, Origin }), 403, Host)
+})
+
 t.test('thirty who may not come in', async (t) => {
   const server = await startApi(t, { ...CONSOLE, ownStore: true })
   const cookie = await logIn(server)

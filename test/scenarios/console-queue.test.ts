@@ -360,3 +360,47 @@ t.test('a span before now moves with each question', { skip: skipWithoutChromium
     `${sinces} after ${before}`,
   )
 })
+
+t.test('a domain that may not send yet is in the list', { skip: skipWithoutChromium }, async (t) => {
+  await sandbox.ask('POST', '/v1/domains', { domain: 'late.unverified.test' })
+  const watched = await loggedIn()
+  await open(watched, 'domains')
+  t.equal(await watched.page.locator('td a:text-is("late.unverified.test")').count(), 1)
+  t.same(watched.faults, [])
+})
+
+t.test('what holds one domain back is lifted for it alone', { skip: skipWithoutChromium }, async (t) => {
+  const lane = { ip: null, pool: 'default', route: 'google', domain: 'acme.com' }
+  const hold = { kind: 'suspension', scope: 'lane', rule: null, cause: 'spam', until: null }
+  const path = { ...lane, provider: 'google', isp: 'gmail', status: 'suspended', holds: [hold] }
+  const watched = await loggedIn()
+  const { page } = watched
+  await page.clock.install()
+  await page.route('**/v1/admin/paths', (route) => route.fulfill({ json: { data: [path], has_more: false } }))
+  await page.route('**/v1/admin/paths/resume', (route) => route.fulfill({ json: { data: { paths: 1 } } }))
+  await open(watched, 'providers')
+  await page.click('button:text-is("Resume")')
+  await page.waitForSelector('text=mail of acme.com from the pool default to google')
+  const [asked] = await Promise.all([page.waitForRequest('**/v1/admin/paths/resume'), page.clock.runFor(11_000)])
+  t.same(asked.postDataJSON(), lane)
+})
+
+t.test('two people who retry one message send it once', { skip: skipWithoutChromium }, async (t) => {
+  const to = 'block@simulator.sternpost.test'
+  const id = await sandbox.send({ to, from: 'you@sandbox.test' })
+  const isBounced = async (): Promise<boolean> => {
+    const { data } = (await sandbox.ask('GET', `/v1/email/${id}`)) as { data: { state: string } }
+    return data.state === 'bounced'
+  }
+  await until('it bounces', isBounced)
+  const people = [await loggedIn(), await loggedIn()]
+  for (const watched of people) await open(watched, `messages/${id}`)
+  for (const { page } of people) {
+    await page.click('button:text-is("Retry")')
+    await page.waitForSelector('text=This message is sent in its place.')
+  }
+  const [first, second] = people.map(({ page }) => page.url())
+  t.equal(first, second)
+  t.not(first?.endsWith(id), true, 'the new one')
+  t.equal((await sandbox.list(`/v1/email?recipient=${to}`)).length, 2)
+})

@@ -36,24 +36,32 @@ export async function ask<Data>(path: string, parameters?: Parameters): Promise<
 }
 
 export function askPage<Entry>(path: string, parameters?: Parameters, ended?: AbortSignal): Promise<ListPage<Entry>> {
-  return request('GET', pathWith(path, parameters), undefined, ended)
+  return request('GET', pathWith(path, parameters), undefined, { ended })
 }
 
+/** `once`: whoever asks with the same within a day gets the first answer, and nothing is done again. */
 export async function act<Data>(
   method: 'POST' | 'PATCH' | 'PUT' | 'DELETE',
   path: string,
   body?: object | string,
+  once?: string,
 ): Promise<Data> {
-  return (await request<{ data: Data }>(method, path, body)).data
+  return (await request<{ data: Data }>(method, path, body, { once })).data
+}
+
+interface RequestOptions {
+  ended?: AbortSignal | undefined
+  once?: string | undefined
 }
 
 async function request<Answer>(
   method: string,
   path: string,
   body?: object | string,
-  ended?: AbortSignal,
+  { ended, once }: RequestOptions = {},
 ): Promise<Answer> {
   const headers: Record<string, string> = { 'X-Sternpost-Console': '1' }
+  if (once !== undefined) headers['Idempotency-Key'] = once
   if (body !== undefined) headers['Content-Type'] = typeof body === 'string' ? 'text/csv' : 'application/json'
   // Kept nowhere: one that the browser means to keep waits while another tab asks the same.
   const init: RequestInit = { method, headers, credentials: 'same-origin', cache: 'no-store' }

@@ -29,7 +29,8 @@ const COLUMNS = [
 ]
 
 function List(): VNode {
-  const domains = useList<DomainJson>('/domains')
+  // Left out, those that may not send would be missing.
+  const domains = useList<DomainJson>('/domains', { status: 'all' })
   const add = useForm(async (fields) => {
     const domain = String(fields.get('domain')).trim()
     const goOn = goFromHere()

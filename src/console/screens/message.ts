@@ -5,6 +5,7 @@ import type {
   EventJson,
   ExplanationJson,
   MessageJson,
+  RetriedMessageJson,
   TranscriptJson,
 } from '../../api/message.ts'
 import { act } from '../parts/api.ts'
@@ -13,7 +14,7 @@ import { shellWord, span, Time } from '../parts/format.ts'
 import { html, useCallback, useState, type VNode } from '../parts/html.ts'
 import { useLive } from '../parts/live.ts'
 import { Headers, Preview } from '../parts/mail.ts'
-import { Link } from '../parts/place.ts'
+import { goFromHere, Link } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
 import { Copy, Facts, Page, Shown, ShownList, State, Table } from '../parts/ui.ts'
 import { mayAct, maySee } from '../parts/who.ts'
@@ -183,14 +184,21 @@ function ContentView({ path, of, view }: ContentViewProps): VNode {
   return html`<pre tabindex="0">${(view === 'text' ? of.text : null) ?? `It has no ${view} part of its own; see its source.`}</pre>`
 }
 
+/** A retry of these makes another message. */
+const ENDED_STATES = ['bounced', 'expired']
+
 /** Each with the same checks and errors as the command line. */
 function Acts({ of: { message_id: id, state, recipient }, again }: { of: MessageJson; again: () => void }): VNode {
   const path = `/email/${id}`
   const retry = (): Promise<void> =>
     run(async () => {
-      await act('POST', `${path}/retry`, {})
-      again()
-      return 'It is tried again.'
+      const goOn = goFromHere()
+      // What has ended is sent anew: once, however many people press, and what they see then is the new message.
+      const once = ENDED_STATES.includes(state) ? `console retry ${id}` : undefined
+      const { message_id: tried, retry_of: original } = await act<RetriedMessageJson>('POST', `${path}/retry`, {}, once)
+      if (original === null) again()
+      else goOn(`messages/${tried}`)
+      return original === null ? 'It is tried again.' : 'This message is sent in its place.'
     })
   const cancel = (): void =>
     runLater('1 message will be canceled.', async () => {

@@ -34,7 +34,9 @@ export default function Providers(): VNode {
   <//>`
 }
 
-const keyOf = ({ ip, route, domain }: PathJson): string => `${ip} ${route} ${domain}`
+/** A provider that is held by hand has the names of a path, if that has the whole provider for its route. */
+const keyOf = ({ ip, pool, route, domain, holds }: PathJson): string =>
+  `${ip} ${pool} ${route} ${domain} ${holds[0]?.scope}`
 
 function columnsWith(again: () => void) {
   return [
@@ -57,10 +59,12 @@ function columnsWith(again: () => void) {
   ]
 }
 
-function Resume({ of: { ip, route }, again }: { of: PathJson; again: () => void }): VNode {
+/** A path by its IP; a lane, which has none, by its pool and sending domain: nothing else is lifted. */
+function Resume({ of: { ip, pool, route, domain }, again }: { of: PathJson; again: () => void }): VNode {
+  const mail = ip === null ? `mail of ${domain} from the pool ${pool}` : `mail from ${ip}`
   const resume = (): void =>
-    runLater('What holds this path back will be lifted.', async () => {
-      const { paths } = await act<{ paths: number }>('POST', '/admin/paths/resume', { ip, route })
+    runLater(`What holds back ${mail} to ${route} will be lifted.`, async () => {
+      const { paths } = await act<{ paths: number }>('POST', '/admin/paths/resume', { ip, pool, route, domain })
       again()
       return `${paths} paths are open again.`
     })

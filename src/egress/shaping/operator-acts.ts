@@ -37,7 +37,7 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
         lifted.push(record)
       }
       for (const record of lifted) keeper.saveSoon(record)
-      if (lifted.length > 0) logger.info({ ip, route, provider, paths: lifted.length }, 'paths resumed')
+      if (lifted.length > 0) logger.info({ ...filter, paths: lifted.length }, 'paths resumed')
       onOpen()
       // Also when nothing was lifted now: an earlier call may have been in force, and refused by the store.
       await keeper.tick()

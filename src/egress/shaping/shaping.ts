@@ -145,13 +145,17 @@ export interface PathFilter {
   route?: string
   /** Id of a block of providers.yaml. */
   provider?: string
+  /** Of a lane, here and below: no path is meant then, and no suspension by hand. */
+  pool?: string
+  /** The sending domain. */
+  domain?: string
 }
 
 /** A path, a lane, or a provider that is held on an IP. */
 type Filtered = { [Name in keyof PathFilter]?: string | null | undefined }
 
 export function isMeant(filter: PathFilter, record: Filtered): boolean {
-  const names = ['ip', 'route', 'provider'] as const
+  const names = ['ip', 'route', 'provider', 'pool', 'domain'] as const
   return names.every((name) => filter[name] === undefined || filter[name] === record[name])
 }
 

@@ -20,14 +20,14 @@ interface SessionAuthenticationOptions {
   /** A server for development: test keys see everything. */
   testMode: boolean
   failedLogins: FailedLogins
-  /** For requests with an Authorization header, or without a cookie. */
+  /** For requests with a key, or without a cookie. */
   otherwise: Authenticate
 }
 
 export function createSessionAuthentication(options: SessionAuthenticationOptions): Authenticate {
   const { logins, trustedProxies, testMode, failedLogins, otherwise } = options
   return async (request) => {
-    const secret = request.headers.authorization === undefined ? sessionSecret(request, trustedProxies) : undefined
+    const secret = hasKey(request) ? undefined : sessionSecret(request, trustedProxies)
     if (secret === undefined) return otherwise(request)
     refuseForeignPage(request)
     if (!READING.includes(request.method ?? '') && request.headers[CONSOLE_HEADER] === undefined) {
@@ -45,18 +45,27 @@ export function createSessionAuthentication(options: SessionAuthenticationOption
   }
 }
 
+/** A proxy that asks for a password of its own leaves `Basic` there: that is no key. */
+function hasKey({ headers }: IncomingMessage): boolean {
+  return /^bearer\b/i.test(headers.authorization ?? '')
+}
+
 /** A page of another origin may neither read nor log in or out, whatever cookies a browser sends along. */
 export function refuseForeignPage({ headers, method }: IncomingMessage): void {
   const site = headers['sec-fetch-site']
   const isTyped = site === 'none' && READING.includes(method ?? '')
   const isOwnSite = site === undefined || site === 'same-origin' || isTyped
-  const isOwnOrigin = headers.origin === undefined || hostOf(headers.origin) === headers.host
+  const isOwnOrigin = headers.origin === undefined || isOriginOf(headers.origin, headers.host)
   if (!isOwnSite || !isOwnOrigin)
     throw new ServiceError('forbidden', 'a page of another origin may not use the console')
 }
 
-function hostOf(origin: string): string | undefined {
-  return URL.canParse(origin) ? new URL(origin).host : undefined
+/** Also where a proxy adds the port that a browser leaves out. */
+function isOriginOf(origin: string, host = ''): boolean {
+  if (!URL.canParse(origin)) return false
+  const { protocol, host: own } = new URL(origin)
+  const named = `${protocol}//${host}`
+  return URL.canParse(named) && new URL(named).host === own
 }
 
 /** From the cookie, or undefined. */
