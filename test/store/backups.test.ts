@@ -145,9 +145,10 @@ t.test('one at a time; one that fails removes nothing, and says why', async (t) 
   await clock.advance(HOUR)
   const inTheWay = join(folder, 'file')
   writeFileSync(inTheWay, '')
-  await t.rejects(backups.write(join(inTheWay, 'below')), {
-    message: /^nothing may be written into .*ENOTDIR.* Fix: .*"ReadWritePaths=/,
-  })
+  await t.rejects(backups.write(join(inTheWay, 'below')), { message: /^ENOTDIR/ })
+  symlinkSync('nowhere', join(folder, 'link'))
+  const advice = /^nothing may be written into .* \(ENOENT.* Fix: .*"ReadWritePaths=-/
+  await t.rejects(backups.write(join(folder, 'link', 'below')), { message: advice })
   t.equal(readdirSync(dir).length, 1)
   t.match(lines.at(-1), { level: 'error', msg: 'no backup was written' })
   disk.keptFreeBytes = 2 ** 60

@@ -72,7 +72,7 @@ function makeFolders(folder: string, workFolder: string): void {
     rmSync(workFolder, { recursive: true, force: true })
     mkdirSync(workFolder, { mode: FOLDER_MODE })
   } catch (thrown) {
-    throw new BackupError(unwritableText(folder, thrown), { cause: thrown })
+    throw new BackupError(unwritableText(folder, thrown) ?? errorText(thrown), { cause: thrown })
   }
 }
 

@@ -57,9 +57,6 @@ export function openDatabase(location: SqliteLocation): OpenDatabase {
   }
 }
 
-/** A folder that cannot be made on a file system which is read-only is one that is not there, to Node. */
-const NOT_OURS = ['EACCES', 'EROFS', 'ENOENT']
-
 /** One that cannot be made may be on a disk that comes later. */
 function makeWritable(folder: string): void {
   let exitCode: number = EXIT.disk
@@ -68,8 +65,9 @@ function makeWritable(folder: string): void {
     exitCode = EXIT.configuration
     accessSync(folder, constants.W_OK | constants.X_OK)
   } catch (cause) {
-    if (!NOT_OURS.includes(errorCode(cause))) throw cause
-    throw new ProcessExit(exitCode, `data_dir: ${unwritableText(folder, cause)}`, { cause })
+    const text = unwritableText(folder, cause)
+    if (text === null) throw cause
+    throw new ProcessExit(exitCode, `data_dir: ${text}`, { cause })
   }
 }
 
