@@ -1,6 +1,6 @@
 /**
  * Makes a server listen, on an address and port or on a Unix socket. Fails with ProcessExit: 75 for a port that is
- * taken, 78 for an address or port that cannot be used at all.
+ * taken or an address that is not there yet, 78 for one that cannot be used at all.
  */
 import { existsSync } from 'node:fs'
 import { chmod, lstat, unlink } from 'node:fs/promises'

@@ -1,7 +1,9 @@
 /** The life of a server process as its service manager sees it. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { createServer } from 'node:net'
 import t from 'tap'
+import { openPort } from '../../src/base/service/open-port.ts'
 
 /** A server whose stop never ends, on a clock that runs a thousand times as fast. */
 const SERVER = `
@@ -27,4 +29,9 @@ t.test('a stop that never ends is ended after five minutes, as by a kill', async
   const [code] = await once(server, 'exit')
   t.equal(code, 1)
   t.match(said, /not stopped in time/)
+})
+
+t.test('an address that this machine does not have yet is worth another start', async (t) => {
+  const port = { address: '203.0.113.10', port: 9464 }
+  await t.rejects(openPort(createServer(), port, { setting: 'listen.metrics' }), { exitCode: 75, message: /\(yet\)$/ })
 })

@@ -149,7 +149,7 @@ async function startWorld(t: Test): Promise<World> {
     settings: {
       ...domains.settings,
       listen: { submission: [{ address: '127.0.0.1', port: submissionPort, tls: 'none' }] },
-      delivery: { threads: 1, timeouts: { quit: '1s' }, idle_connection: '1s' },
+      delivery: { threads: 1, timeouts: { quit: '1s' } },
     },
     files: { 'providers.d/10-idle.yaml': { default: { idle: '1s' } } },
   })

@@ -79,6 +79,25 @@ t.test("the newest few are kept; what is written elsewhere is nobody's to remove
   t.notOk(readFileSync(elsewhere.path).includes('c2VjcmV0'))
 })
 
+t.test('drop-ins behind a link are in it; what cannot be read is told; root unpacks it for any user', async (t) => {
+  const { backups, folder, lines } = await scene(t)
+  const config = join(folder, 'config')
+  mkdirSync(join(folder, 'linked'))
+  writeFileSync(join(folder, 'linked', '10-b.yaml'), '', { mode: 0o600 })
+  symlinkSync('../linked', join(config, 'sternpost.d'))
+  symlinkSync('nowhere', join(config, 'warmup.yaml'))
+  const { path, manifest } = await backups.write(null)
+  const listed = execFileSync('tar', ['-tvf', path], { encoding: 'utf8' }).trim().split('\n')
+  const names = ['pools.d/20-a.yaml', 'sternpost.d/10-b.yaml', 'sternpost.yaml']
+  t.match(
+    listed.slice(2),
+    names.map((name) => new RegExp(`^-rw-r--r-- .* config/${name}$`)),
+  )
+  t.equal(listed.length, 2 + names.length)
+  t.match(manifest.left_out.at(-1), /^config\/warmup\.yaml, which could not be copied: ENOENT/)
+  t.match(lines.at(-1), { level: 'warn', msg: 'files of the configuration are not in the backup' })
+})
+
 t.test('names of a clock that ran ahead, and one that cannot be read, keep no new one from its place', async (t) => {
   const { backups, clock, dir } = await scene(t, 2)
   mkdirSync(dir)
@@ -126,7 +145,10 @@ t.test('one at a time; one that fails removes nothing, and says why', async (t) 
   await clock.advance(HOUR)
   const inTheWay = join(folder, 'file')
   writeFileSync(inTheWay, '')
-  await t.rejects(backups.write(join(inTheWay, 'below')), { message: /ENOTDIR/ })
+  await t.rejects(backups.write(join(inTheWay, 'below')), { message: /^ENOTDIR/ })
+  symlinkSync('nowhere', join(folder, 'link'))
+  const advice = /^nothing may be written into .* \(ENOENT.* Fix: .*"ReadWritePaths=-/
+  await t.rejects(backups.write(join(folder, 'link', 'below')), { message: advice })
   t.equal(readdirSync(dir).length, 1)
   t.match(lines.at(-1), { level: 'error', msg: 'no backup was written' })
   disk.keptFreeBytes = 2 ** 60

@@ -1,6 +1,7 @@
 /**
  * Makes a server listen, on a socket that the service manager passed on, else on one of its own. Failures are
- * ProcessExit with one line that names the setting: 75 for a port that is taken, 78 for one that cannot be used at all.
+ * ProcessExit with one line that names the setting: 75 for a port that is taken, or an address that this machine does not
+ * have yet; 78 for one that cannot be used at all.
  */
 import { once } from 'node:events'
 import type { ListenOptions, Server } from 'node:net'
@@ -60,6 +61,10 @@ function explain(thrown: unknown, { address, port }: Port, setting: string): Pro
   const code = errorCode(thrown)
   if (code === 'EADDRINUSE') {
     return new ProcessExit(EXIT.tryAgain, `${place} is taken by another process`, { cause: thrown })
+  }
+  // A machine that boots may get it later: one of IPv6 is checked for a second, a tunnel comes up behind us.
+  if (code === 'EADDRNOTAVAIL') {
+    return new ProcessExit(EXIT.tryAgain, `${place}: this machine does not have the address (yet)`, { cause: thrown })
   }
   if (code === 'EACCES' && port < FIRST_FREE_PORT) {
     const fix = `add the line "ListenStream=${port}" to sternpost.socket, or in a container the capability NET_BIND_SERVICE`

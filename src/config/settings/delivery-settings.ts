@@ -57,7 +57,6 @@ export const deliverySection = section({
     final_dot: duration().default(10 * MINUTE),
     quit: duration().default(5 * SECOND),
   }).prefault({}),
-  idle_connection: duration().default(15 * SECOND),
   tls: choice(TLS_CHOICES).default('opportunistic'),
   mta_sts: boolean.default(true),
   dane: choice(['auto', 'off']).default('auto'),

@@ -13,7 +13,8 @@ import { ConfigurationError, errorCode, errorText, type Mistake } from '../../ba
 import { mergeDropIns } from './drop-ins.ts'
 import { FILE_NAMES, type FileName, type Trees } from './finding.ts'
 import { standInFor, unknownVariables, withVariables, type Environment } from './environment.ts'
-import { emptyMap, type SourceNode } from './source-tree.ts'
+import { nodeAt, pathText } from './at-path.ts'
+import { emptyMap, withValueAt, type SourceNode } from './source-tree.ts'
 import { readYamlSource } from './yaml-source.ts'
 
 /** Written by the administrator; the shipped ones are for trying out. */
@@ -37,7 +38,7 @@ export function readFolder(folder: string, shippedFolder: string, names: readonl
     const dropIns = dropInFiles(join(folder, `${name}.d`), mistakes).map((file) => readFile(file, mistakes))
     const tree = mergeDropIns(base, dropIns)
     if (errorsIn(mistakes) === countBefore) {
-      trees[name] = name === 'sternpost' ? withVariables(tree, environment) : tree
+      trees[name] = name === 'sternpost' ? withVariables(withoutUnused(tree, mistakes), environment) : tree
     }
   }
   return { trees, mistakes }
@@ -80,6 +81,22 @@ function readFile(file: string, mistakes: Mistake[]): SourceNode {
     mistakes.push(wholeFile(file, 'error', problem))
   }
   return emptyMap({ file, line: 1, column: 1 })
+}
+
+const UNUSED_SECTION = 'delivery'
+const UNUSED_KEY = 'idle_connection'
+
+/** A key that never did anything: files that have it from a version before are taken all the same. */
+function withoutUnused(tree: SourceNode, mistakes: Mistake[]): SourceNode {
+  const section = nodeAt(tree, [UNUSED_SECTION])
+  const unused = section?.kind === 'map' ? section.entries.get(UNUSED_KEY) : undefined
+  if (section?.kind !== 'map' || unused === undefined) return tree
+  const path = pathText([UNUSED_SECTION, UNUSED_KEY])
+  const message = 'is not used; `idle` of providers.yaml says how long a connection waits'
+  mistakes.push({ ...unused.keyPosition, path, severity: 'warning', message, suggestion: null })
+  const entries = new Map(section.entries)
+  entries.delete(UNUSED_KEY)
+  return withValueAt(tree, [UNUSED_SECTION], { ...section, entries })
 }
 
 function dropInFiles(folder: string, mistakes: Mistake[]): string[] {

@@ -107,7 +107,9 @@ export const checkDatabase = DATABASE.anywhere(async (world) => {
 
 function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): HealthFinding {
   if (problem !== null) {
-    const fix = 'systemctl stop sternpost; sternpost verify; if it says the same: sternpost restore <newest backup>'
+    // The sockets too: the next connection would start it again.
+    const stop = 'systemctl stop sternpost.socket sternpost'
+    const fix = `${stop}; sternpost verify; if it says the same: sternpost restore <newest backup>`
     return DATABASE.fail(null, `the quick check says: ${problem}`, fix)
   }
   if (isUnfinished) {

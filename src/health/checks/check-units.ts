@@ -9,6 +9,7 @@ import { checkOf, type HealthFinding } from './check.ts'
 import { ownDoors } from './own-doors.ts'
 
 const UNITS = checkOf('units', 'systemd opens the ports, starts the server and fences it in.')
+const BOTH = 'sternpost.socket sternpost.service'
 const SYSTEMD = '/run/systemd/system'
 const SHOW_MILLISECONDS = 5 * SECOND
 const FIRST_FREE_PORT = 1024
@@ -51,11 +52,13 @@ type Properties = Record<string, string>
 function stateOf(service: Properties): HealthFinding {
   const { ActiveState: state = '', UnitFileState: enabled = '' } = service
   if (state !== 'active') {
-    const fix = 'systemctl start sternpost; see: journalctl -u sternpost -n 50'
+    // After some failed starts systemd refuses the next one, and has closed the sockets.
+    const again = state === 'failed' ? `systemctl reset-failed ${BOTH}; ` : ''
+    const fix = `${again}systemctl start ${BOTH}; see: journalctl -u sternpost -n 50`
     return UNITS.fail('sternpost.service', `it is ${state}`, fix)
   }
   if (enabled !== 'enabled') {
-    const fix = 'systemctl enable sternpost.socket sternpost.service'
+    const fix = `systemctl enable ${BOTH}`
     return UNITS.warn('sternpost.service', `it is ${enabled}: it does not start with the machine`, fix)
   }
   return UNITS.ok('sternpost.service', 'it is active and enabled')

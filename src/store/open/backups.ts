@@ -10,7 +10,7 @@ import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { within } from '../../base/within.ts'
-import { DATABASE, listArchives } from '../backup-archive.ts'
+import { CONFIGURATION, DATABASE, listArchives } from '../backup-archive.ts'
 import {
   BackupError,
   type BackupProgress,
@@ -83,6 +83,8 @@ export function createBackups(options: BackupsOptions) {
     const { mark, schema, counts } = manifest
     const milliseconds = Math.round(performance.now() - startedAt)
     logger.info({ file: path, bytes, schema, messages: counts?.messages, ms: milliseconds }, 'backup written')
+    const missed = manifest.left_out.filter((text) => text.startsWith(`${CONFIGURATION}/`))
+    if (missed.length > 0) logger.warn({ file: path, missed }, 'files of the configuration are not in the backup')
     if (target === dir) {
       metrics.backupLastSuccess.set(toUnixSeconds(Date.parse(mark)))
       const others = listOrNone().filter((each) => each.path !== path)

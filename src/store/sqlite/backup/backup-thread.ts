@@ -3,18 +3,19 @@
  * mail flows, checks the copy, packs it with the configuration and a manifest. The archive gets its name when it is
  * whole and on the disk. Posts each stage, then the manifest or what went wrong; leaves nothing else behind.
  */
-import { copyFileSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import Sqlite from 'better-sqlite3'
-import { errorText } from '../../../base/errors.ts'
+import { errorCode, errorText } from '../../../base/errors.ts'
 import { packageVersion } from '../../../base/package-version.ts'
 import { archiveName, CONFIGURATION, DATABASE, describeFile, MANIFEST, packArchive } from '../../backup-archive.ts'
 import { BackupError, type BackupManifest, type BackupStage } from '../../records/backup-records.ts'
 import { countAcmeKeys, countRows, integrityProblems } from './check-database.ts'
 import { schemaVersion } from '../engine/migrate.ts'
 import { contentBytes, freeBytesIn, settle } from '../engine/snapshot.ts'
+import { unwritableText } from '../engine/unwritable.ts'
 
 export interface BackupThreadData {
   /** The database that is running; null: it is elsewhere. */
@@ -46,16 +47,15 @@ const tell = (message: BackupThreadMessage): void => parentPort?.postMessage(mes
 
 function writeBackup(data: BackupThreadData): void {
   const { folder, workFolder, configurationFolder } = data
-  mkdirSync(folder, { recursive: true, mode: FOLDER_MODE })
-  rmSync(workFolder, { recursive: true, force: true })
-  mkdirSync(workFolder, { mode: FOLDER_MODE })
+  makeFolders(folder, workFolder)
   const mark = new Date(data.now).toISOString()
   const database = copyDatabase(data)
   const { schema, bytes, ...counted } = database ?? { schema: 0, counts: null, bytes: 0 }
-  const names = [...(database === null ? [] : [DATABASE]), ...copyConfiguration(configurationFolder, workFolder)]
+  const { copied, missed } = copyConfiguration(configurationFolder, workFolder)
+  const names = [...(database === null ? [] : [DATABASE]), ...copied]
   const files = Object.fromEntries(names.map((name) => [name, describeFile(join(workFolder, name))]))
   const origin = { format: 1, version: packageVersion(), schema, mark, host: hostname() } as const
-  const left_out = database === null ? [...LEFT_OUT, ELSEWHERE] : LEFT_OUT
+  const left_out = [...LEFT_OUT, ...(database === null ? [ELSEWHERE] : []), ...missed]
   const manifest: BackupManifest = { ...origin, ...counted, files, left_out }
   writeFileSync(join(workFolder, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`)
   tell({ kind: 'stage', stage: 'packing', totalBytes: bytes })
@@ -64,6 +64,16 @@ function writeBackup(data: BackupThreadData): void {
   const path = join(folder, archiveName(data.now, schema))
   settle(unfinished, path)
   tell({ kind: 'written', path, bytes: statSync(path).size, manifest })
+}
+
+function makeFolders(folder: string, workFolder: string): void {
+  try {
+    mkdirSync(folder, { recursive: true, mode: FOLDER_MODE })
+    rmSync(workFolder, { recursive: true, force: true })
+    mkdirSync(workFolder, { mode: FOLDER_MODE })
+  } catch (thrown) {
+    throw new BackupError(unwritableText(folder, thrown) ?? errorText(thrown), { cause: thrown })
+  }
 }
 
 type CopiedDatabase = Pick<BackupManifest, 'schema' | 'counts' | 'sealed_acme_keys'> & { bytes: number }
@@ -101,23 +111,41 @@ function checkCopy(copy: string): Pick<BackupManifest, 'schema' | 'counts' | 'se
   }
 }
 
-/** The YAML files and drop-ins, which hold no secrets: those are named in them. Keys and certificates stay. */
-function copyConfiguration(folder: string | null, workFolder: string): string[] {
-  if (folder === null) return []
-  const names = readdirSync(folder, { withFileTypes: true })
-    .flatMap((entry): string[] => {
-      if (entry.isDirectory() && entry.name.endsWith('.d')) {
-        return readdirSync(join(folder, entry.name)).map((name) => `${entry.name}/${name}`)
-      }
-      return [entry.name]
-    })
-    .filter((name) => name.endsWith('.yaml'))
-  for (const name of names) {
+/** For the service of the machine it is unpacked on by root, whatever user that has; no secret is in them. */
+const CONFIGURATION_MODE = 0o644
+
+/**
+ * The YAML files and drop-ins, which hold no secrets: those are named in them. Keys and certificates stay. One that
+ * cannot be read is named in the manifest, and keeps nobody from a copy of the database.
+ */
+function copyConfiguration(folder: string | null, workFolder: string): { copied: string[]; missed: string[] } {
+  const copied: string[] = []
+  const missed: string[] = []
+  for (const name of folder === null ? [] : configurationNames(folder)) {
     const target = join(workFolder, CONFIGURATION, name)
     mkdirSync(join(target, '..'), { recursive: true, mode: FOLDER_MODE })
-    copyFileSync(join(folder, name), target)
+    try {
+      copyFileSync(join(folder ?? '', name), target)
+      chmodSync(target, CONFIGURATION_MODE)
+      copied.push(`${CONFIGURATION}/${name}`)
+    } catch (thrown) {
+      if (!['ENOENT', 'EACCES'].includes(errorCode(thrown))) throw thrown
+      missed.push(`${CONFIGURATION}/${name}, which could not be copied: ${errorText(thrown)}`)
+    }
   }
-  return names.map((name) => `${CONFIGURATION}/${name}`)
+  return { copied, missed }
+}
+
+/** Also of drop-in folders that are links: the server reads those too. */
+function configurationNames(folder: string): string[] {
+  const isFolder = (name: string): boolean =>
+    statSync(join(folder, name), { throwIfNoEntry: false })?.isDirectory() === true
+  return readdirSync(folder)
+    .flatMap((name) => {
+      const isDropIns = name.endsWith('.d') && isFolder(name)
+      return isDropIns ? readdirSync(join(folder, name)).map((each) => `${name}/${each}`) : [name]
+    })
+    .filter((name) => name.endsWith('.yaml'))
 }
 
 if (parentPort !== null) {

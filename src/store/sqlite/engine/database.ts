@@ -14,6 +14,7 @@ import type { SqliteLocation } from '../../store-location.ts'
 import { addAddressFunctions } from './address-functions.ts'
 import { migrate, prepareNewFile } from './migrate.ts'
 import { ownAs } from './snapshot.ts'
+import { unwritableText } from './unwritable.ts'
 
 export interface OpenDatabase {
   /** The only connection that writes. */
@@ -40,8 +41,7 @@ export function databasePath(location: Pick<SqliteLocation, 'folder'>): string {
 export function openDatabase(location: SqliteLocation): OpenDatabase {
   const path = databasePath(location)
   try {
-    mkdirSync(location.folder, { recursive: true, mode: FOLDER_MODE })
-    refuseUnwritable(location.folder)
+    makeWritable(location.folder)
     const lock = lockDatabase(location)
     try {
       return openLocked(path, location, lock)
@@ -57,13 +57,17 @@ export function openDatabase(location: SqliteLocation): OpenDatabase {
   }
 }
 
-function refuseUnwritable(folder: string): void {
+/** One that cannot be made may be on a disk that comes later. */
+function makeWritable(folder: string): void {
+  let exitCode: number = EXIT.disk
   try {
+    mkdirSync(folder, { recursive: true, mode: FOLDER_MODE })
+    exitCode = EXIT.configuration
     accessSync(folder, constants.W_OK | constants.X_OK)
   } catch (cause) {
-    const user = process.getuid?.()
-    const sentence = `data_dir: user ${user} may not write into ${folder}. Fix: chown ${user} ${folder}`
-    throw new ProcessExit(EXIT.configuration, sentence, { cause })
+    const text = unwritableText(folder, cause)
+    if (text === null) throw cause
+    throw new ProcessExit(exitCode, `data_dir: ${text}`, { cause })
   }
 }
 

@@ -1,0 +1,21 @@
+/** A folder that cannot be made or written into: why, and what to do. */
+import { existsSync } from 'node:fs'
+import { errorCode, errorText } from '../../../base/errors.ts'
+import { shellWord } from '../../../base/shell-word.ts'
+
+/** A folder that cannot be made on a file system which is read-only is one that is not there, to Node. */
+const NOT_OURS = ['EACCES', 'EROFS', 'ENOENT']
+
+/**
+ * The unit of the package lets the service write below its own folders alone, whoever owns another one. null: something
+ * else is wrong, such as a full disk.
+ */
+export function unwritableText(folder: string, thrown: unknown): string | null {
+  if (!NOT_OURS.includes(errorCode(thrown))) return null
+  const user = process.getuid?.()
+  const place = shellWord(folder)
+  const own = existsSync(folder) ? `chown ${user} ${place}` : `install -d -o ${user} -m 0700 ${place}`
+  if (errorCode(thrown) === 'EACCES') return `user ${user} may not write into ${folder}. Fix: ${own}`
+  const allow = `with the package also "ReadWritePaths=-${folder}" below [Service] by: systemctl edit sternpost`
+  return `nothing may be written into ${folder} (${errorText(thrown)}). Fix: ${own}; ${allow}; then restart it`
+}
