@@ -18,6 +18,7 @@ import {
   acceptRequest,
   bounced,
   claim,
+  deferredUntil,
   lookUp,
   newMessage,
   NOW,
@@ -148,15 +149,20 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   t.match(await lookUp(store, back), { state: 'queued' })
 })
 
-t.test('what is being sent cannot be taken back, and is said', async (t) => {
+t.test('what is being sent cannot be taken back, and is said; it is not tried again', async (t) => {
   const location = locationIn(t.testdir({}), { erasureKey: Buffer.alloc(32, 5) })
   const { store } = await openTestStore(location)
   t.teardown(() => store.close())
   const { epoch } = await store.beginEpoch(NOW, NOW)
-  await acceptOne(store, {}, { to })
-  await claim(store, epoch)
+  const id = await acceptOne(store, {}, { to })
+  const sending = await claim(store, epoch)
   const clock = manualClock(NOW)
   t.match(await eraseRecipient({ store, clock }, ADDRESS), { messages: 0, canceled: 0, sending: 1 })
+  const outcomes = sending.map((message) => outcomeRecord(message, deferredUntil(NOW + 9)))
+  await store.recordOutcomes({ epoch, now: NOW + 1, outcomes })
+  t.same(await claim(store, epoch, NOW + 9), [])
+  t.match(await store.expireDue(NOW + 9, 9), [{ id }])
+  t.match(await eraseRecipient({ store, clock }, ADDRESS), { messages: 1, canceled: 0, sending: 0 })
   await t.rejects(eraseRecipient({ store, clock }, 'nobody'), { code: 'invalid_request' })
 })
 

@@ -35,6 +35,8 @@ export function createEraseRecipient(database: Database): Verb<'eraseSomeOfRecip
     order by seq
     limit +?`)
   const cancel = createCanceling(database)
+  // What its try leads to is told as of any other; there is no further one.
+  const endLifetime = database.prepare<[number, number]>('update messages set expires_at = ? where seq = ?')
   const eraseMessage = createMessageErasure(database)
   const eraseRest = createRestErasure(database)
 
@@ -42,6 +44,7 @@ export function createEraseRecipient(database: Database): Verb<'eraseSomeOfRecip
     const rows = find.all(address, after, MOST_MESSAGES)
     const waiting = rows.filter(({ state }) => state === 'waiting')
     cancel(waiting, now)
+    for (const { seq, state } of rows) if (state === 'sending') endLifetime.run(now, seq)
     const ended = rows.filter(({ state }) => state !== 'sending')
     for (const row of ended) eraseMessage(row)
     const isLast = rows.length < MOST_MESSAGES
