@@ -12,7 +12,7 @@
  * `+?` here and elsewhere keeps SQLite from planning anew at each call (store/README.md "Decisions").
  */
 import type { Database } from '../../engine/database.ts'
-import { MINUTE, SECOND } from '../../../base/clock.ts'
+import { SECOND } from '../../../base/clock.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
 import { UNROUTED } from '../../records/queue-records.ts'
@@ -46,20 +46,17 @@ const MOST_PASSED = 2_000
 const PASSED_PAUSE = SECOND
 /** They have ended by then, or left; a walk over all keys comes as often. */
 const GONE_WITHIN = 30 * SECOND
-/** Who owns the IP of a row, and can send from it, has claimed it by then. */
-const LEFT_ALONE = 5 * MINUTE
 // Whole rows at once: reading each by its number afterwards costs ten times as much.
 const WALKED_COLUMNS = `
   seq as key, id, content_id as contentId, recipient, recipient_domain as recipientDomain, attempts,
   created_at as acceptedAt, expires_at as expiresAt, path_failures as pathFailures,
   ambiguous_count as ambiguousCount, last_ip as lastIp, keep_ip_until as keepIpUntil, avoid_ips as avoidIps,
   next_at as nextAt`
-// It leaves from an IP (`keepIpUntil`) that another node owns: that one claims it. 0 binds it only as long as that IP
-// can send: one that its owner has left alone for long is free.
-const isElsewhere = (ip: string, until: string, nextAt: string): string => `
-  (${until} is not null and (${until} > +? or (${until} = 0 and ${nextAt} > +?))
+// It leaves from an IP (`keepIpUntil`) that another node owns: that one claims it.
+const isElsewhere = (ip: string, until: string): string => `
+  (${until} is not null and (${until} = 0 or ${until} > +?)
     and exists (select 1 from ip_owners where ip_owners.ip = ${ip} and ip_owners.epoch <> +?))`
-const IS_ELSEWHERE = `${isElsewhere('walked.last_ip', 'walked.keep_ip_until', 'walked.next_at')} as isElsewhere`
+const IS_ELSEWHERE = `${isElsewhere('walked.last_ip', 'walked.keep_ip_until')} as isElsewhere`
 const IS_LISTED = 'exists (select 1 from suppressions where address = walked.recipient) as isListed'
 // By its names: with thousands of keys, most claims take a row or two of each, and one statement is cheaper than four.
 const KEY = `
@@ -114,7 +111,7 @@ function createFirstOfKeys(
   const findOurs = database.prepare<(string | number)[], DueRow>(`
     select walked.*, ${IS_LISTED}
     from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at between +? and +? order by next_at, seq limit +?) as walked
-    where expiresAt > +? and not ${isElsewhere('walked.lastIp', 'walked.keepIpUntil', 'walked.nextAt')}
+    where expiresAt > +? and not ${isElsewhere('walked.lastIp', 'walked.keepIpUntil')}
     limit +?`)
   const findBeyond = oneColumn(database)<(string | number)[], number>(`
     select next_at from messages where ${KEY} and next_at between +? and +? order by next_at limit 1 offset +?`)
@@ -126,7 +123,7 @@ function createFirstOfKeys(
       return [pool, route, domain, stream, Number(isRetry)]
     })
     const found = asks.map(({ limit, from = 0 }, index) =>
-      ask(find, now, now - LEFT_ALONE, epoch, ...(keys[index] ?? []), from, now, limit + 1),
+      ask(find, now, epoch, ...(keys[index] ?? []), from, now, limit + 1),
     )
     const foundLater = asks.map((_, index) => askAhead(findLater, ...(keys[index] ?? []), now))
     const firsts = asks.map(({ limit, from = 0 }, index) => {
@@ -137,7 +134,7 @@ function createFirstOfKeys(
       const isPassed = ({ expiresAt, isElsewhere }: DueRow): boolean => expiresAt <= now || isElsewhere === 1
       if (!rows.some(isPassed)) return { rows, isBeyond: false, askAgainAt: Infinity }
       const passedAt = rows[0]?.nextAt
-      const ours = findOurs.all(...key, wanted + MOST_PASSED, now, now, now - LEFT_ALONE, epoch, wanted)
+      const ours = findOurs.all(...key, wanted + MOST_PASSED, now, now, epoch, wanted)
       const isBeyond = ours.length < wanted && findBeyond.get(...key, wanted + MOST_PASSED) !== undefined
       return { rows: ours, isBeyond, passedAt, askAgainAt: now + (isBeyond ? PASSED_PAUSE : GONE_WITHIN) }
     })
