@@ -5,6 +5,7 @@ import t from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
+import type { EgressIp } from '../../src/egress/ips/egress-ip.ts'
 import type { OpenGate } from '../../src/egress/shaping/shaping.ts'
 import type { ChosenPath } from '../../src/delivery/place/choose-path.ts'
 import type { PathFacts } from '../../src/delivery/place/path-facts.ts'
@@ -61,7 +62,7 @@ function world(change: Partial<MessagePlacerOptions>): World {
     store: { findReturnPath: async () => 'bounces.acme.test' },
     clock: manualClock(),
     logger: createLogger({ level: 'silent' }),
-    egress: { reserve: async () => [], noteRefund: () => {} },
+    egress: { reserve: async () => [], noteRefund: () => {}, ips: () => [] },
     pathFacts: { generation: () => 0 },
     configuration: () => {
       throw new Error('nobody asks')
@@ -87,6 +88,7 @@ t.test('what got its allowance before the store failed is sent, the rest goes ba
   const { placer, placed, returned } = world({
     egress: {
       noteRefund: () => {},
+      ips: () => [],
       async reserve([ask]) {
         if (++reservations > 1 || ask === undefined) throw new Error('SQLITE_FULL')
         return [
@@ -106,11 +108,13 @@ t.test('what was given an IP before IPs changed is placed anew, and its allowanc
   let generation = 0
   const refunds: string[] = []
   const given: unknown[] = []
-  const ip = { address: '127.0.0.11', source: '127.0.0.11' }
+  const ip = { address: '127.0.0.11', source: '127.0.0.11', sends: 'all' }
+  const other = { ...ip, address: '127.0.0.12' }
   const { placer, placed } = world({
     pathFacts: { generation: () => generation },
     egress: {
       noteRefund: (refunded) => void refunds.push(refunded),
+      ips: () => [{ ...ip, sends: 'nothing' }, other] as unknown as EgressIp[],
       async reserve(asks) {
         generation++
         return asks.map(({ ip: of, isp, count: granted }) => {
@@ -119,12 +123,18 @@ t.test('what was given an IP before IPs changed is placed anew, and its allowanc
       },
     },
     choosePath: ({ id }) =>
-      ({ kind: 'path', facts, ip, needsGrant: id === 'msg_2', isProbe: false }) as unknown as ChosenPath,
+      ({
+        kind: 'path',
+        facts,
+        ip: id === 'msg_3' ? other : ip,
+        needsGrant: id === 'msg_2',
+        isProbe: false,
+      }) as unknown as ChosenPath,
     recorder: { giveBack: (_message, how) => void given.push(how.refund ?? null) },
   })
-  placer.place([message(1), message(2)])
+  placer.place([message(1), message(2), message(3)])
   await placer.settled()
-  t.same(placed, [])
+  t.same(placed, [3], 'its IP is as it was')
   t.same(given, [null, { ip: '127.0.0.11', isp: 'dest.test', day: '2026-11-21', at: 1 }])
   t.same(refunds, ['127.0.0.11'])
 })

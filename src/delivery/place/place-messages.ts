@@ -46,7 +46,7 @@ export interface PlacedRow extends PathRow {
 export type MessagePlacer = ReturnType<typeof createMessagePlacer>
 
 export interface MessagePlacerOptions extends ResolveMessagesOptions {
-  egress: Pick<Egress, 'reserve' | 'noteRefund'>
+  egress: Pick<Egress, 'reserve' | 'noteRefund' | 'ips'>
   pathFacts: Pick<PathFactsMaker, 'generation'>
   choosePath: ChoosePath
   /** Leaves out TLS to hosts where it failed before (delivery/README.md "TLS"). */
@@ -164,12 +164,19 @@ function createGivePaths(
     return { claim, facts, isUrgent, expiresAt, isProbe, message, lane, ip, returnPath, grant: null, route: reached }
   }
 
-  /** IPs or limits have changed since they were chosen, and one of them may be an IP that is not to send any more. */
-  function placeAnew(rows: readonly PlacedRow[]): void {
-    for (const { message, grant } of rows) {
+  /** IPs have changed since they were chosen: rows whose IP is not as it was go back. */
+  function stillPlaced(rows: readonly PlacedRow[]): PlacedRow[] {
+    const current = new Map(egress.ips().map((ip) => [ip.address, ip]))
+    const isAsBefore = ({ ip }: PlacedRow): boolean => {
+      const now = ip === null ? null : current.get(ip.address)
+      return now?.sends === ip?.sends && now?.source === ip?.source && now?.hostname === ip?.hostname
+    }
+    const { same = [], changed = [] } = Object.groupBy(rows, (row) => (isAsBefore(row) ? 'same' : 'changed'))
+    for (const { message, grant } of changed) {
       if (grant !== null) egress.noteRefund(grant.ip, grant.isp)
       recorder.giveBack(message, { nextAt: clock.now(), ...(grant === null ? {} : { refund: grant }) })
     }
+    return same
   }
 
   return async (ready: readonly ResolvedMessage[]): Promise<void> => {
@@ -195,8 +202,7 @@ function createGivePaths(
       const again = (each: ResolvedMessage) => (choice < MOST_CHOICES ? choose(each) : noAllowance(clock.now()))
       open = refused.map(({ each }) => ({ each, chosen: again(each) }))
     }
-    if (generation === pathFacts.generation()) options.onPlaced(placed)
-    else placeAnew(placed)
+    options.onPlaced(generation === pathFacts.generation() ? placed : stillPlaced(placed))
   }
 }
 

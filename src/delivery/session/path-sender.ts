@@ -91,7 +91,10 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
     grow,
     add({ path, site, rows }: PathBatch): void {
       pace.follow(path)
+      const isMoved = path.source !== plan.source || path.hostname !== plan.hostname
       plan = path
+      // Connections of the former source that wait for a row have to end.
+      if (isMoved) wakeIdle()
       if (isHalted()) {
         finishUntried(rows.map(newRow), STOPPING)
         return grow()
@@ -186,7 +189,7 @@ function createPathConnections(options: PathConnectionsOptions) {
     begin(queue: SiteQueue, first: RowToSend): void {
       sites.putLast(queue)
       const { source, hostname } = plan()
-      // A reload has changed them: the next message leaves as the file says.
+      // A reload has changed them: from the next batch on mail leaves as the file says.
       const isOutdated = (): boolean => source !== plan().source || hostname !== plan().hostname
       const worker: ConnectionWorker = startWorker(first, {
         ...options,
