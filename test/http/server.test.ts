@@ -52,9 +52,9 @@ t.test('a port that is taken ends with 75 and names port, address and setting', 
   t.match(message, `port ${port} of address 127.0.0.1`)
 })
 
-t.test('an address that is not on this machine ends with 78', async (t) => {
+t.test('an address that is not on this machine ends with 75: it may come', async (t) => {
   const { exitCode, message } = await exitOf(startApi(t, { listener: { address: '192.0.2.1' } }))
-  t.equal(exitCode, 78)
+  t.equal(exitCode, 75)
   t.match(message, '192.0.2.1')
 })
 
