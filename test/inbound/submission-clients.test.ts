@@ -45,7 +45,7 @@ t.test('nodemailer', async (t) => {
   ]
   for (const place of places) {
     const transport = createTransport({ host: '127.0.0.1', auth, ...place })
-    const mail = {
+    const sent = await transport.sendMail({
       from: '"Acme, Orders" <orders@acme.com>',
       to: 'Ada <ada@example.net>',
       cc: 'bob@example.org',
@@ -53,11 +53,9 @@ t.test('nodemailer', async (t) => {
       subject: 'Größe',
       text: 'Größe XL',
       html: '<p>Größe <b>XL</b></p>',
-      headers: { 'X-Tags': 'size=xl', 'X-Track': 'none', 'X-Idempotency-Key': `order ${place.port}` },
+      headers: { 'X-Tags': 'size=xl', 'X-Track': 'none' },
       attachments: [{ filename: 'größe.txt', content: 'XL' }],
-    }
-    const sent = await transport.sendMail(mail)
-    t.equal((await transport.sendMail(mail)).response, sent.response, 'written anew, the same mail')
+    })
     t.match(sent.response, /^250 2\.0\.0 queued as msg_\w{26} msg_\w{26} msg_\w{26}$/)
     const stored = lastStored()
     t.same(addressesOf(stored), ['ada@example.net', 'bob@example.org', 'carla@example.org'])

@@ -166,22 +166,6 @@ t.test("a key of the sender's stands for one mail", async (t) => {
   t.match(stored[0]?.idempotency?.entry, { apiKeyId: KEY.apiKeyId, key: 'smtp:receipt-1042' })
 })
 
-t.test('a mail that is written anew under its key is the same one', async (t) => {
-  const { submit, stored } = await submissionParts(t)
-  const written = (run: string, text = 'Hi'): SubmissionRequest => {
-    const header = [`Date: Sat, 21 Nov 2026 12:00:0${run} +0000`, `Message-ID: <${run}@app>`, 'From: orders@acme.com']
-    const type = [`Content-Type: multipart/mixed;`, `\tboundary="part${run}"`]
-    const inner = [`--part${run}`, `Content-Type: multipart/alternative; boundary=part${run}1`, '']
-    const leaf = [`--part${run}1`, '', text, `--part${run}1--`, `--part${run}--`, '']
-    const lines = [`Received: from app; ${run}`, ...header, ...type, '', ...inner, ...leaf]
-    return submission({ idempotencyKey: 'receipt-1042', raw: Buffer.from(lines.join('\r\n')) })
-  }
-  const first = await submit(written('1'), KEY)
-  t.same(await submit(written('2'), KEY), first)
-  t.match(await verdict(submit(written('3', 'Hello'), KEY)), /^conflict: /)
-  t.equal(stored.length, 1)
-})
-
 t.test('mail without a Message-ID is always new', async (t) => {
   const { submit, stored } = await submissionParts(t)
   const raws = ['From: a@acme.com\r\n\r\nMessage-ID: <1@a>\r\n', 'From: a@acme.com\r\nMessage-ID:\r\n\r\nx', '']
