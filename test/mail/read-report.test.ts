@@ -188,6 +188,13 @@ t.test('a helpdesk that returns a mail, and a filter of the mailbox, report as s
   t.match(readUtf8(receipt), { kind: 'bounce', recipients: [], unnamed: { action: 'failed' } })
 })
 
+t.test('a bounce that calls itself an answer has a refusal with its words', async (t) => {
+  const fields = ['Return-Path: <>', 'From: noreply@example.org', 'Auto-Submitted: auto-replied']
+  const failed = 'Delivery to the following recipient failed permanently: ada@example.org'
+  for (const refusal of ['\n550 user unknown', '\nThe server said: 550 5.1.1 No such user'])
+    t.equal(readUtf8(mail([...fields, 'Subject: Undeliverable: Your order'], `${failed}${refusal}`)).kind, 'bounce')
+})
+
 t.test('an answer repeats the subject of our mail, and gives the number of a telephone', async (t) => {
   const away = 'I cannot be reached until Monday. Bob is there for you: (503) 555-0100.'
   const subjects = ['Automatic reply: Your delivery problem', 'Re: Delivery status', 'Auto: Delivery notification']

@@ -64,7 +64,11 @@ function explain(thrown: unknown, { address, port }: Port, setting: string): Pro
   }
   // A machine that boots may get it later: one of IPv6 is checked for a second, a tunnel comes up behind us.
   if (code === 'EADDRNOTAVAIL') {
-    return new ProcessExit(EXIT.tryAgain, `${place}: this machine does not have the address (yet)`, { cause: thrown })
+    return new ProcessExit(
+      EXIT.tryAgain,
+      `${place}: this machine does not have the address; correct it, or wait until it has`,
+      { cause: thrown },
+    )
   }
   if (code === 'EACCES' && port < FIRST_FREE_PORT) {
     const fix = `add the line "ListenStream=${port}" to sternpost.socket, or in a container the capability NET_BIND_SERVICE`

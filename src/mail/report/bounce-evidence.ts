@@ -80,10 +80,13 @@ function hasReportStructure(mail: MailPart, parts: ReportParts): boolean {
   )
 }
 
-/** What an answer of a mailbox does not have: the name of a server, an enhanced code, the message as an attachment. */
+// A refusal as a server writes it: words behind the code. Behind an area code come digits.
+const REFUSAL_LINE = /(?:^|said:)[\t >]{0,9}5\d\d[- ](?:5\.\d{1,3}\.\d{1,3} )?\p{L}/mu
+
+/** What an answer of a mailbox does not have: the name of a server, codes of a refusal, the message as an attachment. */
 function isOfServer(mail: MailPart, { types }: ReportParts, text: string): boolean {
   const isAttached = !types.has(RECEIPT) && [...types].some((type) => type.includes('rfc822'))
-  return isFromDaemon(mail) || isAttached || statedStatus('', text) !== null
+  return isFromDaemon(mail) || isAttached || statedStatus('', text) !== null || REFUSAL_LINE.test(text)
 }
 
 function isFromDaemon(mail: MailPart): boolean {
