@@ -373,6 +373,18 @@ t.test('a connection with the former source or EHLO name of its path carries no 
   )
 })
 
+t.test('a connection of another site that waits with the former source ends', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  const plan = { connections: 2, idleMilliseconds: HOUR }
+  path.add([1], { plan, site: { key: 'other' } })
+  await path.untilDone(1)
+  path.add([2], { plan: { ...plan, source: '127.0.0.12' } })
+  await path.untilDone(2)
+  await until('it has left', () => server.connections[0]?.isClosed === true)
+  t.match(server.connections, [{ isClosed: true }, { isClosed: false, remoteAddress: '127.0.0.12' }])
+})
+
 t.test('drain lets the message under way finish, abort the one past its dot', async (t) => {
   const server = await mx(t, { script: { dot: { afterMilliseconds: 100, reply: '250 ok' } } })
   const path = pathTo(t, server)
