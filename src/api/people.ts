@@ -52,3 +52,4 @@ export type PasskeyJson = z.infer<typeof passkeySchema>
 export type PersonJson = z.infer<typeof personSchema>
 export type LoginLinkJson = z.infer<typeof loginLinkSchema>
 export type SessionJson = z.infer<typeof sessionSchema>
+export type AuditEntryJson = z.infer<typeof auditEntrySchema>

@@ -1,17 +1,11 @@
 /** Passkeys of whoever is logged in: those that are there, a new one, and away with one. */
+import type { PasskeyJson } from '../../api/people.ts'
 import { act, ask } from './api.ts'
 import { Time } from './format.ts'
 import { html, useState, type VNode } from './html.ts'
 import { canUsePasskeys } from './passkey-support.ts'
 import { run } from './said.ts'
 import { Dialog } from './ui.ts'
-
-interface PasskeyJson {
-  id: string
-  label: string
-  created_at: number
-  used_at: number | null
-}
 
 const PATH = '/console/passkeys'
 

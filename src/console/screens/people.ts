@@ -1,6 +1,6 @@
 /** API keys, people with their roles, sessions, and the audit of what was done. */
 import type { CreatedKeyJson, KeyJson } from '../../api/key.ts'
-import type { LoginLinkJson, PersonJson, SessionJson } from '../../api/people.ts'
+import type { AuditEntryJson, LoginLinkJson, PersonJson, SessionJson } from '../../api/people.ts'
 import { act } from '../parts/api.ts'
 import { useList } from '../parts/data.ts'
 import { nowSeconds, Time } from '../parts/format.ts'
@@ -10,14 +10,6 @@ import { go, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
 import { Copy, Page, ShownList, State, Table } from '../parts/ui.ts'
 import { isOwner, who } from '../parts/who.ts'
-
-interface AuditEntryJson {
-  at: number
-  actor: string
-  act: string
-  facts: object
-  request_id: string
-}
 
 export default function People(): VNode {
   if (!isOwner()) {
