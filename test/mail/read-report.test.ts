@@ -206,6 +206,31 @@ t.test('an answer repeats the subject of our mail, and gives the number of a tel
   }
 })
 
+t.test('a date, a version and a section in an answer are no codes', async (t) => {
+  const fields = ['From: ada@example.org', 'Subject: Automatic reply: Delivery failed', 'Auto-Submitted: auto-replied']
+  const kindOf = (text: string): string => readUtf8(mail(fields, text), '').kind
+  const lost = 'Your message was rejected and could not be delivered.'
+  const numbers = ['bis 5.1.26', 'vom 4.5.26 bis 5.5.26', '(5.7.26)', 'status: 4.5.26', 'release 5.1.1', 'Ziffer 5.1.1']
+  for (const number of numbers) t.equal(kindOf(`${lost} ${number}\n5.1.1 Terms`), 'auto-reply', number)
+  const codes = [
+    '#5.1.1',
+    '(5.1.1)',
+    'Status: 5.1.1',
+    'mx said 550 5.7.26 not authenticated',
+    '550-5.7.515 Access denied',
+  ]
+  for (const code of codes) t.equal(kindOf(`${lost} ${code}`), 'bounce', code)
+})
+
+t.test('the date of a mail is not the code of its refusal', async (t) => {
+  const fields = ['From: postmaster@example.org', 'Subject: Unzustellbar']
+  const statusOf = (text: string) => readUtf8(mail(fields, text), '').recipients[0]?.status
+  t.equal(statusOf('<a@example.org>\nIhre Mail vom 4.5.26 kam nicht an: 550 user unknown'), null)
+  t.equal(statusOf('<a@example.org>\nIhre Mail vom 4.5.26 kam nicht an: 550 5.1.1 user unknown'), '5.1.1')
+  const told = ['550 5.7.26 not authenticated', 'mx said: 5.7.26 not authenticated', 'failed (#5.7.26)']
+  for (const text of told) t.equal(statusOf(`<a@example.org>: ${text}`), '5.7.26', text)
+})
+
 t.test('the address that was mailed, and what became of it', async (t) => {
   const both = (original: string, final: string): string =>
     REPORT.replace(

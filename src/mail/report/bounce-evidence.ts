@@ -6,9 +6,10 @@
 import { decodeWords } from './decode-text.ts'
 import { headerOf, type MailPart } from './mail-tree.ts'
 import type { ReportAction } from './report-reading.ts'
-import { replyCodeIn, statedStatus } from './report-diagnostic.ts'
+import { replyCodeIn } from './report-diagnostic.ts'
 import type { ReportParts } from './report-parts.ts'
 import {
+  anyOf,
   AUTO_REPLY_SUBJECT,
   BOUNCE_SENTENCE,
   BOUNCE_SUBJECT,
@@ -82,11 +83,17 @@ function hasReportStructure(mail: MailPart, parts: ReportParts): boolean {
 
 // A refusal as a server writes it: words behind the code. Behind an area code come digits.
 const REFUSAL_LINE = /(?:^|said:)[\t >]{0,9}5\d\d[- ](?:5\.\d{1,3}\.\d{1,3} )?\p{L}/mu
+// An enhanced code as a server writes it: behind its reply code, a number sign or a label, or in brackets. Three numbers
+// alone are a date, a version or a section.
+const SERVER_CODE = anyOf([
+  /\b([45])[0-5]\d[- ]#?\1\.[0-7]\.\d{1,3}(?![\w-]|\.\d)|#[45]\.[0-7]\.\d{1,3}(?![\w-]|\.\d)/,
+  /\b(?:said|status|code|error|dsn)[:=]? {0,9}[45]\.[0-7]\.(?:[01]?\d|\d{3})(?![\w-]|\.\d)|[([][45]\.[0-7]\.\d[)\]]/,
+])
 
 /** What an answer of a mailbox does not have: the name of a server, codes of a refusal, the message as an attachment. */
 function isOfServer(mail: MailPart, { types }: ReportParts, text: string): boolean {
   const isAttached = !types.has(RECEIPT) && [...types].some((type) => type.includes('rfc822'))
-  return isFromDaemon(mail) || isAttached || statedStatus('', text) !== null || REFUSAL_LINE.test(text)
+  return isFromDaemon(mail) || isAttached || SERVER_CODE.test(text) || REFUSAL_LINE.test(text)
 }
 
 function isFromDaemon(mail: MailPart): boolean {
