@@ -35,6 +35,7 @@ import {
   POOL,
   rowClaim,
 } from './store-samples.ts'
+import { ipRecord } from './warmup-samples.ts'
 
 /** All that has ended is over. */
 const LATER = NOW + DAY
@@ -330,21 +331,24 @@ function beat({ nodeId, epoch }: Node, change: Partial<BeatRequest>): BeatReques
 async function keepIp(t: Test, { one, two }: Bed): Promise<void> {
   const ip = '127.0.0.11'
   await one.store.beat(beat(one, { takes: [ip] }))
-  await fill(one, 2)
+  await fill(one, 3)
   const rows = await claim(one.store, one.epoch)
-  const [kept, waits] = rows.map((row) => outcomeRecord(row, deferredUntil(NOW), { ip }))
-  if (kept === undefined || waits === undefined) throw new Error('nothing was claimed')
+  const [kept, waits, bound] = rows.map((row) => outcomeRecord(row, deferredUntil(NOW), { ip }))
+  if (kept === undefined || waits === undefined || bound === undefined) throw new Error('nothing was claimed')
   const outcomes = [
     { ...kept, keepIpUntil: 0 },
     { ...waits, keepIpUntil: NOW + MINUTE },
+    { ...bound, keepIpUntil: NOW + DAY },
   ]
   await one.store.recordOutcomes({ epoch: one.epoch, now: NOW, outcomes })
   const claimBy = ({ store, epoch }: Node, now: number): Promise<ClaimedMessage[]> =>
     claimMessages(store, { now, epoch, leaseUntil: now + LEASE, pools: [POOL], limit: 10 })
   t.same(await claimBy(two, NOW), [])
   t.match(await claimBy(two, NOW + 2 * MINUTE), [{ key: waits.key }], 'its time to wait for the IP is over')
+  await one.store.addIpRecords([ipRecord({ ip, state: 'suspended' })])
+  t.match(await claimBy(two, NOW), [{ key: kept.key }], 'an IP that sends nothing is not kept')
   await two.store.endNode({ nodeId: one.nodeId, epoch: one.epoch, state: 'dead', by: two.nodeId })
-  t.match(await claimBy(two, NOW), [{ key: kept.key }])
+  t.match(await claimBy(two, NOW), [{ key: bound.key }], 'nobody owns the IP')
 }
 
 async function ownIps(t: Test, { one, two }: Bed): Promise<void> {

@@ -52,9 +52,11 @@ const WALKED_COLUMNS = `
   created_at as acceptedAt, expires_at as expiresAt, path_failures as pathFailures,
   ambiguous_count as ambiguousCount, last_ip as lastIp, keep_ip_until as keepIpUntil, avoid_ips as avoidIps,
   next_at as nextAt`
-// It leaves from an IP (`keepIpUntil`) that another node owns: that one claims it.
+// It leaves from an IP (`keepIpUntil`) that another node owns: that one claims it. A suspended IP is not kept (0), but
+// waited for where a time says so.
 const isElsewhere = (ip: string, until: string): string => `
-  (${until} is not null and (${until} = 0 or ${until} > +?)
+  (${until} is not null and (${until} > +?
+      or ${until} = 0 and not exists (select 1 from egress_ips where egress_ips.ip = ${ip} and egress_ips.state = 'suspended'))
     and exists (select 1 from ip_owners where ip_owners.ip = ${ip} and ip_owners.epoch <> +?))`
 const IS_ELSEWHERE = `${isElsewhere('walked.last_ip', 'walked.keep_ip_until')} as isElsewhere`
 const IS_LISTED = 'exists (select 1 from suppressions where address = walked.recipient) as isListed'
