@@ -7,7 +7,7 @@ import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Logger } from '../base/logger.ts'
 import { EVERYTHING } from '../mail/reach.ts'
-import { dkimSealContext } from '../senders/records/dkim-keys.ts'
+import { opensDkimKey } from '../senders/records/dkim-keys.ts'
 import type { Store } from '../store/store.ts'
 import { openSecret } from '../webhooks/endpoint-secret.ts'
 import { pagesOf } from './pages.ts'
@@ -24,10 +24,7 @@ export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): P
   try {
     for await (const { domains } of pagesOf((after) => store.listDomains({ states: null, limit: PAGE, after }))) {
       for (const { name, keys } of domains) {
-        const isForeign = keys.some(
-          ({ role, selector, sealedPrivateKey }) =>
-            role === 'active' && !opens(() => keyRing.open(sealedPrivateKey, dkimSealContext(name, selector))),
-        )
+        const isForeign = keys.some((key) => key.role === 'active' && !opensDkimKey(keyRing, name, key))
         if (!isForeign) continue
         const fix = `sternpost domain dkim rotate ${name}; or start with the master key of the backup`
         logger.error({ domain: name, fix }, 'the DKIM key of a domain does not open: its mail waits')

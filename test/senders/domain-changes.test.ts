@@ -105,6 +105,20 @@ t.test('an Ed25519 key stands beside the RSA one, signs once it is published, an
   t.match(await secondNow(), { status: 'failed', hint: /key of the domain, of the selector/ })
 })
 
+t.test('next keys that this master key does not open make room for others', async (t) => {
+  const before = await senderParts(t)
+  await verified(before)
+  await before.domains.rotateDkim('acme.com')
+  await before.domains.stop()
+
+  const { domains, keyRing, store } = await senderParts(t, { store: before.store, masterKey: Buffer.alloc(32, 8) })
+  t.same(rolesOf(await domains.rotateDkim('acme.com')), ['active true', 'next false'])
+  const { keys = [] } = (await store.findDomain('acme.com')) ?? {}
+  const next = keys.find(({ role }) => role === 'next')
+  t.match(keyRing.open(next?.sealedPrivateKey ?? Buffer.of(), dkimSealContext('acme.com', next?.selector ?? '')), 'KEY')
+  await t.rejects(domains.rotateDkim('acme.com'), { code: 'conflict' }, 'it waits to be seen')
+})
+
 t.test('a private key may be brought along, and is never told', async (t) => {
   const parts = await senderParts(t)
   const pair = generateKeyPairSync('rsa', { modulusLength: 3072 })

@@ -89,6 +89,20 @@ export function dkimSealContext(domain: string, selector: string): string {
   return `dkim ${domain} ${selector}`
 }
 
+/** False for what was sealed with another master key, as behind a restore without it. */
+export function opensDkimKey(
+  keyRing: Pick<KeyRing, 'open'>,
+  domain: string,
+  { selector, sealedPrivateKey }: Pick<DkimKeyRecord, 'selector' | 'sealedPrivateKey'>,
+): boolean {
+  try {
+    keyRing.open(sealedPrivateKey, dkimSealContext(domain, selector))
+    return true
+  } catch {
+    return false
+  }
+}
+
 const SELECTOR_PREFIX = 'ps'
 const SELECTOR_CHARACTERS = '0123456789abcdefghijklmnopqrstuvwxyz'
 const SELECTOR_RANDOM_LENGTH = 4
