@@ -6,7 +6,7 @@ import { ServiceError } from '../base/errors.ts'
 import type { DkimAlgorithm, DkimKeyRecord, DomainChange, DomainRecord } from '../store/records/sender-records.ts'
 import { poolProblems, trackingOf, type TrackingRequest } from './add-domain.ts'
 import type { DomainParts } from './domain-parts.ts'
-import { createDkimKey, newSelector, opensDkimKey } from './records/dkim-keys.ts'
+import { createDkimKey, dkimKeyOpens, newSelector } from './records/dkim-keys.ts'
 import { algorithmsToRotate, isRotating } from './records/domain-state.ts'
 import { readDomainName } from './domain-name.ts'
 
@@ -48,7 +48,8 @@ export function createDomainChanges(parts: DomainParts, changing: Changing) {
       return change(name, async (known) => {
         const before = await store.findDomain(known)
         if (before === null) return null
-        const foreign = before.keys.filter((key) => key.role === 'next' && !opensDkimKey(parts.keyRing, known, key))
+        const opens = dkimKeyOpens(parts.keyRing, known)
+        const foreign = before.keys.filter((key) => key.role === 'next' && !opens(key))
         const usable = before.keys.filter((key) => !foreign.includes(key))
         if (isRotating(usable)) {
           throw new ServiceError('conflict', `${known}: the next DKIM key is there already and waits to be seen`)

@@ -89,18 +89,24 @@ export function dkimSealContext(domain: string, selector: string): string {
   return `dkim ${domain} ${selector}`
 }
 
-/** False for what was sealed with another master key, as behind a restore without it. */
-export function opensDkimKey(
-  keyRing: Pick<KeyRing, 'open'>,
-  domain: string,
-  { selector, sealedPrivateKey }: Pick<DkimKeyRecord, 'selector' | 'sealedPrivateKey'>,
-): boolean {
-  try {
-    keyRing.open(sealedPrivateKey, dkimSealContext(domain, selector))
-    return true
-  } catch {
-    return false
+export const FOREIGN_KEY = 'the private key does not open with the master key of this server: nothing can be signed'
+
+type SealedKey = Pick<DkimKeyRecord, 'selector' | 'sealedPrivateKey'>
+
+/** Whether a key of this domain opens: not one sealed with another master key, as behind a restore without it. */
+export function dkimKeyOpens(keyRing: Pick<KeyRing, 'open'>, domain: string): (key: SealedKey) => boolean {
+  return ({ selector, sealedPrivateKey }) => {
+    try {
+      keyRing.open(sealedPrivateKey, dkimSealContext(domain, selector))
+      return true
+    } catch {
+      return false
+    }
   }
+}
+
+export function rotationHint(domain: string): string {
+  return `sternpost domain dkim rotate ${domain}, and publish the next key; or start with the master key of before`
 }
 
 const SELECTOR_PREFIX = 'ps'
