@@ -7,12 +7,16 @@ import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Logger } from '../base/logger.ts'
 import { EVERYTHING } from '../mail/reach.ts'
-import { dkimSealContext } from '../senders/records/dkim-keys.ts'
+import { dkimKeyOpens } from '../senders/records/dkim-keys.ts'
 import type { Store } from '../store/store.ts'
 import { openSecret } from '../webhooks/endpoint-secret.ts'
 import { pagesOf } from './pages.ts'
 
 const PAGE = 100
+
+const OTHER_KEY =
+  'this database was used with another master key: bounces, complaints, links and opt-outs of mail sent with that one ' +
+  'count no more, and suppressed addresses that were erased are written to again'
 
 interface Sealing {
   store: Pick<Store, 'listDomains' | 'listWebhookEndpoints' | 'findWebhookTarget'>
@@ -21,14 +25,13 @@ interface Sealing {
 }
 
 export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): Promise<void> {
+  let foreign = 0
   try {
     for await (const { domains } of pagesOf((after) => store.listDomains({ states: null, limit: PAGE, after }))) {
       for (const { name, keys } of domains) {
-        const isForeign = keys.some(
-          ({ role, selector, sealedPrivateKey }) =>
-            role === 'active' && !opens(() => keyRing.open(sealedPrivateKey, dkimSealContext(name, selector))),
-        )
-        if (!isForeign) continue
+        const opensKey = dkimKeyOpens(keyRing, name)
+        if (keys.every((key) => key.role !== 'active' || opensKey(key))) continue
+        foreign++
         const fix = `sternpost domain dkim rotate ${name}; or start with the master key of the backup`
         logger.error({ domain: name, fix }, 'the DKIM key of a domain does not open: its mail waits')
       }
@@ -37,6 +40,7 @@ export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): P
       for (const { id } of endpoints) {
         const target = await store.findWebhookTarget(id)
         if (target === null || opens(() => openSecret(keyRing, id, target.sealedSecret))) continue
+        foreign++
         const fix = `sternpost webhook rotate-secret ${id}; or start with the master key of the backup`
         logger.error(
           { endpoint_id: id, fix },
@@ -44,6 +48,7 @@ export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): P
         )
       }
     }
+    if (foreign > 0) logger.error({ foreign }, OTHER_KEY)
   } catch (thrown) {
     logger.error({ error: errorText(thrown) }, 'the sealed secrets could not be looked at')
   }

@@ -3,10 +3,10 @@
  * at a time. Throws ServiceError `not_found`, `invalid_request` and `conflict`.
  */
 import { ServiceError } from '../base/errors.ts'
-import type { DkimKeyRecord, DomainChange, DomainRecord } from '../store/records/sender-records.ts'
+import type { DkimAlgorithm, DkimKeyRecord, DomainChange, DomainRecord } from '../store/records/sender-records.ts'
 import { poolProblems, trackingOf, type TrackingRequest } from './add-domain.ts'
 import type { DomainParts } from './domain-parts.ts'
-import { createDkimKey, newSelector } from './records/dkim-keys.ts'
+import { createDkimKey, dkimKeyOpens, newSelector } from './records/dkim-keys.ts'
 import { algorithmsToRotate, isRotating } from './records/domain-state.ts'
 import { readDomainName } from './domain-name.ts'
 
@@ -43,14 +43,19 @@ export function createDomainChanges(parts: DomainParts, changing: Changing) {
         return before && store.updateDomain(known, changeOf(request, before))
       })
     },
+    /** A next key that was sealed with another master key could never sign: it makes room for a new one. */
     rotateDkim(name: string) {
       return change(name, async (known) => {
         const before = await store.findDomain(known)
         if (before === null) return null
-        if (isRotating(before.keys)) {
+        const opens = dkimKeyOpens(parts.keyRing, known)
+        const foreign = before.keys.filter((key) => key.role === 'next' && !opens(key))
+        const usable = before.keys.filter((key) => !foreign.includes(key))
+        if (isRotating(usable)) {
           throw new ServiceError('conflict', `${known}: the next DKIM key is there already and waits to be seen`)
         }
-        return store.addDkimKeys(known, await nextKeys(before, parts))
+        const making = algorithmsToRotate(usable, parts.settings.dkim.ed25519 || signsWithEd25519(usable))
+        return store.addDkimKeys(known, await nextKeys(before, making, parts), selectorsOf(foreign))
       })
     },
     /** As the API answers it; the messages that waited drain, or are canceled. */
@@ -76,17 +81,25 @@ function changeOf(request: UpdateDomainRequest, before: DomainRecord): DomainCha
   }
 }
 
-/** The next keys: of RSA, and of Ed25519 where that is wanted or signs already. */
+function signsWithEd25519(keys: readonly DkimKeyRecord[]): boolean {
+  return keys.some((key) => key.algorithm === 'ed25519-sha256' && key.role === 'active')
+}
+
+/** Of RSA, and of Ed25519 where that is wanted or signs already. */
 function nextKeys(
   { name: domain, keys }: DomainRecord,
+  algorithms: readonly DkimAlgorithm[],
   { keyRing, clock, settings: { dkim } }: DomainParts,
 ): Promise<DkimKeyRecord[]> {
-  const taken = keys.map((key) => key.selector)
-  const hasEd25519 = keys.some((key) => key.algorithm === 'ed25519-sha256' && key.role === 'active')
-  const making = algorithmsToRotate(keys, dkim.ed25519 || hasEd25519).map((algorithm) => {
+  const taken = selectorsOf(keys)
+  const making = algorithms.map((algorithm) => {
     const selector = newSelector(taken)
     taken.push(selector)
     return createDkimKey({ keyRing, domain, selector, algorithm, bits: dkim.bits, role: 'next', now: clock.now() })
   })
   return Promise.all(making)
+}
+
+function selectorsOf(keys: readonly DkimKeyRecord[]): string[] {
+  return keys.map(({ selector }) => selector)
 }

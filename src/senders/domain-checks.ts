@@ -9,6 +9,7 @@ import { domainOfLinks } from './domain-of-links.ts'
 import type { DomainParts } from './domain-parts.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { ServiceEvent } from '../mail/event.ts'
+import { dkimKeyOpens } from './records/dkim-keys.ts'
 import { keysAfterCheck, standingAfterCheck, type DomainStanding } from './records/domain-state.ts'
 import { createCheckLookups } from './verification/lookup-records.ts'
 import { REQUIRED_PURPOSES } from './records/required-records.ts'
@@ -141,7 +142,7 @@ function createBackground({ logger }: Pick<DomainParts, 'logger'>) {
  * only reads; so it is with a domain that was removed meanwhile, or removed and added anew. Null: it is gone.
  */
 function createDomainCheck(parts: DomainParts): (domain: DomainRecord) => Promise<DomainRecord | null> {
-  const { store, clock, realClock, resolver, facts, linkCertificates, ipsOf, inTurn } = parts
+  const { store, clock, realClock, keyRing, resolver, facts, linkCertificates, ipsOf, inTurn } = parts
   const begun = new Map<string, number>()
   let counter = 0
 
@@ -150,7 +151,8 @@ function createDomainCheck(parts: DomainParts): (domain: DomainRecord) => Promis
     begun.set(domain.name, turn)
     const earlierKeys = await store.earlierDkimKeys(domain.name)
     const lookups = createCheckLookups(resolver, realClock, MOST_CHECK_MILLISECONDS)
-    const checkFacts = { ...facts, linkCertificates, ips: ipsOf(domain), earlierKeys }
+    const opensKey = dkimKeyOpens(keyRing, domain.name)
+    const checkFacts = { ...facts, linkCertificates, ips: ipsOf(domain), earlierKeys, opensKey }
     const checks = await checkDomain(domain, lookups, checkFacts, clock.now()).finally(lookups.end)
     return inTurn(domain.name, async () => {
       const latest = await store.findDomain(domain.name)

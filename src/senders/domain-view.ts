@@ -4,6 +4,7 @@
  */
 import { toUnixSeconds } from '../base/clock.ts'
 import type { DkimKeyRecord, DomainRecord, RecordCheck } from '../store/records/sender-records.ts'
+import { FOREIGN_KEY, rotationHint } from './records/dkim-keys.ts'
 import { canSend } from './records/domain-state.ts'
 import { requiredRecords, type RecordFacts, type RequiredRecord } from './records/required-records.ts'
 
@@ -26,6 +27,7 @@ export type DomainView = ReturnType<typeof domainView>
 interface ViewFacts extends RecordFacts {
   poolName: string
   ips: string[]
+  opensKey: (key: DkimKeyRecord) => boolean
 }
 
 export function domainView(domain: DomainRecord, facts: ViewFacts) {
@@ -44,7 +46,7 @@ export function domainView(domain: DomainRecord, facts: ViewFacts) {
     tracking: { ...domain.tracking, domain: domain.trackingDomain, tls: trackingTls(domain.checks) },
     ip_pool: facts.poolName,
     allow_subdomains: domain.allowSubdomains,
-    records: requiredRecords(domain, facts).map((record) => recordView(record, domain, facts.ips)),
+    records: requiredRecords(domain, facts).map((record) => recordView(record, domain, facts)),
   }
 }
 
@@ -59,17 +61,22 @@ function trackingTls(checks: readonly RecordCheck[]): 'active' | 'pending' {
   return isActive ? 'active' : 'pending'
 }
 
-function recordView(record: RequiredRecord, domain: DomainRecord, ips: string[]): RecordView {
+function recordView(record: RequiredRecord, domain: DomainRecord, { ips, opensKey }: ViewFacts): RecordView {
   const { selector, ...shown } = record
   const check = checkOf(domain.checks, record)
+  const key = domain.keys.find((each) => each.selector === selector)
   const view: RecordView = {
     ...shown,
-    ...roleOf(domain.keys.find((key) => key.selector === selector)),
+    ...roleOf(key),
     status: check?.status ?? 'pending',
     found: check?.found ?? [],
     error: check?.error ?? null,
     hint: check?.hint ?? null,
     checked_at: secondsOrNull(check?.checkedAt ?? null),
+  }
+  // Known at once, before the next check.
+  if (key !== undefined && key.role !== 'retiring' && !opensKey(key)) {
+    return { ...view, status: 'failed', error: FOREIGN_KEY, hint: rotationHint(domain.name) }
   }
   if (record.purpose === 'spf') view.evaluated = check?.evaluated ?? ips.map((ip) => ({ ip, result: 'none' }))
   return view

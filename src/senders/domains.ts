@@ -13,6 +13,7 @@ import { createDomainLinks } from './domain-links.ts'
 import { readDomainName } from './domain-name.ts'
 import { namesFrom } from './domain-of-links.ts'
 import { domainView, type DomainView } from './domain-view.ts'
+import { dkimKeyOpens } from './records/dkim-keys.ts'
 import { recordsOfDomain, recordsOfTargets, type RecordFacts, type ZoneRecord } from './records/required-records.ts'
 import { createSendingDomains } from './sending-domains.ts'
 import { zoneFile } from './records/zone-file.ts'
@@ -53,7 +54,7 @@ export function createDomains(options: DomainsOptions) {
   const authentication = authenticationView(options)
   const changes = createDomainChanges(parts, (name, work) => sending.change(work).finally(() => checks.forget(name)))
   function view(domain: DomainRecord): DomainView {
-    return domainView(domain, { ...facts, poolName: egress.poolFor(domain.ipPool), ips: ipsOf(domain) })
+    return domainView(domain, { ...facts, ...viewedOf(domain, options), ips: ipsOf(domain) })
   }
 
   async function required(name: string): Promise<DomainRecord> {
@@ -121,6 +122,10 @@ export function createDomains(options: DomainsOptions) {
     checkDue: checks.runDue,
     stop: checks.stop,
   }
+}
+
+function viewedOf({ name, ipPool }: DomainRecord, { egress, keyRing }: DomainsOptions) {
+  return { poolName: egress.poolFor(ipPool), opensKey: dkimKeyOpens(keyRing, name) }
 }
 
 interface LinkParts {

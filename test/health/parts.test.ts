@@ -22,6 +22,7 @@ import { alertText } from '../../src/health/operator-alert.ts'
 import { inboundTls } from '../../src/health/operator-texts.ts'
 import { holderIn } from '../../src/health/checks/own-doors.ts'
 import type { CheckWorld } from '../../src/health/checks/world.ts'
+import { FOREIGN_KEY } from '../../src/senders/records/dkim-keys.ts'
 
 /** As systemd 252 prints the units of the package. */
 const SERVICE = {
@@ -193,6 +194,9 @@ t.test('the same fault of thousands of domains fills neither the report nor a ma
     required: true,
   }
   const view = { domain: 'acme.test', can_send: true, status: 'verified', records: [record] }
+  const foreign = { ...view, records: [{ ...record, error: FOREIGN_KEY, hint: 'do not publish' }] }
+  const [told] = await checkDomains.run(domainWorld([foreign], { platform: null }))
+  t.match(told, { result: 'fail', seen: FOREIGN_KEY, fix: /^sternpost domain dkim rotate acme\.test/ })
   const world = domainWorld(Array(3_000).fill(view), { platform: null })
   const found: HealthFinding[] = await checkDomains.run(world)
   t.equal(found.length, 501)

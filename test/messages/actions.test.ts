@@ -15,6 +15,7 @@ import { createMessageLookup, type MessageLookup } from '../../src/messages/look
 import type { WaitReason } from '../../src/mail/waiting-mail.ts'
 import { createPreviewMessage } from '../../src/messages/accept/preview-message.ts'
 import type { Idempotent, SendRequest } from '../../src/messages/accept/send-request.ts'
+import { senderParts } from '../senders/sender-parts.ts'
 import { attempt, bounced, delivered, outcomeRecord, sampleBounce } from '../store/store-samples.ts'
 import { claimMessages } from '../support/claim-messages.ts'
 import {
@@ -405,6 +406,29 @@ t.test('explain: checks that did not pass', async (t) => {
     { check: 'spf', status: 'pass' },
     { check: 'dmarc', status: 'warn', seen: /\w/ },
   ])
+})
+
+t.test('explain: a domain whose key does not open with this master key signs nothing', async (t) => {
+  const { store, clock, send } = await actionParts(t)
+  const id = await send()
+  const { domains } = await senderParts(t, { store, masterKey: Buffer.alloc(32, 8) })
+  const lookup = createMessageLookup({
+    store,
+    clock,
+    domains,
+    classify: createClassifier([]),
+    whyWaiting: () => undefined,
+    whereIs: async () => undefined,
+    longestStageMilliseconds: MINUTE,
+  })
+  t.match(await lookup.explain(id, EVERYTHING), {
+    summary: /^It waits: the private key does not open/,
+    checks: [
+      { check: 'dkim', status: 'fail', seen: /does not open/ },
+      { check: 'spf', status: 'pass' },
+    ],
+    advice: [/^sternpost domain dkim rotate acme\.com/],
+  })
 })
 
 t.test('preview: the mail as it would be sent, and nothing stored', async (t) => {

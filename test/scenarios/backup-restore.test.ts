@@ -157,4 +157,8 @@ t.test('every message that was answered before the mark is in the backup, and is
   const told = second.log().filter(({ msg }) => msg === 'the DKIM key of a domain does not open: its mail waits')
   const expected = [{ domain: SENDING_DOMAIN, fix: /^sternpost domain dkim rotate / }]
   t.match(told, expected, 'with another master key it says so')
+  t.equal(
+    second.log().filter(({ msg }) => String(msg).startsWith('this database was used with another master key')).length,
+    1,
+  )
 })

@@ -105,6 +105,33 @@ t.test('an Ed25519 key stands beside the RSA one, signs once it is published, an
   t.match(await secondNow(), { status: 'failed', hint: /key of the domain, of the selector/ })
 })
 
+t.test('next keys that this master key does not open make room for others', async (t) => {
+  const before = await senderParts(t)
+  await verified(before)
+  await before.domains.rotateDkim('acme.com')
+  await before.domains.stop()
+
+  const parts = await senderParts(t, { store: before.store, masterKey: Buffer.alloc(32, 8) })
+  const { domains, keyRing, store } = parts
+  await publish(parts, 'acme.com')
+  const doesNotOpen = { status: 'failed', error: /does not open/, hint: /dkim rotate acme\.com/ }
+  t.match(dkimRecords((await domains.find('acme.com')) ?? (await verify(parts))), [doesNotOpen, doesNotOpen], 'at once')
+  await verify(parts)
+  await parts.clock.advance(10 * MINUTE)
+  t.same(rolesOf(await verify(parts)), ['active true', 'next false'], 'what cannot sign does not take over')
+  t.same(rolesOf(await domains.rotateDkim('acme.com')), ['active true', 'next false'])
+  const { keys = [] } = (await store.findDomain('acme.com')) ?? {}
+  const next = keys.find(({ role }) => role === 'next')
+  t.match(keyRing.open(next?.sealedPrivateKey ?? Buffer.of(), dkimSealContext('acme.com', next?.selector ?? '')), 'KEY')
+  await t.rejects(domains.rotateDkim('acme.com'), { code: 'conflict' }, 'it waits to be seen')
+  await publish(parts, 'acme.com')
+  await verify(parts)
+  await parts.clock.advance(10 * MINUTE)
+  const switched = await verify(parts)
+  t.same(rolesOf(switched), ['active true', 'retiring false'])
+  t.match(switched, { status: 'verified', records: [{ status: 'verified' }] })
+})
+
 t.test('a private key may be brought along, and is never told', async (t) => {
   const parts = await senderParts(t)
   const pair = generateKeyPairSync('rsa', { modulusLength: 3072 })

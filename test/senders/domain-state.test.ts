@@ -156,6 +156,17 @@ t.test('only the RSA key that signs is required', async (t) => {
   t.equal(after({ keys: others }, found).state, 'pending', 'and it must be there')
 })
 
+t.test('a clock that ran ahead and was set back lets no wrong domain send for ever', async (t) => {
+  const next = NOW + 365 * DAY
+  const wrong = checks('failed')
+  const failing = { state: 'verified', failingSince: next, failedChecks: 5 } as const
+  const first = after(failing, wrong, NOW)
+  t.match(after({ ...failing, ...first }, wrong, NOW + 6 * HOUR), { state: 'degraded', degradedAt: NOW + 6 * HOUR })
+  const degraded = { ...first, state: 'degraded', degradedAt: next } as const
+  const second = after(degraded, wrong, NOW)
+  t.match(after(second, wrong, NOW + 72 * HOUR), { state: 'failed' })
+})
+
 t.test('a next key takes over when two checks at least ten minutes apart saw it', async (t) => {
   const active = key()
   const next = key({ selector: 's2', role: 'next' })
@@ -173,6 +184,9 @@ t.test('a next key takes over when two checks at least ten minutes apart saw it'
   t.same([roles(gone), gone[1]?.seenAt], [['s1 active', 's2 next'], null], 'gone again: the count starts anew')
   const silent = look(first, 'temporary_failure', NOW + 20 * MINUTE)
   t.same([roles(silent), silent[1]?.seenAt], [['s1 active', 's2 next'], NOW], 'no answer is no sight, and no loss')
+
+  const ahead = look(look(missing, 'verified', NOW + 365 * DAY), 'verified', NOW)
+  t.same(roles(look(ahead, 'verified', NOW + 10 * MINUTE)), ['s1 retiring', 's2 active'], 'seen by a clock ahead')
 
   const switched = look(silent, 'verified', NOW + 25 * MINUTE)
   t.same(roles(switched), ['s1 retiring', 's2 active'])

@@ -78,14 +78,16 @@ export interface SenderPartsOptions {
   dnsTimeout?: number
   canBind?: (address: string) => Promise<boolean>
   linkCertificates?: LinkCertificates
+  masterKey?: Uint8Array
 }
 
 export async function senderParts(t: Test, options: SenderPartsOptions = {}): Promise<SenderParts> {
   const { store = await testStore(t), ed25519 = false, mostDomains = 1_000, dnsTimeout = 3_000 } = options
+  const { masterKey = Buffer.alloc(MASTER_KEY_BYTES, 7) } = options
   const zone = await startZone({})
   t.teardown(() => zone.close())
   const clock = manualClock()
-  const keyRing = createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 7))
+  const keyRing = createKeyRing(masterKey)
   const { egress, warmup, live } = await testEgress(t, store, clock, options.canBind ?? (async () => true))
   const log: string[] = []
   const wakes = { count: 0 }

@@ -112,6 +112,9 @@ export const domains: Cases = {
     const taken = store.addDkimKeys('acme.com', [dkimKey({ selector: 'ps3' }), dkimKey({ selector: 'ps1' })])
     await t.rejects(taken, { name: 'ServiceError', code: 'conflict' })
     t.same(selectors(await store.findDomain('acme.com')), ['ps1 active', 'ps2 next'], 'none of a refused list')
+    const instead = dkimKey({ selector: 'ps4', role: 'next', createdAt: NOW + 2 })
+    const replaced = await store.addDkimKeys('acme.com', [instead], ['ps1', 'ps2'])
+    t.same(selectors(replaced), ['ps1 active', 'ps4 next'], 'in the place of a next key, of no other')
     t.equal(await store.addDkimKeys('other.com', [next]), null)
   },
   "the active keys sign, RSA first, those of the living domain before a removed one's": async (t, tested) => {

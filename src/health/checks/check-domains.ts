@@ -4,6 +4,7 @@
  * with what to publish instead. Never throws.
  */
 import type { DomainView, RecordView } from '../../senders/domain-view.ts'
+import { FOREIGN_KEY, rotationHint } from '../../senders/records/dkim-keys.ts'
 import { checkOf, DNS_FIX, type Verdicts, type HealthFinding } from './check.ts'
 import { DAY } from '../../base/clock.ts'
 import { isPlainObject } from '../../base/plain-object.ts'
@@ -68,11 +69,13 @@ function ofRecord({ domain, records }: DomainView, record: RecordView): HealthFi
   const { status, found, error, hint, required } = record
   if (status === 'verified') return ok(domain, found[0] ?? 'as it should be')
   if (status === 'temporary_failure') return warn(domain, error ?? 'the DNS did not answer', DNS_FIX)
-  const seen = [error ?? `nothing is published at ${record.name}`, ...(hint === null ? [] : [hint])].join('; ')
+  const hints = hint === null || error === FOREIGN_KEY ? [] : [hint]
+  const seen = [error ?? `nothing is published at ${record.name}`, ...hints].join('; ')
   const shown = found.length === 0 ? seen : `${seen}; found: ${found.join(' | ')}`
   // What another record brings along cannot stand beside it (RFC 1034 §3.6.2).
   const wanted = records.find(({ purpose }) => purpose === record.via) ?? record
-  const fix = `publish: ${wanted.name}. ${wanted.type} ${valueOf(wanted)}; then: sternpost domain check ${domain}`
+  const publish = `publish: ${wanted.name}. ${wanted.type} ${valueOf(wanted)}; then: sternpost domain check ${domain}`
+  const fix = error === FOREIGN_KEY ? rotationHint(domain) : publish
   return required ? fail(domain, shown, fix) : warn(domain, shown, fix)
 }
 

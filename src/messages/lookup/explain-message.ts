@@ -10,7 +10,9 @@ import type { Reach } from '../../mail/reach.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { WaitReason } from '../../mail/waiting-mail.ts'
 import type { Whereabouts } from '../../mail/whereabouts.ts'
+import type { DomainView } from '../../senders/domain-view.ts'
 import type { Domains } from '../../senders/domains.ts'
+import { FOREIGN_KEY, rotationHint } from '../../senders/records/dkim-keys.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { Store } from '../../store/store.ts'
 import { categoryWords } from './category-words.ts'
@@ -54,15 +56,17 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
     const { state } = message
     const [domain, similar] = await Promise.all([domains.find(message.domain), similarOf(message, store, now)])
     const cause = causeOf(message, classify)
+    const category = cause?.category ?? null
     const waiting = waitingReason(message, whyWaiting, now)
     const advice = cause === null ? null : (categoryWords(cause.category)?.advice ?? null)
+    const unsigned = state === 'queued' || state === 'deferred' ? unsignedReason(domain) : undefined
     const told =
       state === 'sending'
         ? explainSending({ message, where, longestStageMilliseconds, now })
         : {
-            summary: summaryOf(state, { message, category: cause?.category ?? null, waiting: waiting?.text, now }),
+            summary: unsigned?.summary ?? summaryOf(state, { message, category, waiting: waiting?.text, now }),
             check: null,
-            advice: null,
+            advice: unsigned?.advice ?? null,
           }
     const domainChecks = domain === null ? [] : explainChecks(domain, message.ip)
     return {
@@ -71,7 +75,7 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
       summary: told.summary,
       waiting_for: waiting?.waitingFor ?? null,
       reply: message.attempts.at(-1)?.reply ?? null,
-      category: cause?.category ?? null,
+      category,
       rule: cause?.rule ?? null,
       next_attempt_at: secondsOrNull(nextAttempt(message, waiting)),
       checks: told.check === null ? domainChecks : [told.check, ...domainChecks],
@@ -96,6 +100,13 @@ function causeOf(message: MessageView, classify: ClassifyReply): Cause | null {
   // What was recorded holds: a rule may have been changed since.
   const { category } = message.bounce
   return { category, rule: judged?.category === category ? judged.rule : null }
+}
+
+/** Its domain's key was sealed with another master key: it waits, whatever else holds it. */
+function unsignedReason(domain: DomainView | null): { summary: string; advice: string[] } | undefined {
+  const active = domain?.records.find(({ role, error }) => role === undefined && error === FOREIGN_KEY)
+  if (active === undefined || domain === null) return undefined
+  return { summary: `It waits: ${FOREIGN_KEY}.`, advice: [rotationHint(domain.domain)] }
 }
 
 /** Due is not the same as possible: what holds it may end later. */

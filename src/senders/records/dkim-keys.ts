@@ -89,6 +89,26 @@ export function dkimSealContext(domain: string, selector: string): string {
   return `dkim ${domain} ${selector}`
 }
 
+export const FOREIGN_KEY = 'the private key does not open with the master key of this server: nothing can be signed'
+
+type SealedKey = Pick<DkimKeyRecord, 'selector' | 'sealedPrivateKey'>
+
+/** Whether a key of this domain opens: not one sealed with another master key, as behind a restore without it. */
+export function dkimKeyOpens(keyRing: Pick<KeyRing, 'open'>, domain: string): (key: SealedKey) => boolean {
+  return ({ selector, sealedPrivateKey }) => {
+    try {
+      keyRing.open(sealedPrivateKey, dkimSealContext(domain, selector))
+      return true
+    } catch {
+      return false
+    }
+  }
+}
+
+export function rotationHint(domain: string): string {
+  return `sternpost domain dkim rotate ${domain}, and publish the next key; or start with the master key of before`
+}
+
 const SELECTOR_PREFIX = 'ps'
 const SELECTOR_CHARACTERS = '0123456789abcdefghijklmnopqrstuvwxyz'
 const SELECTOR_RANDOM_LENGTH = 4

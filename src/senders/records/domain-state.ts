@@ -63,12 +63,14 @@ function stateAfterCheck(domain: DomainRecord, found: Verdict, grace: number, no
     const verifiedAt = domain.state === 'verified' ? domain.verifiedAt : now
     return { ...domain, state: 'verified', verifiedAt, failingSince: null, failedChecks: 0, degradedAt: null }
   }
-  const failingSince = domain.failingSince ?? now
+  // Not what a clock wrote that ran ahead and was set back.
+  const failingSince = Math.min(domain.failingSince ?? now, now)
   const failedChecks = domain.failedChecks + 1
-  const failing = { ...domain, failingSince, failedChecks }
+  const degradedAt = domain.degradedAt === null ? null : Math.min(domain.degradedAt, now)
+  const failing = { ...domain, failingSince, failedChecks, degradedAt }
   const isDegraded = failedChecks >= MOST_FAILED_CHECKS && now - failingSince >= FAILING_FOR
   if (domain.state === 'verified' && isDegraded) return { ...failing, state: 'degraded', degradedAt: now }
-  const isOver = domain.state === 'degraded' && now - (domain.degradedAt ?? now) >= grace
+  const isOver = domain.state === 'degraded' && now - (degradedAt ?? now) >= grace
   return isOver ? { ...failing, state: 'failed' } : failing
 }
 
@@ -153,7 +155,7 @@ export function algorithmsToRotate(keys: readonly DkimKeyRecord[], withEd25519: 
 function seenAt(key: DkimKeyRecord, checks: readonly RecordCheck[], now: number): number | null {
   switch (statusOf(key, checks)) {
     case 'verified':
-      return key.seenAt ?? now
+      return Math.min(key.seenAt ?? now, now)
     case 'pending':
     case 'failed':
       return key.role === 'next' ? null : key.seenAt

@@ -3,29 +3,32 @@
  * senders/README.md "Checks of a domain" says. Never throws for what the DNS holds.
  */
 import type { Resolver } from '../../network/resolver.ts'
-import type { DomainRecord, PublicDkimKey, RecordCheck } from '../../store/records/sender-records.ts'
+import type { DkimKeyRecord, DomainRecord, PublicDkimKey, RecordCheck } from '../../store/records/sender-records.ts'
 import { checkReturnPath, checkTracking, type TrackingFacts } from './check-aliases.ts'
 import { checkDkim } from './check-dkim.ts'
 import { checkDmarc, checkReportAuthorisation } from './check-dmarc.ts'
 import { checkSpf, type SpfFacts } from './check-spf.ts'
 import { isRequiredKey } from '../records/domain-state.ts'
-import { shownRecords, type RecordFinding } from './finding.ts'
+import { FOREIGN_KEY, rotationHint } from '../records/dkim-keys.ts'
+import { failed, shownRecords, type RecordFinding } from './finding.ts'
 import { REQUIRED_PURPOSES, requiredRecords, type RecordPurpose } from '../records/required-records.ts'
 
 export async function checkDomain(
   domain: DomainRecord,
   lookups: Resolver,
   /** `earlierKeys`: those that the domain had before it was added anew. */
-  facts: SpfFacts & TrackingFacts & { earlierKeys: PublicDkimKey[] },
+  facts: SpfFacts & TrackingFacts & { earlierKeys: PublicDkimKey[]; opensKey: (key: DkimKeyRecord) => boolean },
   now: number,
 ): Promise<RecordCheck[]> {
   const check = (record: CheckedRecord, finding: RecordFinding): RecordCheck => toCheck(record, finding, domain, now)
   const spfFinding = checkSpf(domain, lookups, facts)
   const needsAuthorisation = requiredRecords(domain, facts).some(({ purpose }) => purpose === 'dmarc_reports')
   const ofReports = needsAuthorisation ? [checkReportAuthorisation(domain, lookups, facts)] : []
-  const ofKeys = domain.keys.map(async (key) =>
-    check({ purpose: 'dkim', selector: key.selector }, await checkDkim(key, domain, facts.earlierKeys, lookups)),
-  )
+  const checkKey = async (key: DkimKeyRecord): Promise<RecordFinding> =>
+    key.role === 'retiring' || facts.opensKey(key)
+      ? checkDkim(key, domain, facts.earlierKeys, lookups)
+      : failed([], FOREIGN_KEY, rotationHint(domain.name))
+  const ofKeys = domain.keys.map(async (key) => check({ purpose: 'dkim', selector: key.selector }, await checkKey(key)))
   return Promise.all([
     ...ofKeys,
     spfFinding.then(async (spf) =>

@@ -165,8 +165,10 @@ export interface SenderVerbs {
   recordDomainCheck(result: DomainCheckResult): Promise<DomainRecord | null>
   /** Of the removed domains of this name: their last 20 keys, which the DNS may still have. */
   earlierDkimKeys(name: string): Promise<PublicDkimKey[]>
-  /** ServiceError conflict when the domain has a key of the same selector. */
-  addDkimKeys(name: string, keys: DkimKeyRecord[]): Promise<DomainRecord | null>
+  /**
+   * ServiceError conflict when the domain has a key of the same selector. `replaced`: selectors of next keys that go.
+   */
+  addDkimKeys(name: string, keys: DkimKeyRecord[], replaced?: string[]): Promise<DomainRecord | null>
   /** Names of domains whose next check is due, the longest due first. */
   domainsDueForCheck(now: number, limit: number): Promise<string[]>
   /** Messages of a sending domain that have not ended: what `removeDomain` would tell. */

@@ -112,6 +112,8 @@ export function createDkimKeys(database: Database) {
   const change = database.prepare<[string, number | null, number | null, number, string]>(`
     update dkim_keys set role = ?, seen_at = ?, retire_at = ? where domain_id = ? and selector = ?`)
   const drop = database.prepare<[number, string]>('delete from dkim_keys where domain_id = ? and selector = ?')
+  const dropNext = database.prepare<[number, string]>(`
+    delete from dkim_keys where domain_id = ? and selector = ? and role = 'next'`)
 
   return {
     /** Oldest first. */
@@ -128,6 +130,10 @@ export function createDkimKeys(database: Database) {
         taken.add(key.selector)
         insert.run({ ...key, domainId })
       }
+    },
+    /** One that has taken over meanwhile stays. */
+    dropNext(domainId: number, selectors: readonly string[]): void {
+      for (const selector of selectors) dropNext.run(domainId, selector)
     },
     /**
      * Makes a domain's keys what a check made of them, as it read them at `readAt`: a key that came since then stays,

@@ -91,9 +91,10 @@ export function createDomainWrites(database: Database) {
       update.run(Number(tracking.opens), Number(tracking.clicks), Number(allowSubdomains), ipPool, found.domainId)
       return find(name)
     },
-    addDkimKeys(name, keys) {
+    addDkimKeys(name, keys, replaced = []) {
       const found = findLiving(name)
       if (found === null) return null
+      dkimKeys.dropNext(found.domainId, replaced)
       dkimKeys.add(found.domainId, keys)
       return find(name)
     },
