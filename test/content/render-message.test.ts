@@ -142,6 +142,7 @@ t.test('attachments arrive byte for byte under their names, and cannot be more t
     attachment({ name: 'm', contentType: 'multipart/mixed; boundary=x', bytes: Buffer.from('--x--') }),
     attachment({ name: 't', contentType: 'text/plain\r\nX-Evil: 1', bytes: Buffer.from('x') }),
     attachment({ name: '日'.repeat(200), contentType: 'nonsense', bytes: Buffer.from('x') }),
+    attachment({ name: 'ﷺ'.repeat(255), bytes: Buffer.from('x') }),
     attachment({ name: 'a\r\nX-Evil: 1', contentType: 'image/png', contentId: 'id\r\nX-Evil: 1' }),
   ]
   const bytes = await renderMessage(input({ content: { attachments } }))

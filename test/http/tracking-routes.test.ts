@@ -205,6 +205,7 @@ t.test('unsubscribing takes a POST of the form, and never a GET', async (t) => {
   const good: [headers: Record<string, string>, body: string][] = [
     [FORM, ONE_CLICK],
     [FORM, `a=b&${ONE_CLICK}&c`],
+    [FORM, `${ONE_CLICK}\r\n`],
     [{}, ONE_CLICK],
     [{ 'Content-Type': `${FORM['Content-Type']}; charset=utf-8` }, ONE_CLICK],
     [MULTIPART, multipart('List-Unsubscribe', 'One-Click')],

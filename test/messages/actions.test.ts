@@ -148,6 +148,28 @@ t.test('cancel: what cannot be canceled is a conflict in plain words', async (t)
   await t.rejects(actions.cancel(done, { isTest: null, domains: ['other.com'] }), { code: 'not_found' })
 })
 
+t.test('cancel: what may have arrived is not called canceled, also behind a kill', async (t) => {
+  const parts = await actionParts(t)
+  const { actions, options, settle, store, clock } = parts
+  const recipients = ['a', 'b', 'c'].map((name) => ({ to: `${name}@example.net` }))
+  const { batchId, results } = await accepted(createAcceptBatch(options)(batchRequest({ recipients }), ALL, null))
+  const [lost = '', killed = '', plain = ''] = results.map((result) => ('messageId' in result ? result.messageId : ''))
+  await settle(lost, { kind: 'ambiguous', retryAt: clock.now() + HOUR })
+  const { epoch } = await store.beginEpoch(clock.now(), clock.now())
+  const terms = { now: clock.now(), epoch, leaseUntil: clock.now() + MINUTE, pools: ['default'], limit: 10 }
+  const claimed = await claimMessages(store, terms)
+  const dotted = claimed.filter(({ id }) => id === killed)
+  t.same(await store.markDotSent(epoch, dotted), { stale: [] })
+  await store.beginEpoch(clock.now(), clock.now())
+  for (const id of [lost, killed]) {
+    const details = `message ${id} may have arrived: a connection was lost after its end was sent, so it cannot be canceled`
+    await t.rejects(actions.cancel(id, EVERYTHING), { code: 'conflict', details })
+  }
+  t.same(await actions.cancelBatch(batchId, EVERYTHING), { batch_id: batchId, canceled: 1, not_canceled: 2 })
+  t.match(await parts.lookup.batch(batchId, EVERYTHING), { states: { canceled: 1, queued: 1, deferred: 1 } })
+  t.equal(await stateOf(parts, plain), 'canceled')
+})
+
 t.test('cancel: a batch is canceled as far as it waits', async (t) => {
   const parts = await actionParts(t)
   const { actions, options, settle, clock } = parts

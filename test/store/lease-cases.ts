@@ -59,6 +59,21 @@ export const leases: Cases = {
     t.match(again, { id: marked.id, attempts: 0, ambiguousCount: 0 })
     t.match(await store.beginEpoch(now, now), { recovered: 3, uncertain: 0 }, 'the mark went with its try')
   },
+  'what was marked and expires before its second try may have arrived, and is told so': async (t, { store }) => {
+    const { plain, marked } = await markedSecond(store)
+    await store.beginEpoch(NOW, NOW + LIFETIME + UNCERTAIN)
+    t.equal((await store.expireDue(NOW + LIFETIME, 9)).length, 2)
+    t.match(await lookUp(store, plain.id), { state: 'expired', bounce: { type: 'soft', code: '4.4.7' } })
+    t.match(await lookUp(store, marked.id), {
+      state: 'bounced',
+      bounce: {
+        type: 'undetermined',
+        category: 'ambiguous',
+        code: '4.4.2',
+        description: /^it may have been delivered: .*; not delivered within/,
+      },
+    })
+  },
   'only who holds a row may mark it': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const waiting = await acceptOne(store)

@@ -125,7 +125,10 @@ t.test('due, expiring and leased rows are found by the partial indexes made for 
       'INDEX sqlite_autoindex_suppressions_1 (address=? AND is_test=?)',
     ],
     [/from idempotency_keys\s+where api_key_id/, 'INDEX sqlite_autoindex_idempotency_keys_1 (api_key_id=? AND key=?)'],
-    [/^select seq, id, recipient, state from messages where content_id/, 'INDEX messages_of_content (content_id=?)'],
+    [
+      /^select seq, id, recipient, state, possible_duplicate.* where content_id/,
+      'INDEX messages_of_content (content_id=?)',
+    ],
     [/lease_epoch is not null and state = 'pending'/, 'INDEX webhook_deliveries_leased'],
     [/where event_seq = \? and endpoint_id = \? and id > \?/, 'INDEX webhook_deliveries_of_event (event_seq=?)'],
     [

@@ -143,7 +143,11 @@ async function exportAll(flags: FilterFlags): Promise<void> {
   if (isJson) await printPiece(']\n')
 }
 
-/** RFC 4180 §2: in quotes where it holds a comma, a quote or a line end. */
+/**
+ * RFC 4180 §2: in quotes where it holds a comma, a quote or a line end. A spreadsheet must not take it for a formula, and
+ * an import takes the one apostrophe before it away.
+ */
 function csvField(text: string): string {
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+  const harmless = /^'*[=+\-@]/.test(text) ? `'${text}` : text
+  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless
 }

@@ -188,7 +188,13 @@ function ContentView({ path, of, view }: ContentViewProps): VNode {
 const ENDED_STATES = ['bounced', 'expired']
 
 /** Each with the same checks and errors as the command line. */
-function Acts({ of: { message_id: id, state, recipient }, again }: { of: MessageJson; again: () => void }): VNode {
+function Acts({
+  of: { message_id: id, state, recipient, uncertain },
+  again,
+}: {
+  of: MessageJson
+  again: () => void
+}): VNode {
   const path = `/email/${id}`
   const retry = (): Promise<void> =>
     run(async () => {
@@ -212,7 +218,7 @@ function Acts({ of: { message_id: id, state, recipient }, again }: { of: Message
       return `${recipient} is on the suppression list.`
     })
   const canRetry = ['deferred', 'bounced', 'expired', 'queued'].includes(state)
-  const canCancel = ['queued', 'scheduled', 'deferred'].includes(state)
+  const canCancel = ['queued', 'scheduled', 'deferred'].includes(state) && !uncertain
   return html`${mayAct('send') && canRetry && html`<button onClick=${retry}>Retry</button>`}
   ${mayAct('send') && canCancel && html`<button onClick=${cancel}>Cancel</button>`}
   ${mayAct('suppressions') && html`<button onClick=${suppress}>Suppress the address</button>`}`

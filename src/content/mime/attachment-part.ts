@@ -16,6 +16,8 @@ const OPEN_END = /[;\s]+$/
 const OWN_NAME = /;\s*name\b/i
 /** Of one piece of a name; a line has at most 78 characters. */
 const MOST_PIECE_CHARACTERS = 54
+/** NFKD makes up to 18 characters of one, and a line has at most 998 (RFC 5322 §2.1.1). */
+const MOST_SHOWN_CHARACTERS = 255
 /** What stands between quotes as it is: ASCII but quote and backslash, which readers unescape in different ways. */
 const PLAIN_NAME = /^[ !#-[\]-~]*$/
 // RFC 2231 §7: attribute-char, without the per cent sign.
@@ -73,4 +75,5 @@ function asciiName(name: string): string {
     .normalize('NFKD')
     .replace(/\p{M}+/gu, '')
     .replace(/[^ !#-[\]-~]/gu, '_')
+    .slice(0, MOST_SHOWN_CHARACTERS)
 }

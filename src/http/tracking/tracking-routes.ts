@@ -139,7 +139,7 @@ function isOneClickForm(body: Buffer, contentType: string | undefined): boolean 
   const text = body.toString('latin1')
   const [, quoted, plain] = BOUNDARY.exec(contentType ?? '') ?? []
   const boundary = quoted ?? plain
-  if (boundary === undefined) return new URLSearchParams(text).get(ONE_CLICK_FIELD) === ONE_CLICK_VALUE
+  if (boundary === undefined) return new URLSearchParams(text).get(ONE_CLICK_FIELD)?.trim() === ONE_CLICK_VALUE
   return text.split(`--${boundary}`).some((part) => {
     const end = part.search(/\r?\n\r?\n/)
     const [, name] = PART_NAME.exec(part.slice(0, Math.max(0, end))) ?? []

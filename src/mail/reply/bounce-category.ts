@@ -67,7 +67,7 @@ const FACTS = {
   relay_denied: facts('block', '5.7.1', 'end'), // the server is not responsible for the recipient
   recipient_refused: facts('undetermined', '5.7.1', 'end'), // no mail from this sender, or from all; the address may exist
   unknown: facts('undetermined', '5.0.0', 'end'), // nothing matched
-  ambiguous: facts('undetermined', '4.4.2', 'end'), // the answer to the final dot was lost, twice
+  ambiguous: facts('undetermined', '4.4.2', 'end'), // the answer to the final dot was lost, and no further try is made
   suppressed: facts('suppressed', '5.7.1', 'end'), // on the suppression list, never sent
 }
 export type BounceCategory = keyof typeof FACTS

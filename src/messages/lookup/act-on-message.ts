@@ -27,6 +27,10 @@ export function createMessageActions(options: AcceptanceOptions) {
         const reason = reasonAgainst(result.state)
         throw new ServiceError('conflict', `message ${id} is ${result.state}: ${reason}, so it cannot be canceled`)
       }
+      if (result.kind === 'uncertain') {
+        const reason = 'a connection was lost after its end was sent'
+        throw new ServiceError('conflict', `message ${id} may have arrived: ${reason}, so it cannot be canceled`)
+      }
       onEvents()
       return { message_id: id, state: 'canceled' }
     },

@@ -52,7 +52,7 @@ const CATEGORIES: Readonly<Record<BounceCategory, CategoryWords>> = {
   relay_denied: words('says that it is not responsible for the recipient', ASK_RECIPIENT),
   recipient_refused: words('takes no mail for this recipient from this sender, or from anybody', ASK_RECIPIENT),
   unknown: words('refused without a reason that is known'),
-  ambiguous: words('ended the connection twice before it confirmed the message', 'It may have arrived nevertheless.'),
+  ambiguous: words('ended the connection before it confirmed the message', 'It may have arrived nevertheless.'),
   suppressed: words('was not asked: the address is on the suppression list', TAKE_OFF_LIST),
 }
 

@@ -32,7 +32,9 @@ export function summaryOf(state: Exclude<MessageState, 'sending'>, facts: StateF
     case 'expired':
       return `Its lifetime ended before ${road} took it. ${lastAttempt({ ...facts, category: null })}`.trimEnd()
     case 'canceled':
-      return 'It was canceled before it was sent.'
+      return message.isPossibleDuplicate
+        ? 'It was canceled, and may have arrived before: a connection was lost after its end was sent.'
+        : 'It was canceled before it was sent.'
     case 'suppressed':
       return 'It was not sent: the address is on the suppression list.'
   }

@@ -129,14 +129,17 @@ export interface MessageVerbs {
   /** Attempts to this provider from this IP (null: any) since a time. */
   roadSummary(isp: string, ip: string | null, since: number): Promise<RoadSummary>
   lookupBatch(id: string, now: number): Promise<BatchView | null>
-  /** Ends it as canceled with its event, if it still waits; null when there is no such message. */
+  /**
+   * Ends it as canceled with its event, if it still waits; null when there is no such message. `uncertain`: it waits,
+   * and may have arrived.
+   */
   cancelMessage(
     id: string,
     now: number,
-  ): Promise<{ kind: 'canceled' } | { kind: 'refused'; state: MessageState } | null>
+  ): Promise<{ kind: 'canceled' } | { kind: 'refused'; state: MessageState } | { kind: 'uncertain' } | null>
   /**
-   * Cancels every message of the batch that waits, in one transaction; null when there is no such batch. Those that
-   * were canceled before count as canceled: repeating it answers the same.
+   * Cancels every message of the batch that waits and has surely not arrived, in one transaction; null when there is no
+   * such batch. Those that were canceled before count as canceled: repeating it answers the same.
    */
   cancelBatch(id: string, now: number): Promise<{ canceled: number; notCanceled: number } | null>
   /** A deferred message is due now, unless it is held; its key, or null: it is not deferred. */

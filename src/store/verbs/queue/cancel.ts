@@ -1,7 +1,7 @@
 /**
  * What a customer does to messages that wait, and the repeat of one that ended.
  *
- *   waiting -> canceled   cancelMessage, cancelBatch: with its event, never sent
+ *   waiting -> canceled   cancelMessage, cancelBatch: with its event, never sent; what may have arrived waits on
  *   waiting -> waiting    retryNow: due at once, unless the operator holds it
  */
 import type { Database } from '../../engine/database.ts'
@@ -48,8 +48,8 @@ export function createCustomerActions(database: Database) {
   const find = createMessageFinder(database)
   const cancel = createCanceling(database)
   const findContent = database.prepare<[Buffer], number>('select content_id from batches where id = ?').pluck()
-  const findMessages = database.prepare<[number], CanceledRow & { state: string }>(`
-    select seq, id, recipient, state from messages where content_id = ?`)
+  const findMessages = database.prepare<[number], CanceledRow & { state: string; possibleDuplicate: number }>(`
+    select seq, id, recipient, state, possible_duplicate as possibleDuplicate from messages where content_id = ?`)
   const findRoute = oneColumn(database)<[number], string>(`
     select routes.name
     from messages
@@ -62,15 +62,17 @@ export function createCustomerActions(database: Database) {
     cancelMessage(id, now) {
       const row = find(id)
       if (row === undefined) return null
-      if (row.state === 'waiting') cancel([row], now)
-      else if (row.state !== 'canceled') return { kind: 'refused', state: stateOf(row, now) }
+      if (row.state === 'canceled') return { kind: 'canceled' }
+      if (row.state !== 'waiting') return { kind: 'refused', state: stateOf(row, now) }
+      if (row.possibleDuplicate === 1) return { kind: 'uncertain' }
+      cancel([row], now)
       return { kind: 'canceled' }
     },
     cancelBatch(id, now) {
       const contentId = getNamed(findContent, 'bat', id)
       if (contentId === undefined) return null
       const rows = findMessages.all(contentId)
-      const waiting = rows.filter(({ state }) => state === 'waiting')
+      const waiting = rows.filter(({ state, possibleDuplicate }) => state === 'waiting' && possibleDuplicate === 0)
       cancel(waiting, now)
       const canceled = waiting.length + rows.filter(({ state }) => state === 'canceled').length
       return { canceled, notCanceled: rows.length - canceled }

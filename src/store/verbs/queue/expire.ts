@@ -1,11 +1,12 @@
 /**
- * The end of a lifetime: waiting messages past it become bounces of category `expired`, whatever held them
- * (delivery/README.md "Expiry"), each with its event.
+ * The end of a lifetime: waiting messages past it become bounces of category `expired`, or `ambiguous` where they may
+ * have arrived, whatever held them (delivery/README.md "Expiry"), each with its event.
  */
 import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 import { bouncedData } from '../../../mail/event.ts'
+import { BOUNCE_CATEGORIES } from '../../../mail/reply/bounce-category.ts'
 import { expiryWords } from '../../../mail/expiry-words.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import { createBounceWriter, newEvent, createEventRecorder } from '../events/record-events.ts'
@@ -22,10 +23,9 @@ interface ExpiredRow {
   startsAt: number
   expiresAt: number
   lastReply: string | null
+  possibleDuplicate: number
 }
 
-/** RFC 3463 §3.5, X.4.7: delivery time expired. */
-const EXPIRED_CODE = '4.4.7'
 /** See Bounce.description. */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
 
@@ -36,7 +36,8 @@ export function createExpireDue(database: Database): Verb<'expireDue'> {
       (select name from pools where pool_id = messages.pool_id) as pool,
       (select domain from lanes where lane_id = messages.lane_id) as domain,
       coalesce((select send_at from contents where content_id = messages.content_id), created_at) as startsAt,
-      (select reply from attempts where message_seq = messages.seq order by at desc limit 1) as lastReply
+      (select reply from attempts where message_seq = messages.seq order by at desc limit 1) as lastReply,
+      possible_duplicate as possibleDuplicate
     from messages
     where state = 'waiting' and expires_at <= ?
     order by expires_at, seq
@@ -70,7 +71,11 @@ export function createExpireDue(database: Database): Verb<'expireDue'> {
 }
 
 function expiryOf(row: ExpiredRow): Bounce {
+  const category = row.possibleDuplicate === 1 ? 'ambiguous' : 'expired'
+  const { type, defaultCode: code } = BOUNCE_CATEGORIES[category]
   const words = expiryWords(row.expiresAt - row.startsAt, row.lastReply)
-  const description = words.slice(0, MOST_DESCRIPTION_CHARACTERS)
-  return { type: 'soft', category: 'expired', code: EXPIRED_CODE, description }
+  const description = category === 'ambiguous' ? `${DOUBT}; ${words}` : words
+  return { type, category, code, description: description.slice(0, MOST_DESCRIPTION_CHARACTERS) }
 }
+
+const DOUBT = 'it may have been delivered: a connection was lost after its end was sent'
