@@ -214,6 +214,8 @@ t.test('paths are resumed with --yes alone, and show their number first', async 
   const asked = await run('path', 'resume', '--ip', WARMED)
   t.match(asked, { code: 64, stdout: '1 path would be resumed\n', stderr: /path resume --ip 127\.0\.0\.11 --yes/ })
   t.equal(api.shaping.views().length, 1, 'nothing is changed')
+  const lane = ['--pool', 'default', '--domain', 'acme.com']
+  t.match(await run('path', 'resume', ...lane), { code: 0, stdout: '0 paths resumed\n' }, 'of no other domain')
   t.match(await run('path', 'resume', '--ip', WARMED, '--yes'), { code: 0, stdout: '1 path resumed\n' })
   t.same(api.shaping.views(), [])
   t.match(await json('path', 'resume'), { paths: 0, dry_run: true }, 'with nothing to do nobody is asked')

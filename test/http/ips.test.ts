@@ -45,6 +45,8 @@ t.test('lists every IP in the order of the pools, in pages, to keys with the sco
   t.match(entries[3], { status: 'cold', warmup: null, ptr: { status: 'unknown', value: null, checked_at: null } })
   const first = await get(port, '/v1/ips?limit=3')
   t.match(first.json, { has_more: true, next_cursor: '127.0.0.13' })
+  const unknown = await get(port, '/v1/ips?after=127.0.0.99')
+  t.match(unknown, { status: 422, json: { error: { details: 'after: is not a cursor of this list' } } })
   const second = await get(port, '/v1/ips?limit=3&after=127.0.0.13')
   t.same(
     JSON.parse(second.text).data.map(({ ip }: { ip: string }) => ip),

@@ -124,7 +124,9 @@ if (disk === undefined) {
   t.test('without space for the snapshot nothing is migrated, and the bytes are named', async (t) => {
     const location = { ...locationIn(disk.folder), folder: join(disk.folder, 'data') }
     writeOldDatabase(location, 9)
+    t.equal(catchExit(() => planMigration(location)).exitCode, 74, 'an upgrade asks before it stops the server')
     const refused = catchExit(() => openDatabase(location))
+    t.equal(refused.exitCode, 74)
     t.equal(refused.exitCode, 74)
     t.match(refused.message, /: \d+ bytes are needed in .*, \d+ are free; nothing was changed$/)
     const after = new Sqlite(databasePath(location), { readonly: true })

@@ -10,6 +10,7 @@ import { columnsText, countOf, localTime, type Columns } from '../shared/text.ts
 import { addVerb, isConfirmed, type ConsentFlags, type Given, type VerbFlags } from '../shared/verb.ts'
 
 type FilterFlags = Given<'ip' | 'route'>
+type ResumeFlags = ConsentFlags & FilterFlags & Given<'pool' | 'domain'>
 
 export function addPathCommands(program: Command): void {
   const path = program.command('path').description('paths from an IP to a mailbox provider: limits and suspensions')
@@ -17,6 +18,8 @@ export function addPathCommands(program: Command): void {
   withFilter(addVerb(path, 'list', listed, '--ip 203.0.113.10')).action(list)
   const resumed = 'lift what holds paths back; the next suspension is as long as it would have been'
   withFilter(addVerb(path, 'resume', resumed, '--ip 203.0.113.10 --route google --yes'))
+    .option('--pool <name>', 'what holds back mail of a sending domain from this pool')
+    .option('--domain <name>', 'what holds back mail of this sending domain alone, as the list names it')
     .option('--yes', 'do it')
     .action(resume)
 }
@@ -54,13 +57,13 @@ const COLUMNS: Columns<{ path: PathJson; hold: PathHoldJson }> = {
   CAUSE: ({ hold }) => hold.cause,
 }
 
-async function resume(flags: ConsentFlags & FilterFlags): Promise<void> {
-  const { ip, route } = flags
-  const body = { ip, route, dry_run: flags.yes !== true }
+async function resume(flags: ResumeFlags): Promise<void> {
+  const { ip, route, pool, domain } = flags
+  const body = { ip, route, pool, domain, dry_run: flags.yes !== true }
   const resumed = await ask(flags, resumedPathsSchema, 'POST /v1/admin/paths/resume', body)
   const count = countOf(resumed.paths, 'path')
   if (resumed.dry_run && resumed.paths > 0) {
-    const command = { verb: 'path resume', options: { ip, route } }
+    const command = { verb: 'path resume', options: { ip, route, pool, domain } }
     isConfirmed(flags, { document: resumed, text: `${count} would be resumed`, command })
     return
   }

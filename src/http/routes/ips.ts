@@ -34,6 +34,9 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
       async handler(_request, { limit, after }) {
         const all = await warmup.list()
         const begin = all.findIndex(({ ip }) => ip === after) + 1
+        if (after !== null && begin === 0) {
+          throw new ServiceError('invalid_request', 'after: is not a cursor of this list')
+        }
         const page = all.slice(begin, begin + limit)
         const hasMore = begin + limit < all.length
         return successList(page.map(ipAnswer), hasMore ? (page.at(-1)?.ip ?? null) : null)

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
 import { shellWord } from '../../../base/shell-word.ts'
-import { contentBytes, freeBytesIn, listSnapshots, makeSnapshot, type Snapshot } from './snapshot.ts'
+import { contentBytes, freeBytesIn, listSnapshots, makeSnapshot, requireSpace, type Snapshot } from './snapshot.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
 const MIGRATIONS = [
@@ -73,12 +73,14 @@ export interface MigrationPlan {
   seconds: number
 }
 
-/** What `migrate` would do. Throws as it does for a newer schema. */
+/** What `migrate` would do. Throws as it does for a newer schema, and without space for the snapshot. */
 export function migrationPlan(database: Database, folder: string): MigrationPlan {
   const found = schemaVersion(database)
   refuseNewer(database, found, folder)
   const migrations = outstanding(found).map(([, name]) => name)
-  const bytes = migrations.length === 0 || found === 0 ? 0 : contentBytes(database)
+  const hasSnapshot = migrations.length > 0 && found > 0
+  if (hasSnapshot) requireSpace(database, folder, found, SCHEMA_VERSION)
+  const bytes = hasSnapshot ? contentBytes(database) : 0
   // The snapshot is one copy; migrations and the vacuum behind them write about as much again, twice.
   return { found, wanted: SCHEMA_VERSION, migrations, snapshotBytes: bytes, seconds: (3 * bytes) / BYTES_PER_SECOND }
 }

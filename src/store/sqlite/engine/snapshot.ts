@@ -35,6 +35,18 @@ const SPARE_BYTES = 32 * 1_024 * 1_024
 const NAME = /^pre-migration-(\d+)-(\d+)\.db$/
 
 export function makeSnapshot(database: Database, folder: string, from: number, to: number): Snapshot {
+  requireSpace(database, folder, from, to)
+  const path = join(folder, `pre-migration-${from}-${to}.db`)
+  const unfinished = `${path}.unfinished`
+  rmSync(unfinished, { force: true })
+  database.prepare('vacuum into ?').run(unfinished)
+  settle(unfinished, path)
+  for (const { path: old } of listSnapshots(folder).slice(KEPT)) rmSync(old, { force: true })
+  return { path, from, to, madeAt: statSync(path).mtimeMs }
+}
+
+/** Throws ProcessExit 74 where a snapshot has no space. */
+export function requireSpace(database: Database, folder: string, from: number, to: number): void {
   const needed = contentBytes(database) + SPARE_BYTES
   const free = freeBytesIn(folder)
   if (free < needed) {
@@ -44,13 +56,6 @@ export function makeSnapshot(database: Database, folder: string, from: number, t
         `${folder}, ${free} are free; nothing was changed`,
     )
   }
-  const path = join(folder, `pre-migration-${from}-${to}.db`)
-  const unfinished = `${path}.unfinished`
-  rmSync(unfinished, { force: true })
-  database.prepare('vacuum into ?').run(unfinished)
-  settle(unfinished, path)
-  for (const { path: old } of listSnapshots(folder).slice(KEPT)) rmSync(old, { force: true })
-  return { path, from, to, madeAt: statSync(path).mtimeMs }
 }
 
 /** By its name; null: it is none. */
