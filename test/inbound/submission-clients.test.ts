@@ -45,7 +45,7 @@ t.test('nodemailer', async (t) => {
   ]
   for (const place of places) {
     const transport = createTransport({ host: '127.0.0.1', auth, ...place })
-    const sent = await transport.sendMail({
+    const mail = {
       from: '"Acme, Orders" <orders@acme.com>',
       to: 'Ada <ada@example.net>',
       cc: 'bob@example.org',
@@ -53,9 +53,12 @@ t.test('nodemailer', async (t) => {
       subject: 'Größe',
       text: 'Größe XL',
       html: '<p>Größe <b>XL</b></p>',
-      headers: { 'X-Tags': 'size=xl', 'X-Track': 'none' },
+      headers: { 'X-Tags': 'size=xl', 'X-Track': 'none', 'X-Idempotency-Key': `order ${place.port}` },
       attachments: [{ filename: 'größe.txt', content: 'XL' }],
-    })
+    }
+    const sent = await transport.sendMail(mail)
+    t.equal((await transport.sendMail(mail)).response, sent.response, 'written anew, the same mail')
+    await t.rejects(transport.sendMail({ ...mail, text: 'Größe L' }), /554/)
     t.match(sent.response, /^250 2\.0\.0 queued as msg_\w{26} msg_\w{26} msg_\w{26}$/)
     const stored = lastStored()
     t.same(addressesOf(stored), ['ada@example.net', 'bob@example.org', 'carla@example.org'])

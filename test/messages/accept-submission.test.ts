@@ -5,6 +5,7 @@ import t from 'tap'
 import { EVERYTHING } from '../../src/mail/reach.ts'
 import { SECOND } from '../../src/base/clock.ts'
 import { createAcceptSubmission } from '../../src/messages/accept/accept-submission.ts'
+import { mailFingerprint, partsMadeAnew } from '../../src/messages/accept/mail-fingerprint.ts'
 import type { AcceptSubmission, Caller, SubmissionRequest } from '../../src/messages/accept/send-request.ts'
 import {
   acceptanceParts,
@@ -164,6 +165,65 @@ t.test("a key of the sender's stands for one mail", async (t) => {
   t.match(await verdict(submit(withKey({ raw: mail([], 'Hello') }), KEY)), /^conflict: /)
   t.equal(stored.length, 1)
   t.match(stored[0]?.idempotency?.entry, { apiKeyId: KEY.apiKeyId, key: 'smtp:receipt-1042' })
+})
+
+t.test('a mail that is written anew under its key is the same one', async (t) => {
+  const { submit, stored } = await submissionParts(t)
+  const lines = (run: string, text: string): string[] => [
+    `Date: Sat, 21 Nov 2026 12:00:0${run} +0000`,
+    `Message-ID: <${run}@app>`,
+    'From: orders@acme.com',
+    'Content-Type: multipart/mixed;',
+    ` boundary="part${run}"`,
+    '',
+    `--part${run}`,
+    `Content-Type: multipart/alternative; boundary=part${run}1`,
+    '',
+    `--part${run}1 `,
+    '',
+    text,
+    `--part${run}1--`,
+    `--part${run}--`,
+    '',
+  ]
+  const written = (run: string, text = 'Hi', added: string[] = []): SubmissionRequest =>
+    submission({ idempotencyKey: 'receipt-1042', raw: Buffer.from([...added, ...lines(run, text)].join('\r\n')) })
+  const first = await submit(written('1'), KEY)
+  t.same(await submit(written('2', 'Hi', ['Received: from app']), KEY), first)
+  const others = [
+    'Hello',
+    'Hi\r\n--',
+    'Hi\r\n--part41\r\n',
+    'Hi\r\n--part41x',
+    'Hi boundary=part4',
+    'Hi\r\n--part4 \r\n',
+  ]
+  for (const text of others) t.match(await verdict(submit(written('4', text), KEY)), /^conflict: /, text)
+  t.equal(stored.length, 1)
+})
+
+t.test('what only looks like a boundary is content', async (t) => {
+  const bodies = [
+    'boundary=a\r\n\r\n--a\r\n',
+    'boundary=b\r\n\r\n--b\r\n',
+    '--\r\n',
+    '--a\r\nContent-Type: multipart/mixed; boundary=a\r\n\r\n--a\r\n',
+    '--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n',
+  ]
+  const types = ['text/plain; boundary=a', 'multipart/mixed; boundary=--', 'multipart/mixed; boundary=mixed']
+  const raws = ['text/plain', ...types].flatMap((type) => bodies.map((body) => mail([`Content-Type: ${type}`], body)))
+  const found = await Promise.all(raws.map((raw) => mailFingerprint(['ada@example.net'], raw, partsMadeAnew(raw))))
+  t.equal(new Set(found.map((each) => each.toString('hex'))).size, raws.length)
+})
+
+t.test('an answer that 0.1.0 kept under a key is given again', async (t) => {
+  const { submit, store, clock, stored } = await submissionParts(t)
+  const request = submission({ idempotencyKey: 'receipt-1042', raw: mail(['Date: Sat, 21 Nov 2026 12:00:00 +0000']) })
+  const fingerprint = await mailFingerprint(request.recipients, request.raw, [])
+  const entry = { apiKeyId: KEY.apiKeyId, key: 'smtp:receipt-1042', fingerprint }
+  await store.keepAnswer(entry, { status: 250, body: '["msg_1"]' }, clock.now())
+  t.same((await submit(request, KEY)).messageIds, ['msg_1'])
+  t.equal(stored.length, 0)
 })
 
 t.test('mail without a Message-ID is always new', async (t) => {

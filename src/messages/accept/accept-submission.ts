@@ -2,8 +2,6 @@
  * Acceptance of a mail that came by SMTP submission: one message for each recipient, all sharing the mail as it came
  * (inbound/README.md "Submission"). The same checks as over HTTP, in the same order. Throws ServiceError.
  */
-import { createHash } from 'node:crypto'
-import { setImmediate } from 'node:timers/promises'
 import { ServiceError } from '../../base/errors.ts'
 import { parseAddress } from '../../mail/address.ts'
 import type { Mailbox, StoredContent } from '../../mail/message.ts'
@@ -15,6 +13,7 @@ import { checkPool, checkTags } from './check-options.ts'
 import { readAddress, type CheckedRecipient, type RequestPolicy } from './check-shared-fields.ts'
 import { createFieldProblems } from './field-problems.ts'
 import { mismatch } from './idempotency.ts'
+import { mailFingerprint, partsMadeAnew } from './mail-fingerprint.ts'
 import { requireSender, type SenderDomain } from './require-sender.ts'
 import type { AcceptSubmission, Caller, SubmissionAnswer, SubmissionRequest } from './send-request.ts'
 
@@ -24,8 +23,6 @@ const KEY_PREFIX = 'smtp:'
 const IDEMPOTENCY_KEY = /^[ -~]{1,256}$/
 // The field with something in it, also on the next line of a fold.
 const MESSAGE_ID = /^message-id:(?:[ \t]|\r\n[ \t])*\S/im
-/** Some milliseconds. */
-const HASHED_AT_ONCE = 4 * 1024 * 1024
 const HEADER_END = '\r\n\r\n'
 const MOST_SUBJECT_CHARACTERS = 998
 
@@ -39,7 +36,7 @@ export function createAcceptSubmission(options: AcceptanceOptions): AcceptSubmis
     const checked = readSubmission(request, policyOf(options))
     const entry = await entryOf(request, caller.apiKeyId)
     // Before the rate: a repeat takes nothing of it.
-    const kept = entry === null ? null : await findKept(store, entry, clock.now())
+    const kept = entry === null ? null : await findKept(store, entry, request, clock.now())
     if (kept !== null) return kept
     await requireSenders(request, caller, options)
     const acceptance = await acceptMail<SubmissionAnswer>(
@@ -146,19 +143,14 @@ function shownSubject(subject: string): string {
   return [...line].slice(0, MOST_SUBJECT_CHARACTERS).join('')
 }
 
-/** Large mail is hashed in stretches, so that others have their turn between them. */
+/** Under a key of the sender's, a mail that was written anew is the same one. */
 async function entryOf(
   { recipients, raw, idempotencyKey }: SubmissionRequest,
   apiKeyId: string | null,
 ): Promise<IdempotencyEntry | null> {
   if (idempotencyKey === undefined && !hasMessageId(raw)) return null
-  // No address has a line break, so the list has one end.
-  const hash = createHash('sha256').update(`${recipients.join('\n')}\n\n`)
-  for (let start = 0; start < raw.length; start += HASHED_AT_ONCE) {
-    if (start > 0) await setImmediate()
-    hash.update(raw.subarray(start, start + HASHED_AT_ONCE))
-  }
-  const fingerprint = hash.digest()
+  const leftOut = idempotencyKey === undefined ? [] : partsMadeAnew(raw)
+  const fingerprint = await mailFingerprint(recipients, raw, leftOut)
   return { apiKeyId, key: `${KEY_PREFIX}${idempotencyKey ?? fingerprint.toString('hex')}`, fingerprint }
 }
 
@@ -171,9 +163,15 @@ function hasMessageId(raw: Uint8Array): boolean {
 async function findKept(
   store: Pick<Store, 'findIdempotent'>,
   entry: IdempotencyEntry,
+  { recipients, raw }: SubmissionRequest,
   now: number,
 ): Promise<SubmissionAnswer | null> {
-  const found = await store.findIdempotent(entry, now)
+  let found = await store.findIdempotent(entry, now)
+  if (found.kind === 'mismatch') {
+    // 0.1.0 kept the fingerprint of the whole mail.
+    const fingerprint = await mailFingerprint(recipients, raw, [])
+    found = await store.findIdempotent({ ...entry, fingerprint }, now)
+  }
   if (found.kind === 'mismatch') throw mismatch()
   return found.kind === 'new' ? null : readKept(found.answer.body)
 }
