@@ -38,7 +38,7 @@ export interface DispatcherOptions {
   shaping: Shaping
   findRoute: FindRoute
   /** Leaves out TLS to hosts where it failed before (delivery/README.md "TLS"). */
-  tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
+  tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[]; forget(ip: string, host: string): void }
   onConnectionTls: (ip: string, note: ThreadConnectionNote) => void
   configuration: LiveConfiguration
   /** Of this process: with the claim, the fence of every row. */

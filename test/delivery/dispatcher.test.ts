@@ -95,6 +95,22 @@ t.test('a 450 defers by the schedule and the retry is byte-identical', async (t)
   t.equal(server.connections.length > 0, true)
 })
 
+t.test('a host that refuses plain text is asked for TLS again, though that failed before', async (t) => {
+  const refused = '530 5.7.0 Must issue a STARTTLS command first'
+  const script = { starttls: '454 4.7.0 TLS not available', mail: [refused, '250 ok'] }
+  const server = await mx(t, { script, extensions: ['STARTTLS'] })
+  const clock = manualClock(START)
+  const engine = await startEngine(t, { port: server.port, clock, providers: { default: { idle: '1s' } } })
+  const asked = (): number => server.connections.filter(({ commands }) => commands.includes('STARTTLS')).length
+  const [id] = await engine.accept(ANNA)
+  await engine.until('deferred', async () => (await engine.message(id)).state === 'deferred')
+  t.equal(asked(), 1)
+  await engine.until('closed', () => server.connections.every(({ isClosed }) => isClosed))
+  await clock.advance(MINUTE)
+  await engine.untilState(id, 'delivered')
+  t.equal(asked(), 2)
+})
+
 t.test('550 5.1.1 bounces hard at once, with the code and the reply', async (t) => {
   const server = await mx(t, { script: { rcpt: '550 5.1.1 no such user' } })
   const engine = await startEngine(t, { port: server.port })

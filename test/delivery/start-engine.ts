@@ -16,6 +16,7 @@ import { loadConfiguration } from '../../src/config/load-configuration.ts'
 import { createDispatcher, type Dispatcher } from '../../src/delivery/dispatcher.ts'
 import { createFindRoute } from '../../src/delivery/route/route-message.ts'
 import { startWorker } from '../../src/delivery/thread-settings.ts'
+import { createTlsMemory, createTlsResults } from '../../src/delivery/route/tls/tls-results.ts'
 import { createTlsPolicies } from '../../src/delivery/route/tls/tls-policy.ts'
 import { createEgress, type Egress } from '../../src/egress/egress.ts'
 import { createShaping } from '../../src/egress/shaping/create-shaping.ts'
@@ -114,6 +115,12 @@ const TIMEOUTS = {
 }
 const RULES = [
   { id: 'spam', match: 'this is spam', category: 'spam_content', example: '554 5.7.1 this is spam' },
+  {
+    id: 'tls',
+    match: 'must issue a STARTTLS',
+    category: 'tls',
+    example: '530 5.7.0 Must issue a STARTTLS command first',
+  },
   { id: 'blocklist', match: 'blocked using', category: 'ip_block', example: '554 5.7.1 blocked using a list' },
   {
     id: 'unavailable',
@@ -212,6 +219,8 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
     sts: { policyFor: async () => null },
     settings: live.current,
   })
+  const tlsMemory = createTlsMemory({ store, clock, settings: live.current, logger })
+  const tlsResults = createTlsResults({ store, policies: tlsPolicies, memory: tlsMemory, clock, logger })
   let eventCalls = 0
   const dispatcher: Dispatcher = createDispatcher({
     store,
@@ -226,8 +235,8 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
     configuration: live,
     startWorker,
     findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
-    tlsMemory: { apply: (_ip, hosts) => hosts },
-    onConnectionTls: () => {},
+    tlsMemory,
+    onConnectionTls: tlsResults.noteConnection,
     mayDeliver: options.mayDeliver ?? (() => true),
     realClock: clock,
     captureAddress: { address: '127.0.0.1', port: options.capturePort ?? UNUSED_PORT },
@@ -243,6 +252,7 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   let closing: Promise<void> | undefined
   const closeAll = async (): Promise<void> => {
     await stop(0, 0)
+    await tlsResults.stop()
     await shaping.stop()
     await egress.stop()
     await store.close()

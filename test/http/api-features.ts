@@ -5,6 +5,7 @@
 import { createHash, createSecretKey } from 'node:crypto'
 import type { Test } from 'tap'
 import type { CertificateFiles } from '../../src/base/service/server-certificates.ts'
+import { createKeyRing, MASTER_KEY_BYTES, type KeyRing } from '../../src/base/key-ring.ts'
 import { createLogger, type Logger } from '../../src/base/logger.ts'
 import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
@@ -28,6 +29,7 @@ import { createSuppressions } from '../../src/messages/suppressions/suppressions
 import { createGuardedRequest } from '../../src/network/guarded-request.ts'
 import { createLogins } from '../../src/operations/logins.ts'
 import { createPasskeys } from '../../src/operations/passkeys.ts'
+import { dkimSealContext } from '../../src/senders/records/dkim-keys.ts'
 import { createApiKeys } from '../../src/senders/api-key.ts'
 import type { Store } from '../../src/store/store.ts'
 import { createWebhookDeliveries } from '../../src/webhooks/deliveries.ts'
@@ -35,7 +37,7 @@ import { createWebhookEndpoints } from '../../src/webhooks/endpoints.ts'
 import { createEventStreams, type EventStreams } from '../../src/webhooks/event-stream.ts'
 import { createTryEndpoint } from '../../src/webhooks/try-endpoint.ts'
 import { senderParts, testStore, type SenderParts } from '../senders/sender-parts.ts'
-import { apiKey, domainRecord } from '../store/store-samples.ts'
+import { apiKey, dkimKey, domainRecord } from '../store/store-samples.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { administrationWorld, type AdministrationWorld } from './administration-parts.ts'
 
@@ -116,7 +118,7 @@ export function shareStore(t: Test): void {
 
 async function filledStore(t: Test): Promise<Store> {
   const store = await testStore(t)
-  await fill(store, manualClock().now())
+  await fill(store, createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 7)), manualClock().now())
   return store
 }
 
@@ -256,7 +258,7 @@ const RENDERING = {
   },
 }
 
-async function fill(store: Store, now: number): Promise<void> {
+async function fill(store: Store, keyRing: KeyRing, now: number): Promise<void> {
   const keys = KEY_NAMES.map((name) => {
     const { scopes, mode = 'live', domains = [], allowedIps = [] } = KEYS[name]
     const record = apiKey({
@@ -271,8 +273,12 @@ async function fill(store: Store, now: number): Promise<void> {
     })
     return store.addApiKey(record, createHash('sha256').update(keyNamed(name)).digest(), null)
   })
-  const domains = ['acme.com', 'other.com'].map((name) =>
-    store.addDomain(domainRecord({ name, state: 'verified', verifiedAt: now, nextCheckAt: null }), null),
-  )
+  const domains = ['acme.com', 'other.com'].map((name) => {
+    const sealed = dkimKey({ sealedPrivateKey: keyRing.seal('a key', dkimSealContext(name, dkimKey().selector)) })
+    return store.addDomain(
+      domainRecord({ name, state: 'verified', verifiedAt: now, nextCheckAt: null, keys: [sealed] }),
+      null,
+    )
+  })
   await Promise.all([...keys, ...domains])
 }

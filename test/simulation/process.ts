@@ -180,7 +180,7 @@ export async function startProcess(
       settings: live.current,
       clock,
     }),
-    tlsMemory: { apply: (_ip, hosts) => hosts },
+    tlsMemory: { apply: (_ip, hosts) => hosts, forget: () => {} },
     onConnectionTls: () => {},
     captureAddress: { address: '127.0.0.1', port: 9 },
     mayDeliver: outside.mayDeliver,

@@ -267,7 +267,7 @@ t.test('a filled database of version 2 keeps its messages, and all that is new w
     tracking: { opens: false, clicks: false },
     unsubscribe: null,
   })
-  t.same(await store.cancelMessage(ids[2] ?? '', NOW), { kind: 'canceled' })
+  t.same(await store.cancelMessage(ids[2] ?? '', NOW), { kind: 'uncertain' })
   await store.addSuppression({
     id: newIdentifier('sup', NOW),
     email: 'ada@example.com',

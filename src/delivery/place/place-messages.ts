@@ -169,7 +169,8 @@ function createGivePaths(
     const current = new Map(egress.ips().map((ip) => [ip.address, ip]))
     const isAsBefore = ({ ip }: PlacedRow): boolean => {
       const now = ip === null ? null : current.get(ip.address)
-      return now?.sends === ip?.sends && now?.source === ip?.source && now?.hostname === ip?.hostname
+      const isOfPool = now?.pool === ip?.pool && now?.sends === ip?.sends
+      return isOfPool && now?.source === ip?.source && now?.hostname === ip?.hostname
     }
     const { same = [], changed = [] } = Object.groupBy(rows, (row) => (isAsBefore(row) ? 'same' : 'changed'))
     for (const { message, grant } of changed) {

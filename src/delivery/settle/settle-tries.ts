@@ -27,6 +27,8 @@ interface SettleTriesOptions extends RecordTryOptions {
   recorder: OutcomeRecorder
   marks: DotMarks
   history: ClaimHistory
+  /** Where TLS failed before, and plain text is sent (delivery/README.md "TLS"). */
+  tlsMemory: { forget(ip: string, host: string): void }
   /** These rows have left their threads: their paths may take others. */
   onLeft: (rows: readonly PlacedRow[]) => void
 }
@@ -125,7 +127,7 @@ type Judged = JudgeRequest['end']
  * shaping hears what the path said. Warmup allowance goes back with every try that ended before RCPT was written.
  */
 function createSettleRow(options: SettleTriesOptions) {
-  const { clock, logger, egress, shaping, configuration, recorder } = options
+  const { clock, logger, egress, shaping, configuration, recorder, tlsMemory } = options
   const record = createRecordTry(options)
   let judge = judgeNow()
   configuration.onChange(() => void (judge = judgeNow()))
@@ -171,6 +173,8 @@ function createSettleRow(options: SettleTriesOptions) {
       }
       const judgement = judgeRow(row, end)
       noteTry(row, noteOf(end, judgement))
+      const wantsTls = judgement.category === 'tls' && facts.tls === null
+      if (wantsTls && row.ip !== null && facts.host !== null) tlsMemory.forget(row.ip.address, facts.host)
       const operator = row.route.provider
       const tried = { facts, at, durationMilliseconds, ip: row.ip?.address ?? null, operator, transcript, refund }
       record(row.message, tried, judgement)
