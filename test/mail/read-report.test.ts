@@ -227,7 +227,12 @@ t.test('the date of a mail is not the code of its refusal', async (t) => {
   const statusOf = (text: string) => readUtf8(mail(fields, text), '').recipients[0]?.status
   t.equal(statusOf('<a@example.org>\nIhre Mail vom 4.5.26 kam nicht an: 550 user unknown'), null)
   t.equal(statusOf('<a@example.org>\nIhre Mail vom 4.5.26 kam nicht an: 550 5.1.1 user unknown'), '5.1.1')
-  const told = ['550 5.7.26 not authenticated', 'mx said: 5.7.26 not authenticated', 'failed (#5.7.26)']
+  const told = [
+    'remote refused it, 5.7.26 not authenticated',
+    '550 5.7.26 not authenticated',
+    'mx said: 5.7.26 not authenticated',
+    'failed (#5.7.26)',
+  ]
   for (const text of told) t.equal(statusOf(`<a@example.org>: ${text}`), '5.7.26', text)
 })
 

@@ -38,9 +38,9 @@ export function replyCodeIn(text: string): number | null {
 
 // Programs whose versions look like a code, such as `Postfix/2.5.1`. Words that say less stand before codes as well.
 const VERSION_IN_FRONT = /(?<!\b(?:exim|postfix|haraka|opensmtpd|mailman|dovecot|cyrus|amavis\S*)[ /]v?)/
-// Without one of these in front a code is a date, such as `5.7.26`, where its end may be a year: the start, a reply code,
-// brackets and other marks, a label.
-const YEAR_IN_CODE = /(?!\d\.\d\.[2-9]\d(?!\d))/
+// Without one of these in front a code is a date, such as `4.5.26`, where its end may be a year: the start, a reply code,
+// brackets and other marks, a label. Codes of subject 7 do end so.
+const YEAR_IN_CODE = /(?!\d\.[0-6]\.[2-9]\d(?!\d))/
 const CODE_IN_FRONT = /(?<=(?:^|[245]\d\d[ -]|[#:;=([<"'`]|\b(?:said|status|code|error|dsn|smtp)) {0,9})/
 // d.d.d that is no piece of an address or a version number; subjects end at 7 (RFC 3463 §2).
 const ENHANCED_CODE = new RegExp(
