@@ -1,7 +1,7 @@
 /**
  * Between the claim and the thread: what the store refuses half way, and a ready window that gets room.
  */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
@@ -105,16 +105,22 @@ t.test('what got its allowance before the store failed is sent, the rest goes ba
 })
 
 t.test('what was given an IP before IPs changed is placed anew, and its allowance goes back', async (t) => {
+  for (const change of [{ sends: 'nothing' }, { pool: 'other' }, { source: '10.0.0.5' }, { hostname: 'mta2.test' }]) {
+    await placeWhileIpsChange(t, change)
+  }
+})
+
+async function placeWhileIpsChange(t: Test, change: object): Promise<void> {
   let generation = 0
   const refunds: string[] = []
   const given: unknown[] = []
-  const ip = { address: '127.0.0.11', source: '127.0.0.11', sends: 'all' }
+  const ip = { address: '127.0.0.11', source: '127.0.0.11', hostname: 'mta1.test', pool: 'default', sends: 'all' }
   const other = { ...ip, address: '127.0.0.12' }
   const { placer, placed } = world({
     pathFacts: { generation: () => generation },
     egress: {
       noteRefund: (refunded) => void refunds.push(refunded),
-      ips: () => [{ ...ip, sends: 'nothing' }, other] as unknown as EgressIp[],
+      ips: () => [{ ...ip, ...change }, other] as unknown as EgressIp[],
       async reserve(asks) {
         generation++
         return asks.map(({ ip: of, isp, count: granted }) => {
@@ -134,10 +140,10 @@ t.test('what was given an IP before IPs changed is placed anew, and its allowanc
   })
   placer.place([message(1), message(2), message(3)])
   await placer.settled()
-  t.same(placed, [3], 'its IP is as it was')
+  t.same(placed, [3], `its IP is as it was, another: ${JSON.stringify(change)}`)
   t.same(given, [null, { ip: '127.0.0.11', isp: 'dest.test', day: '2026-11-21', at: 1 }])
   t.same(refunds, ['127.0.0.11'])
-})
+}
 
 t.test('a question that fails takes back the messages of its own domain alone, each once', async (t) => {
   const { placer, placed, returned } = world({

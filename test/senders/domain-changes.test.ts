@@ -119,6 +119,9 @@ t.test('next keys that this master key does not open make room for others', asyn
   await verify(parts)
   await parts.clock.advance(10 * MINUTE)
   t.same(rolesOf(await verify(parts)), ['active true', 'next false'], 'what cannot sign does not take over')
+  const checks = (await store.findDomain('acme.com'))?.checks.filter(({ purpose }) => purpose === 'dkim')
+  const nothing = { status: 'temporary_failure' }
+  t.match(checks, [nothing, nothing], 'another node may open them: nothing counts against the domain')
   t.same(rolesOf(await domains.rotateDkim('acme.com')), ['active true', 'next false'])
   const { keys = [] } = (await store.findDomain('acme.com')) ?? {}
   const next = keys.find(({ role }) => role === 'next')

@@ -10,7 +10,7 @@ import { checkDmarc, checkReportAuthorisation } from './check-dmarc.ts'
 import { checkSpf, type SpfFacts } from './check-spf.ts'
 import { isRequiredKey } from '../records/domain-state.ts'
 import { FOREIGN_KEY, rotationHint } from '../records/dkim-keys.ts'
-import { failed, shownRecords, type RecordFinding } from './finding.ts'
+import { noAnswer, shownRecords, type RecordFinding } from './finding.ts'
 import { REQUIRED_PURPOSES, requiredRecords, type RecordPurpose } from '../records/required-records.ts'
 
 export async function checkDomain(
@@ -24,10 +24,11 @@ export async function checkDomain(
   const spfFinding = checkSpf(domain, lookups, facts)
   const needsAuthorisation = requiredRecords(domain, facts).some(({ purpose }) => purpose === 'dmarc_reports')
   const ofReports = needsAuthorisation ? [checkReportAuthorisation(domain, lookups, facts)] : []
+  // Of this process, not of the DNS: it counts neither for the domain nor against it, which other nodes sign for.
   const checkKey = async (key: DkimKeyRecord): Promise<RecordFinding> =>
     key.role === 'retiring' || facts.opensKey(key)
       ? checkDkim(key, domain, facts.earlierKeys, lookups)
-      : failed([], FOREIGN_KEY, rotationHint(domain.name))
+      : { ...noAnswer(FOREIGN_KEY), hint: rotationHint(domain.name) }
   const ofKeys = domain.keys.map(async (key) => check({ purpose: 'dkim', selector: key.selector }, await checkKey(key)))
   return Promise.all([
     ...ofKeys,

@@ -121,8 +121,8 @@ export type TlsMemory = ReturnType<typeof createTlsMemory>
 /**
  * Where TLS failed when nobody demanded it: the one plain fallback, remembered for (egress IP, host), so that not every
  * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`). A success drops it, any policy
- * that demands TLS, and a host that refuses plain text. A memory that cannot be stored or loaded costs a second connection at most, and a line in the log.
- * Bounded; the longest unused is forgotten first.
+ * that demands TLS, and a host that refuses plain text. A memory that cannot be stored or loaded costs a second
+ * connection at most, and a line in the log. Bounded; the longest unused is forgotten first.
  */
 export function createTlsMemory({ store, clock, settings, logger }: TlsMemoryOptions) {
   const memories = recentEntries<string, PlainMemory>(MOST_REMEMBERED)
