@@ -47,6 +47,7 @@ const MESSAGE: JudgedMessage = {
   expiresAt: NOW + 72 * HOUR,
   pathFailures: 0,
   ambiguousCount: 0,
+  isPossibleDuplicate: false,
   recipientDomain: 'dest.test',
 }
 
@@ -207,6 +208,16 @@ t.test('what no attempt fits into any more has expired', async (t) => {
   })
   t.match(judged({ kind: 'lost', stage: 'mail', reason: 'gone' }, { expiresAt: NOW + 30 * SECOND }).outcome, {
     kind: 'expired',
+  })
+  const doubted = { isPossibleDuplicate: true, ...times }
+  t.match(refused('rcpt', '450 4.2.0 busy', doubted).outcome, {
+    kind: 'expired',
+    bounce: {
+      type: 'undetermined',
+      category: 'ambiguous',
+      code: '4.4.2',
+      description: /^it may have been delivered.*busy/,
+    },
   })
 })
 

@@ -29,6 +29,7 @@ const message = (claim: number): ClaimedMessage => ({
   expiresAt: Infinity,
   pathFailures: 0,
   ambiguousCount: 0,
+  isPossibleDuplicate: false,
   route: 'dest.test',
   lastIp: null,
   keepIpUntil: null,

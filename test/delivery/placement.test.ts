@@ -41,6 +41,7 @@ const message = (key: number, change: Partial<ClaimedMessage> = {}): ClaimedMess
   expiresAt: Infinity,
   pathFailures: 0,
   ambiguousCount: 0,
+  isPossibleDuplicate: false,
   route: 'dest.test',
   lastIp: null,
   keepIpUntil: null,

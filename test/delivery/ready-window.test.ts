@@ -17,6 +17,7 @@ const message = (claim: number, change: Partial<ClaimedMessage> = {}): ClaimedMe
   expiresAt: Infinity,
   pathFailures: 0,
   ambiguousCount: 0,
+  isPossibleDuplicate: false,
   route: 'dest.test',
   lastIp: null,
   keepIpUntil: null,

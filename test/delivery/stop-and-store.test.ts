@@ -154,6 +154,7 @@ const message: ClaimedMessage = {
   expiresAt: HOUR,
   pathFailures: 0,
   ambiguousCount: 0,
+  isPossibleDuplicate: false,
   route: 'mx.dest.test',
   lastIp: null,
   keepIpUntil: null,

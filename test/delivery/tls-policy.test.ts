@@ -186,6 +186,7 @@ t.test('the table of DANE', WITH_SIGNER, async (t) => {
     acceptedAt: 0,
     expiresAt: 72 * HOUR,
     ambiguousCount: 0,
+    isPossibleDuplicate: false,
   }
   for (const domain of ['bad.secure.test', 'badaddress.secure.test', 'badset.secure.test']) {
     const route = await find(domain)

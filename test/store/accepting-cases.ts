@@ -205,6 +205,7 @@ export const claiming: Cases = {
       expiresAt: NOW + LIFETIME,
       pathFailures: 0,
       ambiguousCount: 0,
+      isPossibleDuplicate: false,
       route: '',
       lastIp: null,
       keepIpUntil: null,

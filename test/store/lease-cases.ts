@@ -56,7 +56,7 @@ export const leases: Cases = {
       { id: plain.id, attempts: 0 },
     ])
     const [again] = await claim(store, next.epoch, now + UNCERTAIN)
-    t.match(again, { id: marked.id, attempts: 0, ambiguousCount: 0 })
+    t.match(again, { id: marked.id, attempts: 0, ambiguousCount: 0, isPossibleDuplicate: true })
     t.match(await store.beginEpoch(now, now), { recovered: 3, uncertain: 0 }, 'the mark went with its try')
   },
   'what was marked and expires before its second try may have arrived, and is told so': async (t, { store }) => {

@@ -102,7 +102,9 @@ export const outcomes: Cases = {
     const doubt = outcomeRecord(message, { kind: 'ambiguous', retryAt: NOW + 300_000 })
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [doubt] })
     t.equal((await lookUp(store, message.id))?.isPossibleDuplicate, true)
-    t.match(await claim(store, epoch, NOW + 300_000), [{ attempts: 1, ambiguousCount: 1, lastIp: '127.0.0.11' }])
+    t.match(await claim(store, epoch, NOW + 300_000), [
+      { attempts: 1, ambiguousCount: 1, isPossibleDuplicate: true, lastIp: '127.0.0.11' },
+    ])
   },
   'bounced and expired end the message with their bounce': async (t, { store }) => {
     const expiry = { ...sampleBounce, type: 'soft' as const, category: 'expired', code: '4.4.7' }

@@ -32,6 +32,8 @@ import { reuseLine } from './transcript.ts'
 /** The end of what has not begun when the server stops. */
 export const STOPPING = { kind: 'returned', why: 'stopping', reason: 'the server stops' } as const
 const TOO_LATE: SendEnd = { kind: 'returned', why: 'too-late', reason: 'its lifetime is over' }
+/** "Must issue a STARTTLS command first" (RFC 3207 section 4). */
+const TLS_NEEDED_CODE = 530
 const LONGEST_SESSION = 5 * MINUTE // delivery/README.md "The SMTP session"
 
 interface WorkerOptions {
@@ -168,6 +170,8 @@ function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOpti
 
   function onEnd(trial: Trial, end: SendEnd, wasRcptSent: boolean): void {
     trials.finish(trial, end, { wasRcptSent, session, onConfused: wearOut })
+    // No row goes over it: the next connection asks for TLS again.
+    if (end.kind === 'refused' && end.reply.code === TLS_NEEDED_CODE && session.facts.tls === null) wearOut()
     takeMore()
   }
 

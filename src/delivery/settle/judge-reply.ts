@@ -11,7 +11,7 @@
  * | connection lost before the dot         | deferred, safe to resend                                            |
  * | no reply to the dot                    | ambiguous once; the second time the end, with the doubt stated      |
  * | anything before MAIL                   | path-failed: never a bounce, never an attempt                       |
- * | no further try fits into the lifetime  | expired                                                             |
+ * | no further try fits into the lifetime  | expired; where it may have arrived before, that is stated           |
  *
  * A simulated recipient answers as a real one does, but in seconds: 5xx is the end, everything else waits 1 to 5 s
  * (http/README.md "Simulated recipients").
@@ -24,7 +24,7 @@ import { unreachable } from '../../base/errors.ts'
 import { BOUNCE_CATEGORIES, type BounceCategory } from '../../mail/reply/bounce-category.ts'
 import { bounceFor, type ClassifyReply, type Suppression } from '../../mail/reply/classify-reply.ts'
 import type { DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
-import { expiryWords } from '../../mail/expiry-words.ts'
+import { expiryBounce } from '../../mail/expiry-bounce.ts'
 import { isSimulated } from '../../mail/simulator.ts'
 import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
 import { nextTryAt, PATH_WAITS, scheduledWait, simulatedWait, wishedWait } from './retry-schedule.ts'
@@ -38,6 +38,7 @@ export interface JudgedMessage {
   expiresAt: number
   pathFailures: number
   ambiguousCount: number
+  isPossibleDuplicate: boolean
   recipientDomain: string
 }
 
@@ -160,8 +161,9 @@ const DOUBT = 'the whole message was sent, but no answer came back: it may have 
 function defer({ message, now }: JudgeRequest, wait: number, lastAnswer: string): DeliveryOutcome {
   const retryAt = nextTryAt(now, wait, message.expiresAt)
   if (retryAt !== null) return { kind: 'deferred', retryAt }
-  const text = expiryWords(message.expiresAt - message.acceptedAt, lastAnswer)
-  return { kind: 'expired', bounce: bounceFor('expired', null, text) }
+  const { acceptedAt, expiresAt, isPossibleDuplicate } = message
+  const bounce = expiryBounce({ lifetimeMilliseconds: expiresAt - acceptedAt, lastAnswer, isPossibleDuplicate })
+  return { kind: 'expired', bounce }
 }
 
 function endsNow(category: BounceCategory, attemptsBefore: number): boolean {

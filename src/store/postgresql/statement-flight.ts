@@ -36,7 +36,7 @@ const NO_COLUMNS: Columns = { names: [], readers: [] }
  * Behind so many statements, or bytes, and before a commit, the server is asked to send what it has: by its silence a
  * lost connection is known, and a long flight would be silent to its end.
  */
-const MOST_STATEMENTS_UNHEARD = 4
+const MOST_STATEMENTS_UNHEARD = 16
 const MOST_BYTES_UNHEARD = 256 * 1_024
 
 export function createFlights(client: pg.Client): (statements: readonly WireStatement[]) => Promise<StatementAnswer[]> {

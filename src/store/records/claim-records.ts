@@ -37,6 +37,8 @@ export interface ClaimedMessage extends RowClaim, Omit<QueueKey, 'isRetry'> {
   pathFailures: number
   /** Times the answer to the final dot was lost on a live connection. */
   ambiguousCount: number
+  /** It may have arrived: by such an answer, or because a process or thread ended behind its dot. */
+  isPossibleDuplicate: boolean
   /**
    * IP of the last attempt that did not give its allowance back: a retry from it costs none. Before any attempt, that
    * of the last path failure.

@@ -23,8 +23,12 @@ import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/
 import { ask, askAhead, oneColumn } from '../tools/statements.ts'
 
 /** A message as its row has it. `isListed`: its address is on some suppression list; `isElsewhere`: another node's. */
-type DueRow = Omit<ClaimedMessage, 'id' | 'claim' | 'avoidIps' | 'isCaptured' | keyof Origin> & {
+type DueRow = Omit<
+  ClaimedMessage,
+  'id' | 'claim' | 'isPossibleDuplicate' | 'avoidIps' | 'isCaptured' | keyof Origin
+> & {
   id: Buffer
+  possibleDuplicate: number
   avoidIps: string | null
   nextAt: number
   isListed: number
@@ -50,8 +54,8 @@ const GONE_WITHIN = 30 * SECOND
 const WALKED_COLUMNS = `
   seq as key, id, content_id as contentId, recipient, recipient_domain as recipientDomain, attempts,
   created_at as acceptedAt, expires_at as expiresAt, path_failures as pathFailures,
-  ambiguous_count as ambiguousCount, last_ip as lastIp, keep_ip_until as keepIpUntil, avoid_ips as avoidIps,
-  next_at as nextAt`
+  ambiguous_count as ambiguousCount, possible_duplicate as possibleDuplicate, last_ip as lastIp,
+  keep_ip_until as keepIpUntil, avoid_ips as avoidIps, next_at as nextAt`
 // It leaves from an IP (`keepIpUntil`) that another node owns: that one claims it. A suspended IP is not kept (0), but
 // waited for where a time says so.
 const isElsewhere = (ip: string, until: string): string => `
@@ -201,7 +205,7 @@ function createLeasing(database: Database): Leasing {
 
 function claimedMessage(row: DueRow, claim: number, { pool, route, domain, stream }: Origin): ClaimedMessage {
   const { key, contentId, recipient, recipientDomain, attempts, acceptedAt, expiresAt, pathFailures } = row
-  const { ambiguousCount, lastIp, keepIpUntil, avoidIps } = row
+  const { ambiguousCount, possibleDuplicate, lastIp, keepIpUntil, avoidIps } = row
   return {
     key,
     claim,
@@ -218,6 +222,7 @@ function claimedMessage(row: DueRow, claim: number, { pool, route, domain, strea
     expiresAt,
     pathFailures,
     ambiguousCount,
+    isPossibleDuplicate: possibleDuplicate === 1,
     lastIp,
     keepIpUntil,
     avoidIps: avoidIps === null ? [] : (JSON.parse(avoidIps) as string[]),

@@ -4,10 +4,8 @@
  */
 import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
-import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 import { bouncedData } from '../../../mail/event.ts'
-import { BOUNCE_CATEGORIES } from '../../../mail/reply/bounce-category.ts'
-import { expiryWords } from '../../../mail/expiry-words.ts'
+import { expiryBounce } from '../../../mail/expiry-bounce.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import { createBounceWriter, newEvent, createEventRecorder } from '../events/record-events.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
@@ -25,9 +23,6 @@ interface ExpiredRow {
   lastReply: string | null
   possibleDuplicate: number
 }
-
-/** See Bounce.description. */
-const MOST_DESCRIPTION_CHARACTERS = 1_000
 
 export function createExpireDue(database: Database): Verb<'expireDue'> {
   const findExpired = database.prepare<[number, number], ExpiredRow>(`
@@ -52,7 +47,11 @@ export function createExpireDue(database: Database): Verb<'expireDue'> {
     if (rows.length === 0) return []
     const statistics = beginStatistics()
     const happened = rows.map((row) => {
-      const bounce = expiryOf(row)
+      const bounce = expiryBounce({
+        lifetimeMilliseconds: row.expiresAt - row.startsAt,
+        lastAnswer: row.lastReply,
+        isPossibleDuplicate: row.possibleDuplicate === 1,
+      })
       end.run(now, row.seq)
       addBounce(row.seq, bounce)
       statistics.bounced(row.seq, bounce.type, now)
@@ -69,13 +68,3 @@ export function createExpireDue(database: Database): Verb<'expireDue'> {
     }))
   }
 }
-
-function expiryOf(row: ExpiredRow): Bounce {
-  const category = row.possibleDuplicate === 1 ? 'ambiguous' : 'expired'
-  const { type, defaultCode: code } = BOUNCE_CATEGORIES[category]
-  const words = expiryWords(row.expiresAt - row.startsAt, row.lastReply)
-  const description = category === 'ambiguous' ? `${DOUBT}; ${words}` : words
-  return { type, category, code, description: description.slice(0, MOST_DESCRIPTION_CHARACTERS) }
-}
-
-const DOUBT = 'it may have been delivered: a connection was lost after its end was sent'

@@ -1,0 +1,26 @@
+/** The bounce of a message whose lifetime is over. Pure. */
+import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
+import { bounceFor } from './reply/classify-reply.ts'
+import type { Bounce } from './reply/delivery-outcome.ts'
+
+interface Expiry {
+  lifetimeMilliseconds: number
+  /** Of the receiving server or of the way to it; null: there was none. */
+  lastAnswer: string | null
+  isPossibleDuplicate: boolean
+}
+
+const DOUBT = 'it may have been delivered: a connection was lost after its end was sent'
+
+export function expiryBounce({ lifetimeMilliseconds, lastAnswer, isPossibleDuplicate }: Expiry): Bounce {
+  const sentence = `not delivered within ${lifetimeText(lifetimeMilliseconds)}`
+  const words = lastAnswer === null ? sentence : `${sentence}; last answer: ${lastAnswer}`
+  return isPossibleDuplicate ? bounceFor('ambiguous', null, `${DOUBT}; ${words}`) : bounceFor('expired', null, words)
+}
+
+/** In the largest unit that is at least one, so that three days read as `72 h` and not as milliseconds. */
+function lifetimeText(milliseconds: number): string {
+  if (milliseconds >= HOUR) return `${Math.round(milliseconds / HOUR)} h`
+  if (milliseconds >= MINUTE) return `${Math.round(milliseconds / MINUTE)} min`
+  return `${Math.round(milliseconds / SECOND)} s`
+}
