@@ -11,7 +11,7 @@ const LOOK_EVERY_MILLISECONDS = 250
 /** A connection that was lost is waited for so long: others wait for what asks. Then it is a problem. */
 const GRACE_MILLISECONDS = 1_000
 /**
- * A server that says nothing for so long is a problem: it speaks behind four statements at most, and before a commit
+ * A server that says nothing for so long is a problem: it speaks behind 16 statements at most, and before a commit
  * (statement-flight.ts), so that the writes of a slow disk and its commit are no single silence.
  */
 const SLOW_MILLISECONDS = 3_000
