@@ -160,8 +160,6 @@ export interface IpVerbs {
   changeIp(change: IpChange): Promise<boolean>
   /** Guarded: the sum of what is granted never passes day cap, rolling hour, provider share or pace. */
   reserveAllowance(request: ReserveRequest): Promise<Reservation[]>
-  /** What today's allowance of these rules still is, without taking any. */
-  peekAllowance(request: ReserveRequest): Promise<Reservation[]>
   /** Days from `from` on, one row per isp and `*`; oldest first. */
   warmupDays(ip: string, from: string): Promise<WarmupDay[]>
   warmupAudit(ip: string, limit: number): Promise<AuditRecord[]>

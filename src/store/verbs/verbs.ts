@@ -54,7 +54,7 @@ import {
   createPartRemovals,
 } from './retention/forget-contents.ts'
 import { createSizeWrites, createStorageFigures } from './retention/storage-figures.ts'
-import { createPeekAllowance, createReserveAllowance } from './ips/allowance.ts'
+import { createReserveAllowance } from './ips/allowance.ts'
 import { createForgetIpHistory, createIpWrites, createIpReads } from './ips/ip-records.ts'
 import { createIpLookups } from './ips/ip-lookups.ts'
 import { createTlsReads, createTlsWrites, createAddTlsResults } from './ips/outbound-tls.ts'
@@ -152,7 +152,6 @@ export function createReadVerbs({ reader, databaseSize }: Pick<OpenEngine, 'read
     ...createDeliveryLog(reader),
     ...createEventStream(reader),
     ...createIpReads(reader),
-    peekAllowance: createPeekAllowance(reader),
     ...createIpLookups(reader),
     ...createTlsReads(reader),
     ...createContentReads(reader),

@@ -1,5 +1,5 @@
 /**
- * The allowance of warming IPs: reserving, looking, giving back (egress/README.md "Smoothing" and "Provider shares").
+ * The allowance of warming IPs: reserving and giving back (egress/README.md "Smoothing" and "Provider shares").
  * Reading, deciding and writing are one verb of the only connection that writes. The day's cap stands once more in the
  * statement that grants, and in a check of the table; it throws when that guard had to act: a fault of this file.
  */
@@ -39,12 +39,6 @@ export function createReserveAllowance(database: Database): Verb<'reserveAllowan
       if (decision.granted > 0) write(ask, now, decision, state)
       return reservationOf(ask, now, decision)
     })
-}
-
-/** Each ask for itself: what one would take is not taken from the next. */
-export function createPeekAllowance(database: Database): Verb<'peekAllowance'> {
-  const read = createStateReader(database)
-  return ({ now, asks }) => asks.map((ask) => reservationOf(ask, now, decide(ask, now, read(ask, now))))
 }
 
 /**
