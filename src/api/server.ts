@@ -3,7 +3,7 @@
  * somebody. For administrators: no part of the contract. Times are Unix seconds.
  */
 import { z } from 'zod'
-import { count, optionalText, textOrNull, time } from './fields.ts'
+import { count, optionalText, paging, textOrNull, time } from './fields.ts'
 
 /** Debug lines of a busy server fill a journal: a day is the longest anybody looks on. */
 const LONGEST_SECONDS = 86_400
@@ -56,6 +56,20 @@ export const reloadResultSchema = z.object({
 export const beginBackupSchema = z.object({ to: optionalText() })
 
 export const exportRecipientSchema = z.object({ after: optionalText() })
+
+export const findUnmatchedReportsSchema = z.object({ limit: paging().limit })
+
+/** A bounce or complaint that names none of our messages. */
+export const unmatchedReportSchema = z.object({
+  at: time(),
+  kind: z.string(),
+  /** As given in MAIL FROM and RCPT TO. */
+  sender: z.string(),
+  recipient: z.string(),
+  remote_address: z.string(),
+  /** Its first 16 KiB. */
+  source: z.string(),
+})
 
 export const storageSchema = z.object({
   file_bytes: count(),
@@ -135,4 +149,5 @@ export type BackupsJson = z.infer<typeof backupsSchema>
 export type CertificateJson = z.infer<typeof certificateSchema>
 export type CertificatesJson = z.infer<typeof certificatesSchema>
 export type RecipientDataJson = z.infer<typeof recipientDataSchema>
+export type UnmatchedReportJson = z.infer<typeof unmatchedReportSchema>
 export type ErasedRecipientJson = z.infer<typeof erasedRecipientSchema>

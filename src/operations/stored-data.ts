@@ -1,7 +1,7 @@
 /** What administrators ask about the data, made of the store and its backups. */
 import { realpathSync } from 'node:fs'
 import { basename, dirname, isAbsolute, join } from 'node:path'
-import type { Clock } from '../base/clock.ts'
+import { toUnixSeconds, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { BackupsReport, DataAdministration, StorageReport } from '../http/exchange/operator-features.ts'
 import { eraseRecipient, exportRecipient } from '../messages/lookup/recipient-data.ts'
@@ -51,6 +51,13 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
       const erased = await eraseRecipient(parts, address)
       if (erased.canceled > 0) parts.onEvents()
       return erased
+    },
+    async unmatchedReports(limit) {
+      const found = await store.listUnmatchedReports(limit)
+      return found.map(({ at, remoteAddress, bytes, ...report }) => {
+        const source = Buffer.from(bytes).toString()
+        return { at: toUnixSeconds(at), ...report, remote_address: remoteAddress, source }
+      })
     },
   }
 }

@@ -1,11 +1,13 @@
 /**
- * `sternpost bounce read` as an administrator runs it: no server, no configuration, many files in one call.
+ * `sternpost bounce` as an administrator runs it: `read` without server or configuration, many files in one call;
+ * `unmatched` against a server.
  */
 import { execFile } from 'node:child_process'
-import { readdirSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { commandServer } from './command-server.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const FIXTURES = fileURLToPath(new URL('../fixtures/mail', import.meta.url))
@@ -111,4 +113,21 @@ t.test('a file that cannot be read is told, and the others are read', async (t) 
   t.match(stdout, /a@example\.org: failed/)
   t.notOk(stdout.includes('\u001b'), 'nothing that a terminal would obey')
   t.equal((await sternpost('bounce', 'read')).code, 64, 'no file is misuse')
+})
+
+t.test('what names no message of ours can be looked at', async (t) => {
+  const { api, run } = await commandServer(t)
+  t.match(await run('bounce', 'unmatched'), { code: 0, stdout: '', stderr: 'There are none.\n' })
+  const bytes = readFileSync(fixture('status-report'))
+  for (const sender of ['', 'evil\u001b[31m@example.org']) {
+    const report = { at: api.clock.now(), kind: 'bounce', sender, recipient: 'fbl@mail.acme.com' }
+    await api.store.keepUnmatchedReport({ ...report, remoteAddress: '203.0.113.7', bytes: new Uint8Array(bytes) })
+  }
+  const listed = await run('bounce', 'unmatched')
+  t.equal(listed.code, 0)
+  t.match(listed.stdout, /\tbounce\t<>\tfbl@mail\.acme\.com\t203\.0\.113\.7\n$/, 'the older one comes last')
+  t.notOk(listed.stdout.includes('\u001b'), 'nothing that a terminal would obey')
+  const newest = await run('bounce', 'unmatched', '--limit', '1', '--json')
+  t.match(newest.stderr, 'There are more than these 1')
+  t.match(JSON.parse(newest.stdout), { length: 1, 0: { recipient: 'fbl@mail.acme.com', source: bytes.toString() } })
 })

@@ -120,6 +120,7 @@ export const TABLE: Record<string, Row> = {
   'DELETE /admin/nodes/:node_id': { scope: 'admin', about: 'server', isEnd: true },
   'GET /admin/recipients/:address': { scope: 'admin', about: 'server' },
   'POST /admin/recipients/:address/erase': { scope: 'admin', about: 'server', body: {} },
+  'GET /admin/unmatched-reports': { scope: 'admin', about: 'server' },
   'GET /admin/checks': { scope: 'admin', about: 'server' },
   'POST /admin/checks': { scope: 'admin', about: 'server', body: { checks: ['disk'] } },
   'POST /admin/ips/:ip/suspend': { scope: 'admin', about: 'server', body: {} },

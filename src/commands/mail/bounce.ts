@@ -1,20 +1,22 @@
 /**
- * `sternpost bounce read`: what Sternpost understands of mail that came back; needs no server and no configuration.
+ * `sternpost bounce`: mail that came back.
  *
- * Reads as many files as are named, in their order, one after the other. A file that cannot be read is told on standard
+ * `read` says what Sternpost understands of it; needs no server and no configuration. Reads as many files as are named, in their order, one after the other. A file that cannot be read is told on standard
  * error and the others are still read; the exit code then is that of a disk error.
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { Command } from 'commander'
+import * as wire from '../../api/server.ts'
 import { errorText, EXIT } from '../../base/errors.ts'
 import { readShippedBounceRules } from '../../config/read-parts.ts'
 import { createClassifier } from '../../mail/reply/classify-reply.ts'
 import { judgeReported, type ReportJudgement } from '../../mail/report/judge-report.ts'
 import { readReport } from '../../mail/report/read-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
-import { linesText, printable } from '../shared/text.ts'
+import { linesText, localTime, printable, type Columns } from '../shared/text.ts'
+import { askPages } from '../shared/api-client.ts'
 import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
-import { addLocalVerb } from '../shared/verb.ts'
+import { addLocalVerb, addVerb, LIMIT_FLAG, printFirst, type LimitFlags } from '../shared/verb.ts'
 
 interface BounceReadFlags {
   json?: boolean
@@ -28,6 +30,23 @@ export function addBounceCommands(program: Command): void {
   addLocalVerb(bounce, 'read <file...>', 'say what a bounce, complaint or automatic answer means', 'returned.eml')
     .option('--json', 'print one JSON object per file, each on a line')
     .action(readFiles)
+  const unmatched = 'list the newest bounces and complaints that name no message of ours; with --json also their source'
+  addVerb(bounce, 'unmatched', unmatched, '--limit 10')
+    .option(...LIMIT_FLAG)
+    .action(listUnmatched)
+}
+
+const UNMATCHED: Columns<wire.UnmatchedReportJson> = {
+  CAME: ({ at }) => localTime(at),
+  KIND: ({ kind }) => kind,
+  FROM: ({ sender }) => (sender === '' ? '<>' : sender),
+  TO: ({ recipient }) => recipient,
+  SERVER: (report) => report.remote_address,
+}
+
+async function listUnmatched(flags: LimitFlags): Promise<void> {
+  const pages = askPages(flags, wire.unmatchedReportSchema, '/v1/admin/unmatched-reports')
+  await printFirst(flags, UNMATCHED, pages, { whenNone: 'There are none.', whenMore: '; take a higher --limit.' })
 }
 
 function readFiles(files: string[], flags: BounceReadFlags): void {

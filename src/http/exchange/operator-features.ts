@@ -6,7 +6,7 @@
  * the store's.
  */
 import type { DomainRouteJson } from '../../api/queue.ts'
-import type { ErasedRecipientJson } from '../../api/server.ts'
+import type { ErasedRecipientJson, UnmatchedReportJson } from '../../api/server.ts'
 import type { Mistake } from '../../base/errors.ts'
 import type { LogLevel } from '../../base/logger.ts'
 import type { ConfigurationChange } from '../../config/configuration-diff.ts'
@@ -168,4 +168,6 @@ export interface DataAdministration {
   /** ServiceError `invalid_request` for what is no address. */
   exportRecipient(address: string, after: string | null): Promise<RecipientData>
   eraseRecipient(address: string): Promise<ErasedRecipientJson>
+  /** Newest first. */
+  unmatchedReports(limit: number): Promise<UnmatchedReportJson[]>
 }

@@ -1,6 +1,7 @@
 /**
- * For administrators: version, log level, reload, storage, backups, and what is stored about somebody (config/README.md
- * "Reload", store/README.md "Data", messages/README.md "Privacy"). No log line holds an address that was erased.
+ * For administrators: version, log level, reload, storage, backups, what is stored about somebody, and reports that
+ * name none of our messages (config/README.md "Reload", store/README.md "Data", messages/README.md "Privacy",
+ * inbound/README.md "Reports"). No log line holds an address that was erased.
  */
 import { snakeFields } from '../../api/names.ts'
 import * as wire from '../../api/server.ts'
@@ -14,7 +15,7 @@ import type {
   StorageReport,
 } from '../exchange/operator-features.ts'
 import { isOnAdminSocket } from '../exchange/principal.ts'
-import { ACCEPTED, okData, success } from '../exchange/answer.ts'
+import { ACCEPTED, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post } = routesOf('admin')
@@ -27,6 +28,7 @@ export function serverRoutes(administration: Administration, note: Note): Route[
     ...storageRoutes(administration, note),
     ...certificateRoutes(administration, note),
     ...recipientRoutes(administration, note),
+    unmatchedReportsRoute(administration),
   ]
 }
 
@@ -138,6 +140,17 @@ function recipientRoutes(administration: Administration, note: Note): Route[] {
       },
     }),
   ]
+}
+
+function unmatchedReportsRoute({ unmatchedReports }: Administration): Route {
+  return get('/admin/unmatched-reports', {
+    summary: 'The newest bounces and complaints that name none of our messages.',
+    query: wire.findUnmatchedReportsSchema,
+    ok: okList(wire.unmatchedReportSchema),
+    async handler(_, { limit }) {
+      return successList(await unmatchedReports(limit))
+    },
+  })
 }
 
 function reloadAnswer({ isApplied: applied, milliseconds, mistakes, ...result }: ReloadResult): wire.ReloadResultJson {
