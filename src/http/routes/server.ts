@@ -142,13 +142,13 @@ function recipientRoutes(administration: Administration, note: Note): Route[] {
   ]
 }
 
-function unmatchedReportsRoute({ unmatchedReports }: Administration): Route {
+function unmatchedReportsRoute(administration: Administration): Route {
   return get('/admin/unmatched-reports', {
     summary: 'The newest bounces and complaints that name none of our messages.',
     query: wire.findUnmatchedReportsSchema,
     ok: okList(wire.unmatchedReportSchema),
     async handler(_, { limit }) {
-      return successList(await unmatchedReports(limit))
+      return successList(await administration.unmatchedReports(limit))
     },
   })
 }
