@@ -13,6 +13,7 @@ const MIGRATIONS = [
   '0002-nodes.sql',
   '0003-readable-json.sql',
   '0004-compressed-bodies.sql',
+  '0005-quicker-json.sql',
 ] as const
 
 const FIND_TABLE = `select to_regclass('schema_version') is not null as exists`
