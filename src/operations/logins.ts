@@ -141,6 +141,10 @@ function createSessions({ store, apiKeys, idle, realClock, logger }: LoginsOptio
     },
     isAlive: (secret: string, address: string) => find(secret, address).then(Boolean, () => false),
     end: (id: string) => store.endSession(id),
+    async endOwn(secret: string): Promise<void> {
+      const found = SECRET.test(secret) ? await store.findSession(hashOf(secret)) : null
+      if (found !== null) await store.endSession(found.id)
+    },
     async sessions() {
       const now = realClock.now()
       return (await store.listSessions()).filter((session) => !isOver(session, now))

@@ -157,6 +157,18 @@ t.test('a session ends by hand, with its person, by time', async (t) => {
   t.same(await logins.sessions(), [])
 })
 
+t.test('logging out ends the session, also where its key may not be used', async (t) => {
+  const server = await startApi(t, { ...CONSOLE, ownStore: true, http: { trusted_proxies: ['127.0.0.1'] } })
+  const cookie = cookieIn(await postKey(server, keyNamed('limited')))
+  const elsewhere = { 'X-Forwarded-For': '198.51.100.7' }
+  t.equal((await visit(server, '/v1/email', cookie)).status, 200)
+  t.equal((await visit(server, '/v1/email', cookie, { headers: elsewhere })).status, 401)
+  const headers = { Cookie: cookie, ...elsewhere }
+  t.equal((await ask(server.port, { path: '/console/logout', key: null, headers })).status, 303)
+  t.equal((await visit(server, '/v1/email', cookie)).status, 401, 'a cookie that somebody kept')
+  t.same(await server.features.logins.sessions(), [])
+})
+
 t.test('behind a proxy with a password of its own, and one that names its port', async (t) => {
   const server = await startApi(t, CONSOLE)
   const cookie = await logIn(server)
