@@ -171,6 +171,7 @@ t.test('under a question stands no answer to another one', { skip: skipWithoutCh
 
   await search(watched, 'gone@example.com')
   await page.click('td button:has-text("Remove")')
+  await page.waitForSelector('text=1 entry of gone@example.com will be removed: all lists (manual).')
   await search(watched, 'left@example.com')
   await page.waitForSelector('td:has-text("left@example.com")')
   await page.clock.runFor(11_000)
@@ -216,6 +217,23 @@ t.test('whoever presses twice makes one key', { skip: skipWithoutChromium }, asy
   t.equal(keys.filter(({ name }) => name === 'twice').length, 1)
   await page.dblclick('tr:has-text("twice") button:has-text("Revoke")')
   t.equal(await page.locator('.said button:has-text("Undo")').count(), 1, 'and undoes it with one press')
+  t.same(watched.faults, [])
+})
+
+t.test('whoever takes an address off the list sees all that goes', { skip: skipWithoutChromium }, async (t) => {
+  const email = 'angry@example.com'
+  for (const entry of [{ reason: 'complaint' }, { domain: 'sandbox.test' }, { scope: 'news' }])
+    await sandbox.ask('POST', '/v1/suppressions', { email, ...entry })
+  const watched = await loggedIn()
+  const { page } = watched
+  await open(watched, `suppressions?q=${email}`)
+  await page.click('tr:has-text("sandbox.test") button:has-text("Remove")')
+  await page.waitForSelector(
+    `text=2 entries of ${email} will be removed: all lists, sandbox.test (manual); all lists (complaint).`,
+  )
+  await page.click('button:text-is("Undo")')
+  await page.click('tr:has-text("news") button:has-text("Remove")')
+  await page.waitForSelector(`text=1 entry of ${email} will be removed: news (manual).`)
   t.same(watched.faults, [])
 })
 
