@@ -32,7 +32,9 @@ interface LoginsOptions {
 
 const LINK_MILLISECONDS = 15 * MINUTE
 const SESSION_MILLISECONDS = 30 * DAY
+/** Or sooner, where a session ends after a few minutes without use. */
 const NOTED_EVERY_MILLISECONDS = MINUTE
+const NOTED_IN_IDLE = 10
 const MOST_NAME_CHARACTERS = 64
 const MOST_USER_AGENT_CHARACTERS = 300
 /** 32 bytes in base64url. */
@@ -112,9 +114,10 @@ function createEntrances({ store, apiKeys, idle, realClock }: LoginsOptions) {
 }
 
 function createSessions({ store, apiKeys, idle, realClock, logger }: LoginsOptions) {
+  const notedEvery = Math.min(NOTED_EVERY_MILLISECONDS, idle / NOTED_IN_IDLE)
   const noteUse = ({ id, usedAt }: SessionRecord): void => {
     const now = realClock.now()
-    if (now - usedAt < NOTED_EVERY_MILLISECONDS) return
+    if (now - usedAt < notedEvery) return
     store.noteSessionUse(id, now).catch((thrown: unknown) => {
       logger.warn({ session_id: id, error: errorText(thrown) }, 'use of a session not noted')
     })
@@ -141,6 +144,10 @@ function createSessions({ store, apiKeys, idle, realClock, logger }: LoginsOptio
     },
     isAlive: (secret: string, address: string) => find(secret, address).then(Boolean, () => false),
     end: (id: string) => store.endSession(id),
+    async endOwn(secret: string): Promise<void> {
+      const found = SECRET.test(secret) ? await store.findSession(hashOf(secret)) : null
+      if (found !== null) await store.endSession(found.id)
+    },
     async sessions() {
       const now = realClock.now()
       return (await store.listSessions()).filter((session) => !isOver(session, now))

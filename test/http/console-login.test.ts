@@ -8,8 +8,10 @@ import { request as requestOverTls } from 'node:https'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
+import { createLogger } from '../../src/base/logger.ts'
 import { createConsoleAssets } from '../../src/http/console/console-assets.ts'
 import type { Role } from '../../src/http/exchange/logins.ts'
+import { createLogins } from '../../src/operations/logins.ts'
 import { ask, keyNamed, startApi, type ApiServer, type Got } from './api-server.ts'
 import { MAIL_CERTIFICATE, MAIL_KEY } from './certificates.ts'
 
@@ -155,6 +157,34 @@ t.test('a session ends by hand, with its person, by time', async (t) => {
   server.clock.advance(DAY / 2)
   t.equal((await visit(server, '/v1/email', own)).status, 401, 'nobody used it for twelve hours')
   t.same(await logins.sessions(), [])
+})
+
+t.test('a session that is used does not end, however short a time without use ends it', async (t) => {
+  const { store, clock, features } = await startApi(t, { ...CONSOLE, ownStore: true })
+  const given = { store, apiKeys: features.apiKeys, realClock: clock, logger: createLogger({ level: 'silent' }) }
+  const logins = createLogins({ ...given, idle: 60_000 })
+  const visitor = { address: '127.0.0.1', userAgent: '' }
+  const { secret } = await logins.openWithKey(keyNamed('read'), visitor)
+  for (let looks = 0; looks < 6; looks++) {
+    clock.advance(40_000)
+    t.ok(await logins.session(secret, visitor.address))
+    // What is written later is there later.
+    await store.forgetAudit(0, 1)
+  }
+  clock.advance(60_000)
+  await t.rejects(logins.session(secret, visitor.address), /the session is over/)
+})
+
+t.test('logging out ends the session, also where its key may not be used', async (t) => {
+  const server = await startApi(t, { ...CONSOLE, ownStore: true, http: { trusted_proxies: ['127.0.0.1'] } })
+  const cookie = cookieIn(await postKey(server, keyNamed('limited')))
+  const elsewhere = { 'X-Forwarded-For': '198.51.100.7' }
+  t.equal((await visit(server, '/v1/email', cookie)).status, 200)
+  t.equal((await visit(server, '/v1/email', cookie, { headers: elsewhere })).status, 401)
+  const headers = { Cookie: cookie, ...elsewhere }
+  t.equal((await ask(server.port, { path: '/console/logout', key: null, headers })).status, 303)
+  t.equal((await visit(server, '/v1/email', cookie)).status, 401, 'a cookie that somebody kept')
+  t.same(await server.features.logins.sessions(), [])
 })
 
 t.test('behind a proxy with a password of its own, and one that names its port', async (t) => {

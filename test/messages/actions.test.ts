@@ -351,6 +351,8 @@ t.test('explain: what happened, what it waits for, what to do', async (t) => {
     similar: { isp: 'gmail', last_hour: { attempts: 1, deferred: 1 } },
     advice: ['Nothing to do.'],
   })
+  const { similar } = await lookup.explain(id, { isTest: false, domains: ['acme.com'] })
+  t.equal(similar, null, 'it counts the mail of other domains too')
   waits.reason = {
     waitingFor: 'suspension',
     untilMilliseconds: clock.now() + HOUR,

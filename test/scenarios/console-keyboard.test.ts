@@ -107,7 +107,7 @@ function actsOf(message: string, endpoint: string, hookUrl: string): Act[] {
     later(`webhooks/${endpoint}`, 'Remove', 'The endpoint was removed.'),
     ['suppressions', [filling('Suppress', 'keys@example.com'), enter], 'keys@example.com is on the list.'],
     ['suppressions', [pressing('Export')], 'addresses were saved.'],
-    later('suppressions', 'Remove', 'was taken off the list.'),
+    ['suppressions', [pressing('Remove'), seen('will be removed'), undoTimePasses], 'was taken off the list.'],
     ['people', [pressing('Make a key'), filling('What it is for', 'by keys'), enter], 'The key, shown only now'],
     later('people', 'Revoke', 'is revoked.'),
     ['people', [filling('Name', 'grace'), enter], 'For grace, once'],

@@ -8,7 +8,7 @@ import type {
   RetriedMessageJson,
   TranscriptJson,
 } from '../../api/message.ts'
-import { act } from '../parts/api.ts'
+import { act, ask } from '../parts/api.ts'
 import { useData, useList } from '../parts/data.ts'
 import { shellWord, span, Time } from '../parts/format.ts'
 import { html, useCallback, useState, type VNode } from '../parts/html.ts'
@@ -199,8 +199,10 @@ function Acts({
   const retry = (): Promise<void> =>
     run(async () => {
       const goOn = goFromHere()
-      // What has ended is sent anew: once, however many people press, and what they see then is the new message.
-      const once = ENDED_STATES.includes(state) ? `console retry ${id}` : undefined
+      // What has ended is sent anew: once, however many people press, and what they see then is the new message. It may
+      // have ended since this page was shown.
+      const { state: stateNow } = await ask<MessageJson>(path)
+      const once = ENDED_STATES.includes(stateNow) ? `console retry ${id}` : undefined
       const { message_id: tried, retry_of: original } = await act<RetriedMessageJson>('POST', `${path}/retry`, {}, once)
       if (original === null) again()
       else goOn(`messages/${tried}`)

@@ -6,7 +6,7 @@ import { number, Time } from '../parts/format.ts'
 import { html, type VNode } from '../parts/html.ts'
 import { useForm } from '../parts/once.ts'
 import { go, Link, place } from '../parts/place.ts'
-import { runLater, runLong, type Progress } from '../parts/said.ts'
+import { run, runLater, runLong, type Progress } from '../parts/said.ts'
 import { Page, ShownList, Table } from '../parts/ui.ts'
 import { mayAct } from '../parts/who.ts'
 
@@ -32,15 +32,16 @@ export default function Suppressions(): VNode {
   <//>`
 }
 
+const reasonOf = ({ reason }: SuppressionJson): string => reason.replace('_', ' ')
+
+const mailOf = ({ scope, domain }: SuppressionJson): string =>
+  `${scope === 'all' ? 'all lists' : scope}${domain === null ? '' : `, ${domain}`}`
+
 function columnsWith({ again }: LoadedList<SuppressionJson>) {
   return [
     { head: 'Address', cell: ({ email }: SuppressionJson) => email },
-    { head: 'Why', cell: ({ reason }: SuppressionJson) => reason.replace('_', ' ') },
-    {
-      head: 'Mail of',
-      cell: ({ scope, domain }: SuppressionJson) =>
-        `${scope === 'all' ? 'all lists' : scope}${domain === null ? '' : `, ${domain}`}`,
-    },
+    { head: 'Why', cell: reasonOf },
+    { head: 'Mail of', cell: mailOf },
     { head: 'Since', cell: (each: SuppressionJson) => html`<${Time} at=${each.created_at} />` },
     {
       head: 'Message',
@@ -49,11 +50,22 @@ function columnsWith({ again }: LoadedList<SuppressionJson>) {
     {
       head: 'Acts',
       cell: ({ email, scope }: SuppressionJson) => {
-        const remove = (): void =>
-          runLater(`${email} will get mail again.`, async () => {
-            await act('DELETE', `/suppressions/${encodeURIComponent(email)}?scope=${encodeURIComponent(scope)}`)
-            again()
-            return `${email} was taken off the list.`
+        const remove = (): Promise<void> =>
+          run(async () => {
+            // Beside this row those of other sending domains, and a complaint.
+            const { data } = await askPage<SuppressionJson>('/suppressions', { email, scope, limit: 100 })
+            if (data.length === 0) {
+              again()
+              return `${email} is not on the list any more.`
+            }
+            const entries = data.length === 1 ? '1 entry' : `${number(data.length)} entries`
+            const all = data.map((each) => `${mailOf(each)} (${reasonOf(each)})`).join('; ')
+            runLater(`${entries} of ${email} will be removed: ${all}.`, async () => {
+              await act('DELETE', `/suppressions/${encodeURIComponent(email)}?scope=${encodeURIComponent(scope)}`)
+              again()
+              return `${email} was taken off the list.`
+            })
+            return `${entries} of it.`
           })
         return mayAct('suppressions') && html`<button onClick=${remove}>Remove</button>`
       },

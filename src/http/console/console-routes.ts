@@ -64,13 +64,10 @@ export function createConsoleRoutes(options: ConsoleRoutesOptions): Middleware<R
   const logOut = async (ctx: RequestContext): Promise<void> => {
     refuseForeignPage(ctx.req)
     const secret = sessionSecret(ctx.req, trustedProxies)
-    const session = secret === undefined ? null : await logins.session(secret, addressOf(ctx)).catch(() => null)
-    if (session !== null) await logins.end(session.id)
+    if (secret !== undefined) await logins.endOwn(secret)
     ctx.res.setHeader('Set-Cookie', sessionCookie(ctx.req, trustedProxies, { secret: '', seconds: 0 }))
     redirect(ctx, `${ROOT}/login`)
   }
-  const addressOf = (ctx: RequestContext): string => clientAddress(ctx.req, trustedProxies)
-
   return async function showConsole(ctx, next) {
     const { path } = splitTarget(ctx.req.url ?? '')
     if (path !== ROOT && !path.startsWith(`${ROOT}/`)) return next()

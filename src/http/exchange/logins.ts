@@ -70,6 +70,8 @@ export interface Logins {
   isAlive(secret: string, address: string): Promise<boolean>
   /** False: there was none. */
   end(sessionId: string): Promise<boolean>
+  /** By its cookie, whatever it may still be used for. */
+  endOwn(secret: string): Promise<void>
   sessions(): Promise<ListedSession[]>
   people(): Promise<Person[]>
   /** ServiceError `not_found`; `conflict` for the last owner. */

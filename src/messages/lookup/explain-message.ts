@@ -54,7 +54,10 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
     const { message, where } = await look(id, reach)
     const now = clock.now()
     const { state } = message
-    const [domain, similar] = await Promise.all([domains.find(message.domain), similarOf(message, store, now)])
+    const [domain, similar] = await Promise.all([
+      domains.find(message.domain),
+      similarOf({ message, reach }, store, now),
+    ])
     const cause = causeOf(message, classify)
     const category = cause?.category ?? null
     const waiting = waitingReason(message, whyWaiting, now)
@@ -132,12 +135,13 @@ function waitingReason(
   return { waitingFor: 'retry_delay', untilMilliseconds: next, text: `The next attempt is ${timeUntil(next, now)}.` }
 }
 
+/** Of the mail of everybody: null for who reaches some domains alone, or the test side. */
 async function similarOf(
-  { isp, ip }: MessageView,
+  { message: { isp, ip }, reach }: { message: MessageView; reach: Reach },
   store: Pick<Store, 'roadSummary'>,
   now: number,
 ): Promise<ExplanationJson['similar']> {
-  if (isp === null) return null
+  if (isp === null || reach.domains.length > 0 || reach.isTest === true) return null
   const { attempts, deferred } = await store.roadSummary(isp, ip, now - HOUR)
   return { isp, last_hour: { attempts, deferred } }
 }
