@@ -93,6 +93,14 @@ export const engagement: Cases = {
     t.same(Object.keys((told[1] as { data: object }).data), ['message_id', 'recipient', 'url'])
   },
 
+  'a click of a mail that does not track opens tells of no open': async (t, { store }) => {
+    const id = await deliveredMessage(store, { ...sampleContent, tracking: { opens: false, clicks: true } })
+    await store.recordEngagement(hits(hit(id, { link: SHOP })))
+    t.same(await countsOf(store, id), [0, 1, 0, 0])
+    t.match(await toldOf(store), [{ event: 'email.clicked' }])
+    t.equal((await timelineOf(store, id)).length, 1)
+  },
+
   'a link that is no text of a browser stops no statistics': async (t, { store }) => {
     const id = await deliveredMessage(store)
     const urls = [

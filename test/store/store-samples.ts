@@ -38,7 +38,7 @@ export const sampleContent: StoredContent = {
   headers: [],
   tags: {},
   metadata: {},
-  tracking: { opens: false, clicks: false },
+  tracking: { opens: true, clicks: true },
   unsubscribe: null,
   raw: null,
 }

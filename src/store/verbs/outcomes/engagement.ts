@@ -1,7 +1,8 @@
 /**
  * Recording opens and clicks (http/README.md "Events"): each hit is counted; the first open, and the first click on
  * each link, is an event. What a machine did is counted apart and is only a line of the timeline. A person who clicks
- * has opened the mail. Hits of messages that are not there any more are left out.
+ * has opened the mail, which is recorded where the mail tracks opens. Hits of messages that are not there any more are
+ * left out.
  */
 import type { Database, Statement } from '../../engine/database.ts'
 import { newIdentifier } from '../../../base/identifier.ts'
@@ -23,6 +24,7 @@ interface MessageRow {
   state: string
   finalAt: number | null
   late: number | null
+  tracksOpens: number
 }
 
 /** A hit that was judged, of a message that is there. */
@@ -32,8 +34,11 @@ interface JudgedHit extends EngagementHit {
 
 export function createRecordEngagement(database: Database): Verb<'recordEngagement'> {
   const findMessage = database.prepare<[Buffer], MessageRow>(`
-    select messages.seq, messages.recipient, messages.state, messages.final_at as finalAt, bounces.late
+    select
+      messages.seq, messages.recipient, messages.state, messages.final_at as finalAt, bounces.late,
+      contents.tracks_opens as tracksOpens
     from messages
+    cross join contents on contents.content_id = messages.content_id
     left join bounces on bounces.message_seq = messages.seq
     where messages.id = ?`)
   const seen = createSightings(database)
@@ -61,7 +66,8 @@ export function createRecordEngagement(database: Database): Verb<'recordEngageme
       if (message === undefined || message.recipient === ERASED) continue
       const isMachine = hit.isMachine || isTooSoon(message, hit.at, machineAfterDelivery)
       const judged: JudgedHit = { ...hit, isMachine, message }
-      if (hit.link !== null && !isMachine && !seen.hasOpened(message.seq)) record({ ...judged, link: null })
+      const tellsOfOpen = hit.link !== null && !isMachine && message.tracksOpens === 1
+      if (tellsOfOpen && !seen.hasOpened(message.seq)) record({ ...judged, link: null })
       record(judged)
     }
     statistics.flush(now)
