@@ -10,7 +10,7 @@ interface Expiry {
   isPossibleDuplicate: boolean
 }
 
-const DOUBT = 'it may have been delivered: a connection was lost after its end was sent'
+const DOUBT = 'it may have been delivered: a connection was lost after its end was sent, or a backup was restored'
 
 export function expiryBounce({ lifetimeMilliseconds, lastAnswer, isPossibleDuplicate }: Expiry): Bounce {
   const sentence = `not delivered within ${lifetimeText(lifetimeMilliseconds)}`
