@@ -1,4 +1,4 @@
-/** The bounce of a message whose lifetime is over. Pure. */
+/** The bounces of messages that end while they wait: their lifetime is over, or they may have arrived. Pure. */
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { bounceFor } from './reply/classify-reply.ts'
 import type { Bounce } from './reply/delivery-outcome.ts'
@@ -10,13 +10,16 @@ interface Expiry {
   isPossibleDuplicate: boolean
 }
 
-const DOUBT = 'it may have been delivered: a connection was lost after its end was sent'
+const DOUBT = 'it may have been delivered: a connection was lost after its end was sent, or a backup was restored'
 
 export function expiryBounce({ lifetimeMilliseconds, lastAnswer, isPossibleDuplicate }: Expiry): Bounce {
   const sentence = `not delivered within ${lifetimeText(lifetimeMilliseconds)}`
   const words = lastAnswer === null ? sentence : `${sentence}; last answer: ${lastAnswer}`
-  return isPossibleDuplicate ? bounceFor('ambiguous', null, `${DOUBT}; ${words}`) : bounceFor('expired', null, words)
+  return isPossibleDuplicate ? bounceInDoubt(words) : bounceFor('expired', null, words)
 }
+
+/** Of a message that may have arrived; `words`: why it is not sent again. */
+export const bounceInDoubt = (words: string): Bounce => bounceFor('ambiguous', null, `${DOUBT}; ${words}`)
 
 /** In the largest unit that is at least one, so that three days read as `72 h` and not as milliseconds. */
 function lifetimeText(milliseconds: number): string {

@@ -107,7 +107,8 @@ async function actOnQueue(
   const { messages, queued } = await store.actOnQueue({ filter, action, now: clock.now(), limit: NO_LIMIT, isDryRun })
   if (isDryRun) return messages
   dispatcher.noteQueued(queued)
-  if (action.kind === 'drop') onEvents()
+  // A release cancels what was erased.
+  if (action.kind === 'drop' || action.kind === 'release') onEvents()
   return messages
 }
 

@@ -11,6 +11,7 @@ import type { Shaping } from '../egress/shaping/shaping.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
 import type { MessageLookup } from '../messages/lookup/lookup-message.ts'
 import type { Statistics } from '../messages/statistics/statistics.ts'
+import { BOUNCE_CATEGORIES } from '../mail/reply/bounce-category.ts'
 import type { Domains } from '../senders/domains.ts'
 import type { Retention } from '../store/retention.ts'
 import type { Store } from '../store/store.ts'
@@ -176,12 +177,13 @@ async function expireMessages({ store, clock, logger, metrics, ...options }: Sch
   if (!options.isClockSteady()) return
   await endAll(async () => {
     const ended = await store.expireDue(clock.now(), ENDED_AT_ONCE)
-    for (const { id, pool, domain, isCaptured } of ended) {
-      logger.info({ message_id: id, pool, domain, outcome: 'expired', category: 'expired' }, 'message expired')
+    for (const { id, pool, domain, isCaptured, isPossibleDuplicate } of ended) {
+      const category = isPossibleDuplicate ? 'ambiguous' : 'expired'
+      logger.info({ message_id: id, pool, domain, outcome: 'expired', category }, 'message expired')
       if (isCaptured) continue
       // No attempt was made: there is neither an IP nor a provider.
       metrics.deliveries.inc({ result: 'expired', pool, ip: 'none', provider: 'other' })
-      metrics.bounces.inc({ type: 'soft', provider: 'other' })
+      metrics.bounces.inc({ type: BOUNCE_CATEGORIES[category].type, provider: 'other' })
     }
     return ended.length
   }, options.onEvents)

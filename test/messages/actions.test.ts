@@ -162,7 +162,7 @@ t.test('cancel: what may have arrived is not called canceled, also behind a kill
   t.same(await store.markDotSent(epoch, dotted), { stale: [] })
   await store.beginEpoch(clock.now(), clock.now())
   for (const id of [lost, killed]) {
-    const details = `message ${id} may have arrived: a connection was lost after its end was sent, so it cannot be canceled`
+    const details = `message ${id} may have arrived: a connection was lost after its end was sent, or a backup was restored, so it cannot be canceled`
     await t.rejects(actions.cancel(id, EVERYTHING), { code: 'conflict', details })
   }
   t.same(await actions.cancelBatch(batchId, EVERYTHING), { batch_id: batchId, canceled: 1, not_canceled: 2 })

@@ -7,7 +7,7 @@ import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { createSchedule, type ScheduleOptions } from '../../src/operations/schedule.ts'
 import { testStore } from '../senders/sender-parts.ts'
-import { acceptRequest, LIFETIME, newMessage, NOW, POOL } from '../store/store-samples.ts'
+import { acceptRequest, claim, LIFETIME, newMessage, NOW, POOL } from '../store/store-samples.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
@@ -53,6 +53,11 @@ t.test('of messages that expire each has its line, and is counted', async (t) =>
   const { store, metrics } = given
   const messages = [newMessage(), newMessage()]
   await store.acceptMessages(acceptRequest({ messages }))
+  const { epoch } = await store.beginEpoch(NOW, NOW)
+  const [doubtful] = await claim(store, epoch, NOW, 1)
+  if (doubtful === undefined) throw new Error('nothing was claimed')
+  const { key, claim: held } = doubtful
+  await store.unclaim({ epoch, rows: [{ key, claim: held, nextAt: NOW, isPossibleDuplicate: true }] })
   const schedule = createSchedule({ ...given, logger, clock: manualClock(NOW + LIFETIME) })
   await schedule.run('expire-messages')
   await schedule.stop()
@@ -61,9 +66,11 @@ t.test('of messages that expire each has its line, and is counted', async (t) =>
     messages.map(({ id }) => `message expired ${id}`).toSorted(),
   )
   t.match(lines[0], { pool: POOL, domain: 'acme.com', outcome: 'expired' })
+  t.same(lines.map(({ category }) => category).toSorted(), ['ambiguous', 'expired'], 'one may have arrived')
   const text = await metrics.text()
   t.match(text, `sternpost_deliveries_total{result="expired",pool="${POOL}",ip="none",provider="other"} 2`)
-  t.match(text, 'sternpost_bounces_total{type="soft",provider="other"} 2')
+  t.match(text, 'sternpost_bounces_total{type="soft",provider="other"} 1')
+  t.match(text, 'sternpost_bounces_total{type="undetermined",provider="other"} 1')
 })
 
 t.test('what expired in a pause ends and is no error; nothing is told by a clock that jumped', async (t) => {

@@ -221,7 +221,8 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const { epoch } = await store.beginEpoch(NOW, NOW)
   await store.addWebhookEndpoint(webhookEndpoint())
   const [waiting, sending] = [await acceptOne(store), await acceptOne(store)]
-  const [first] = await claim(store, epoch, NOW, 1)
+  await claim(store, epoch, NOW, 1)
+  const scheduled = await acceptOne(store, { sendAt: NOW + 3 * DAY }, { expiresAt: NOW + 72 * HOUR })
   const day = utcDay(NOW + 2 * DAY)
   const database = new Sqlite(databasePath(location))
   database.exec(`
@@ -242,11 +243,11 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const now = NOW + 2 * DAY
   const summary = restoreBackup({ file: path, location, now, keepsAllowance: false, onStage() {} })
   t.match(summary, {
-    held: 2,
+    held: 3,
     warmingIps: 3,
     mark: NOW,
     schema: SCHEMA_VERSION,
-    counts: { messages: 2, undelivered: 2, webhook_endpoints: 1 },
+    counts: { messages: 3, undelivered: 3, webhook_endpoints: 1 },
   })
   t.same(readdirSync(summary.movedTo ?? '').sort(), ['sternpost.db', 'sternpost.db-wal'], 'with its log')
   t.notOk(
@@ -263,9 +264,11 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
       state: 'queued',
       waitingFor: 'held',
       expiresAt: NOW + 72 * HOUR + 2 * DAY,
-      isPossibleDuplicate: id === first?.id,
+      isPossibleDuplicate: true,
     })
+    t.same(await restored.cancelMessage(id, now), { kind: 'uncertain' }, 'nobody says that it was not sent')
   }
+  t.match(await lookUp(restored, scheduled, now), { waitingFor: 'held', isPossibleDuplicate: false })
   const rows = (await restored.warmupDays('127.0.0.11', day)).map(({ isp, cap, granted }) => [isp, cap, granted])
   t.same(rows.sort(), [
     ['*', 20, 20],
@@ -278,7 +281,7 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const filter = { isHeld: true, acceptedBefore: NOW }
   const request = { action: { kind: 'drop' } as const, now, limit: 9, isDryRun: false }
   t.match(await restored.actOnQueue({ ...request, filter }), { messages: 0 })
-  t.match(await restored.actOnQueue({ ...request, filter: { ...filter, acceptedBefore: NOW + 1 } }), { messages: 2 })
+  t.match(await restored.actOnQueue({ ...request, filter: { ...filter, acceptedBefore: NOW + 1 } }), { messages: 3 })
 
   await restored.close()
   const kept = restoreBackup({ file: path, location, now: now + 1_000, keepsAllowance: true, onStage() {} })

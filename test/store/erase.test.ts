@@ -2,10 +2,15 @@
  * Erasing an address: it is in no row any more, what waits for it is canceled, and nothing is accepted for it again,
  * though nobody can read it from the list.
  */
+import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { messageData } from '../../src/messages/lookup/message-data.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import { createMetrics } from '../../src/base/metrics.ts'
 import { eraseRecipient, exportRecipient } from '../../src/messages/lookup/recipient-data.ts'
+import { createBackups } from '../../src/store/open/backups.ts'
+import { restoreBackup } from '../../src/store/open/offline.ts'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import { storedIdentifier } from '../../src/store/verbs/tools/stored-identifier.ts'
 import { formsOfAddress } from '../../src/store/verbs/tools/stored-address.ts'
@@ -164,6 +169,36 @@ t.test('what is being sent cannot be taken back, and is said; it is not tried ag
   t.match(await store.expireDue(NOW + 9, 9), [{ id }])
   t.match(await eraseRecipient({ store, clock }, ADDRESS), { messages: 1, canceled: 0, sending: 0 })
   await t.rejects(eraseRecipient({ store, clock }, 'nobody'), { code: 'invalid_request' })
+})
+
+t.test('what a restored backup has for an erased address is canceled when it is released', async (t) => {
+  const folder = t.testdir({})
+  const location = locationIn(folder, { erasureKey: Buffer.alloc(32, 5) })
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const clock = manualClock(NOW)
+  const erased = await acceptOne(store, {}, { to })
+  const other = await acceptOne(store)
+  const backups = createBackups({
+    databaseFile: databasePath(location),
+    configurationFolder: folder,
+    clock,
+    metrics: createMetrics(),
+    settings: () => ({ dir: join(folder, 'backups'), keep: 1, keptFreeBytes: 0 }),
+    logger: createLogger({ level: 'error', write() {} }),
+  })
+  const { path } = await backups.write(null)
+  await eraseRecipient({ store, clock }, ADDRESS)
+  await store.close()
+  // As the command does it: it has no master key.
+  restoreBackup({ file: path, location: locationIn(folder), now: NOW, keepsAllowance: true, onStage() {} })
+  const { store: restored } = await openTestStore(location)
+  t.teardown(() => restored.close())
+  const { epoch } = await restored.beginEpoch(NOW, NOW)
+  const release = { filter: {}, action: { kind: 'release' }, now: NOW, limit: 9, isDryRun: false } as const
+  t.match(await restored.actOnQueue(release), { messages: 2, queued: { keys: [{ waiting: 1 }] } })
+  t.match(await claim(restored, epoch), [{ id: other }])
+  t.equal((await lookUp(restored, erased))?.state, 'canceled')
 })
 
 t.test('many messages of one address are erased in parts', async (t) => {

@@ -73,6 +73,15 @@ export const acting: Cases = {
     t.same(await store.cancelMessage(await acceptOne(store), NOW), { kind: 'refused', state: 'suppressed' })
     for (const id of NO_MESSAGES) t.equal(await store.cancelMessage(id, NOW), null)
   },
+  'of what may have arrived a customer never hears that it was canceled': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    const { key, claim: held, id } = message
+    await store.unclaim({ epoch, rows: [{ key, claim: held, nextAt: NOW, isPossibleDuplicate: true }] })
+    t.same(await store.cancelMessage(id, NOW), { kind: 'uncertain' })
+    const drop = { filter: {}, action: { kind: 'drop' }, now: NOW, limit: 9, isDryRun: false } as const
+    t.equal((await store.actOnQueue(drop)).messages, 1)
+    t.same(await store.cancelMessage(id, NOW), { kind: 'uncertain' }, 'nor when an operator has dropped it')
+  },
   'a deferred message can be made due now, no other one': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const deferred = await deferOne(store, epoch)

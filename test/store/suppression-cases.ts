@@ -211,6 +211,18 @@ export const suppressing: Cases = {
     t.match(await store.claimWebhooks(webhookClaim(epoch)), [{ kind: 'email.bounced' }])
     t.match(await store.queueSummary(NOW), { waiting: 0, sending: 2 })
   },
+  'of one that may have arrived nobody says that it was not sent': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    const outcomes = [outcomeRecord(message, { kind: 'ambiguous', retryAt: NOW })]
+    await store.recordOutcomes({ epoch, now: NOW, outcomes })
+    await store.addSuppression(suppression({ reason: 'complaint' }))
+    t.same(await claim(store, epoch), [])
+    t.match(await lookUp(store, message.id), {
+      state: 'bounced',
+      bounce: { type: 'undetermined', code: '4.4.2', description: /may have been delivered.*suppression list/ },
+    })
+    t.same(await kindsOf(store, message.id), ['email.accepted', 'email.attempted', 'email.bounced'])
+  },
   'an outcome that suppresses does so once, on the list of its mode': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const record = { ...outcomeRecord(message, bounced), suppresses: true }

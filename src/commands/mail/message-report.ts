@@ -35,7 +35,10 @@ export function messageReport(message: ShownMessage): string {
     ['complaint', complainedAt === null ? null : preciseTime(complainedAt)],
     ['opens', countText(message.opens, message.machine_opens)],
     ['clicks', countText(message.clicks, message.machine_clicks)],
-    ['duplicate', message.uncertain ? 'possible: the answer to a whole message was lost' : null],
+    [
+      'duplicate',
+      message.uncertain ? 'possible: the answer to a whole message was lost, or a backup was restored' : null,
+    ],
     ['retry of', message.retry_of],
   ])
   return [

@@ -28,7 +28,7 @@ export function createMessageActions(options: AcceptanceOptions) {
         throw new ServiceError('conflict', `message ${id} is ${result.state}: ${reason}, so it cannot be canceled`)
       }
       if (result.kind === 'uncertain') {
-        const reason = 'a connection was lost after its end was sent'
+        const reason = 'a connection was lost after its end was sent, or a backup was restored'
         throw new ServiceError('conflict', `message ${id} may have arrived: ${reason}, so it cannot be canceled`)
       }
       onEvents()

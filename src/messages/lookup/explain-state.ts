@@ -33,7 +33,7 @@ export function summaryOf(state: Exclude<MessageState, 'sending'>, facts: StateF
       return `Its lifetime ended before ${road} took it. ${lastAttempt({ ...facts, category: null })}`.trimEnd()
     case 'canceled':
       return message.isPossibleDuplicate
-        ? 'It was canceled, and may have arrived before: a connection was lost after its end was sent.'
+        ? 'It was canceled, and may have arrived before: a connection was lost after its end was sent, or a backup was restored.'
         : 'It was canceled before it was sent.'
     case 'suppressed':
       return 'It was not sent: the address is on the suppression list.'

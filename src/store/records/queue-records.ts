@@ -70,4 +70,6 @@ export interface ExpiredMessage {
   domain: string
   /** It would never have left the host. */
   isCaptured: boolean
+  /** It may have arrived: it ended as `ambiguous`. */
+  isPossibleDuplicate: boolean
 }

@@ -173,29 +173,30 @@ interface RestoredState {
 
 /**
  * What a restored database must not do by itself (systemd/README.md "Restore"): its undelivered messages may have been
- * sent since the copy was made, so they are held; the allowance of today's warmup may have been used, so it counts as
- * used.
+ * sent since the copy was made, so they are held, and marked as possible duplicates; the allowance of today's warmup may
+ * have been used, so it counts as used.
  *
  *   waiting, sending -> waiting, held   until `sternpost queue release` or `drop`
  *
- * The lifetime of what is held stands still between the moment of the copy and the restore: otherwise an old copy would
- * bounce it all at once.
+ * A message whose own time is still to come cannot have been sent. The lifetime of what is held stands still between the
+ * moment of the copy and the restore: otherwise an old copy would bounce it all at once.
  */
 function settleRestored(
   database: Database,
   { mark, now, keepsAllowance }: Pick<RestoreOptions, 'now' | 'keepsAllowance'> & { mark: number },
 ): RestoredState {
-  const hold = database.prepare<[number, number]>(`
+  const hold = database.prepare<[number, number, number]>(`
     update messages
     set state = 'waiting', next_at = ?, waiting_for = 'held', expires_at = expires_at + ?,
-      possible_duplicate = max(possible_duplicate, state = 'sending'), dot_sent = 0, lease_epoch = null,
-      claim = null, lease_until = null
+      possible_duplicate = max(possible_duplicate, coalesce(
+        (select send_at <= ? from contents where contents.content_id = messages.content_id), 1)),
+      dot_sent = 0, lease_epoch = null, claim = null, lease_until = null
     where state in ('waiting', 'sending')`)
   const countDeliveries = oneColumn(database)<[], number>(`
     select count(*) from webhook_deliveries where state = 'pending'`)
   return database
     .transaction((): RestoredState => ({
-      held: hold.run(HELD_UNTIL, Math.max(0, now - mark)).changes,
+      held: hold.run(HELD_UNTIL, Math.max(0, now - mark), now).changes,
       webhookDeliveries: countDeliveries.get() ?? 0,
       warmingIps: keepsAllowance ? 0 : useUpAllowance(database, utcDay(now)),
     }))

@@ -62,19 +62,20 @@ export function createCustomerActions(database: Database) {
     cancelMessage(id, now) {
       const row = find(id)
       if (row === undefined) return null
-      if (row.state === 'canceled') return { kind: 'canceled' }
-      if (row.state !== 'waiting') return { kind: 'refused', state: stateOf(row, now) }
+      if (row.state !== 'waiting' && row.state !== 'canceled') return { kind: 'refused', state: stateOf(row, now) }
+      // Also when an operator, a purge or an erasure has canceled it.
       if (row.possibleDuplicate === 1) return { kind: 'uncertain' }
-      cancel([row], now)
+      if (row.state === 'waiting') cancel([row], now)
       return { kind: 'canceled' }
     },
     cancelBatch(id, now) {
       const contentId = getNamed(findContent, 'bat', id)
       if (contentId === undefined) return null
       const rows = findMessages.all(contentId)
-      const waiting = rows.filter(({ state, possibleDuplicate }) => state === 'waiting' && possibleDuplicate === 0)
+      const unsent = rows.filter(({ possibleDuplicate }) => possibleDuplicate === 0)
+      const waiting = unsent.filter(({ state }) => state === 'waiting')
       cancel(waiting, now)
-      const canceled = waiting.length + rows.filter(({ state }) => state === 'canceled').length
+      const canceled = waiting.length + unsent.filter(({ state }) => state === 'canceled').length
       return { canceled, notCanceled: rows.length - canceled }
     },
     retryNow(id, now) {

@@ -4,6 +4,7 @@
  *
  *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
+ *   waiting -> bounced      the same, of a message that may have arrived
  *
  * Expired rows are `expireDue`'s, and a row that leaves from an IP of another node is that node's. A bounded number of
  * both is passed over for a key: if more stand in front, it is named due in a second; if fewer, in half a minute, or a
@@ -19,6 +20,7 @@ import { UNROUTED } from '../../records/queue-records.ts'
 import type { ClaimedMessage, ClaimRequest, ClaimResult, FoundDue } from '../../records/claim-records.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createOwners } from '../events/owners.ts'
+import { createEventStatistics } from '../ips/ip-statistics.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
 import { ask, askAhead, oneColumn } from '../tools/statements.ts'
 
@@ -236,24 +238,30 @@ function createSuppressedEnder(database: Database): (listed: readonly DueRow[], 
     select unsubscribe_list from contents where content_id = ?`)
   const owners = createOwners(database)
   const beginChecks = createSuppressionCheck(database)
-  const end = database.prepare<[number, number]>(`update messages set state = 'suppressed', final_at = ? where seq = ?`)
+  const end = database.prepare<[string, number, number]>('update messages set state = ?, final_at = ? where seq = ?')
   const endingOf = createSuppressedEnding(database)
+  const beginStatistics = createEventStatistics(database)
   const events = createEventRecorder(database)
   return (listed, now) => {
     const suppressed = new Set<number>()
     const check = beginChecks()
+    const statistics = beginStatistics()
     const happened: RecordedEvent[] = []
-    for (const { key, id, recipient, recipientDomain, contentId } of listed) {
+    for (const { key, id, recipient, recipientDomain, contentId, possibleDuplicate } of listed) {
       const list = findList.get(contentId)
       // Whether a simulated recipient is suppressed was decided at acceptance.
       if (list === undefined || isSimulated(recipientDomain)) continue
       const reason = check(recipient, owners.ofRow(key))(list)
       if (reason === null) continue
       suppressed.add(key)
-      end.run(now, key)
-      happened.push(...endingOf({ key, id: identifierFromBytes('msg', id), recipient, reason }, now))
+      const mayHaveArrived = possibleDuplicate === 1
+      end.run(mayHaveArrived ? 'bounced' : 'suppressed', now, key)
+      if (mayHaveArrived) statistics.bounced(key, 'undetermined', now)
+      happened.push(...endingOf({ key, id: identifierFromBytes('msg', id), recipient, reason, mayHaveArrived }, now))
     }
-    if (happened.length > 0) events.record(happened, now)
+    if (happened.length === 0) return suppressed
+    statistics.flush(now)
+    events.record(happened, now)
     return suppressed
   }
 }

@@ -60,11 +60,12 @@ export function createExpireDue(database: Database): Verb<'expireDue'> {
     })
     statistics.flush(now)
     events.record(happened, now)
-    return rows.map(({ id, pool, domain }) => ({
+    return rows.map(({ id, pool, domain, possibleDuplicate }) => ({
       id: identifierFromBytes('msg', id),
       pool,
       domain,
       isCaptured: pool === CAPTURE_POOL,
+      isPossibleDuplicate: possibleDuplicate === 1,
     }))
   }
 }

@@ -4,7 +4,7 @@
  *   waiting -> waiting    retry, release: due now, but no scheduled message before its time
  *   waiting -> waiting    hold: until somebody releases it, or its lifetime ends
  *   waiting -> waiting    move: in another pool
- *   waiting -> canceled   drop: with its event
+ *   waiting -> canceled   drop: with its event; release, of an address that was erased since the backup was made
  *
  * Captured mail is never moved: it has one road.
  */
@@ -16,7 +16,8 @@ import type { QueueAction, QueueFilter } from '../../../mail/waiting-mail.ts'
 import { createCanceling } from './cancel.ts'
 import { createQueueNames, createQueuedTally, type QueuedTally } from './queue-names.ts'
 import { createWaitingRowsWalk, type WaitingRow, type WalkPosition } from './waiting-rows.ts'
-import { oneColumn } from '../tools/statements.ts'
+import { firstOfEach, oneColumn } from '../tools/statements.ts'
+import { FIND_ERASED } from '../tools/stored-address.ts'
 
 interface QueueActionRequest {
   filter: QueueFilter
@@ -83,17 +84,25 @@ function createRowActions(database: Database) {
     update messages set next_at = ?, waiting_for = ? where seq = ?`)
   const setPool = database.prepare<[number, number]>('update messages set pool_id = ? where seq = ?')
   const cancel = createCanceling(database)
+  const erasedAmong = createErasedCheck(database)
+  const send = (rows: readonly WaitingRow[], now: number, tally: QueuedTally): void => {
+    for (const row of rows) {
+      const nextAt = dueAt(row, now)
+      setTime.run(nextAt, null, row.seq)
+      tally.add({ ...row, isRetry: row.isRetry === 1 }, row.recipientDomain, nextAt)
+    }
+  }
 
   return (rows: readonly WaitingRow[], action: QueueAction, now: number, tally: QueuedTally): void => {
     switch (action.kind) {
       case 'retry':
-      case 'release':
-        for (const row of rows) {
-          const nextAt = dueAt(row, now)
-          setTime.run(nextAt, null, row.seq)
-          tally.add({ ...row, isRetry: row.isRetry === 1 }, row.recipientDomain, nextAt)
-        }
-        return
+        return send(rows, now, tally)
+      case 'release': {
+        const erased = erasedAmong(rows)
+        cancel([...erased], now)
+        const others = rows.filter((row) => !erased.has(row))
+        return send(others, now, tally)
+      }
       case 'hold':
         for (const { seq } of rows) setTime.run(HELD_UNTIL, 'held', seq)
         return
@@ -109,5 +118,23 @@ function createRowActions(database: Database) {
       default:
         unreachable(action)
     }
+  }
+}
+
+/**
+ * Whose addresses were erased: their mail is held where a restore brought it back, and their entry on the list, a hash,
+ * is not looked for when mail is claimed.
+ */
+function createErasedCheck(database: Database): (rows: readonly WaitingRow[]) => Set<WaitingRow> {
+  const findAny = oneColumn(database)<[], number>(FIND_ERASED)
+  const find = oneColumn(database)<[string], number>(`
+    select 1 from suppressions where address = erased_address(+?) and is_test = 0 and scope = 'all' limit 1`)
+  return (rows) => {
+    if (findAny.get() === undefined) return new Set()
+    const found = firstOfEach(
+      find,
+      rows.map(({ recipient }) => [recipient]),
+    )
+    return new Set(rows.filter((_, index) => found[index] !== undefined))
   }
 }

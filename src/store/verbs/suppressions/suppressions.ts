@@ -12,6 +12,7 @@ import { storedIdentifier } from '../tools/stored-identifier.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 import { bouncedData, suppressedData } from '../../../mail/event.ts'
+import { bounceInDoubt } from '../../../mail/expiry-bounce.ts'
 import type { Owner } from '../../../mail/reach.ts'
 import { createOwners } from '../events/owners.ts'
 import { createBounceWriter, type RecordedEvent, newEvent } from '../events/record-events.ts'
@@ -23,12 +24,15 @@ const EXPLANATIONS: Readonly<Record<SuppressionReason, string>> = {
   manual: 'it was added by hand',
 }
 
+const isListed = (reason: SuppressionReason): string =>
+  `the address is on the suppression list (${reason}), ${EXPLANATIONS[reason]}`
+
 /** RFC 3463 §3.8, X.7.1: delivery not authorized. */
 const bounceFor = (reason: SuppressionReason): Bounce => ({
   type: 'suppressed',
   category: 'suppressed',
   code: '5.7.1',
-  description: `not sent: the address is on the suppression list (${reason}), ${EXPLANATIONS[reason]}`,
+  description: `not sent: ${isListed(reason)}`,
 })
 
 interface SuppressionRow extends Omit<SuppressionRecord, 'id' | 'isTest' | 'messageId' | 'domain' | 'owners'> {
@@ -311,17 +315,21 @@ interface SuppressedEnd {
   id: string
   recipient: string
   reason: SuppressionReason
+  /** A possible duplicate: nobody may say that it was not sent. */
+  mayHaveArrived?: boolean
 }
 
-/** Writes the bounce of a message whose row ends as suppressed, and returns the events that go with it. */
+/**
+ * Writes the bounce of a message whose row ends as suppressed, or as bounced where it may have arrived, and returns the
+ * events that go with it.
+ */
 export function createSuppressedEnding(database: Database): (end: SuppressedEnd, now: number) => RecordedEvent[] {
   const addBounce = createBounceWriter(database)
-  return ({ key, id, recipient, reason }, now) => {
-    const bounce = bounceFor(reason)
+  return ({ key, id, recipient, reason, mayHaveArrived = false }, now) => {
+    const bounce = mayHaveArrived ? bounceInDoubt(`not sent again: ${isListed(reason)}`) : bounceFor(reason)
     addBounce(key, bounce)
-    return [
-      newEvent('email.bounced', bouncedData(id, recipient, bounce), key, now),
-      newEvent('email.suppressed', suppressedData(id, recipient, reason), key, now),
-    ]
+    const told = newEvent('email.bounced', bouncedData(id, recipient, bounce), key, now)
+    if (mayHaveArrived) return [told]
+    return [told, newEvent('email.suppressed', suppressedData(id, recipient, reason), key, now)]
   }
 }
