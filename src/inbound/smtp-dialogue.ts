@@ -29,6 +29,8 @@ const MOST_LINE_CHARACTERS = 500
 const OWN_CODE = /^[245]\.\d{1,3}\.\d{1,3} /
 // A path that opens with a source route, RFC 5321 §4.1.2: the library would drop the route.
 const SOURCE_ROUTE = /^[^:]*:\s*<\s*@/
+// The command and its path, whatever that holds but control characters.
+const SENDER = /^([^:]*:\s*)<([^<>\p{Cc}]*)>/u
 
 export function createDialogueServer(options: SMTPServerOptions, rules: DialogueRules): SMTPServer {
   const server = new SMTPServer({ ...options, hideENHANCEDSTATUSCODES: false })
@@ -97,6 +99,19 @@ class SmtpDialogue extends SMTPConnection {
     if (!SOURCE_ROUTE.test(command.toString())) return super.handler_RCPT(command, callback)
     this.send(501, '', 'MAILBOX_SYNTAX_ERROR')
     callback()
+  }
+
+  /** No door minds the sender; hosts with an underscore, and users without a domain, are no address to the library. */
+  override _parseAddressCommand(
+    name: string,
+    command: Buffer | string,
+  ): ReturnType<SMTPConnection['_parseAddressCommand']> {
+    const parsed = super._parseAddressCommand(name, command)
+    const text = command.toString()
+    const address = parsed === false && name === 'mail from' ? SENDER.exec(text)?.[2] : undefined
+    if (address === undefined) return parsed
+    const withoutSender = super._parseAddressCommand(name, text.replace(SENDER, '$1<>'))
+    return withoutSender === false ? false : { ...withoutSender, address }
   }
 
   override _createParser(): ReturnType<SMTPConnection['_createParser']> {

@@ -43,6 +43,8 @@ const NAME_SPECIAL = /[()<>[\]:;@\\,"]/
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
 // A local part of RFC 5321 in plain ASCII, as nearly all are; within its length.
 const PLAIN_LOCAL_PART = /^(?=.{1,64}$)[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?:\.[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/
+/** In the place of bytes that were no UTF-8: nobody knows any more which characters they were. */
+const REPLACEMENT = '\ufffd'
 // Only digits.
 const DIGITS = /^\d+$/
 
@@ -175,6 +177,7 @@ function localPartProblem(localPart: string): string | undefined {
     return `has more than ${MOST_LOCAL_PART_OCTETS} octets before the '@'`
   }
   if (QUOTED_STRING.test(localPart)) return undefined
+  if (localPart.includes(REPLACEMENT)) return "has a character before the '@' that was not sent in UTF-8"
   if (localPart.includes('(') || localPart.includes(')')) return 'has a comment in parentheses'
   if (localPart.includes(' ')) return 'has a space'
   if (localPart.startsWith('.') || localPart.endsWith('.')) return "has a dot at the wrong end before the '@'"

@@ -271,6 +271,37 @@ t.test('a handshake that resets, stays silent or drips fails in its time', async
   }
 })
 
+t.test(
+  'a host that ends the connection in place of its first word over TLS has failed in the handshake',
+  WITH_TLS,
+  async (t) => {
+    if (tls === undefined) return
+    const wantsCertificate = { requestCert: true, rejectUnauthorized: true }
+    const hosts: [string, object, 'starttls' | 'ehlo', ((socket: Socket) => void)?][] = [
+      ['wants a certificate, by TLS 1.2', { ...wantsCertificate, maxVersion: 'TLSv1.2' }, 'starttls'],
+      ['wants a certificate, by TLS 1.3', wantsCertificate, 'starttls'],
+      ['closes at once', {}, 'starttls', (socket) => void socket.end()],
+      ['breaks off', {}, 'starttls', (socket) => void socket.destroy()],
+      ['refuses', {}, 'ehlo', (socket) => void socket.once('data', () => socket.end('421 4.3.2 not now\r\n'))],
+      ['refuses unasked', {}, 'ehlo', (socket) => void socket.end('421 4.3.2 not now\r\n')],
+    ]
+    for (const [name, options, stage, onSecure] of hosts) {
+      const secure = createTlsServer({ ...tls, ...options }, (socket) => {
+        socket.on('error', () => {})
+        onSecure?.(socket)
+      })
+      t.teardown(() => secure.close())
+      const server = await raw(
+        t,
+        afterStartTls((socket) => void secure.emit('connection', socket)),
+      )
+      const tickets = new Map<string, TlsTicket>()
+      t.match(await open(server, { tickets }), { kind: 'failed', failure: { stage, isInjection: false } }, name)
+      if (stage === 'starttls') t.equal(tickets.size, 0, 'no ticket for a handshake that failed')
+    }
+  },
+)
+
 t.test('a certificate that nobody vouches for is good enough where any is, and nowhere else', WITH_TLS, async (t) => {
   if (tls === undefined) return
   const expected = [

@@ -80,6 +80,19 @@ for (const { name, recipient, header, open } of DOORS) {
     t.equal(parts.stored.splice(0).filter(({ content }) => String(content.raw).includes('smuggled')).length, 0)
   })
 
+  t.test(`${name}: whatever the sender is, it does not matter`, async (t) => {
+    const client = await open()
+    const senders = ['root', 'www-data@web_1', 'root@host.', 'user.@example.org', '"a b"@example.org', 'a@b@c', '#@[]']
+    for (const sender of senders) {
+      t.equal(await client.say(`MAIL FROM:<${sender}> SIZE=10`), '250 2.1.0 Accepted', sender)
+      await client.say('RSET')
+    }
+    for (const rest of ['<root> SIZE=x', '<root', 'root', '<ro\x07ot>']) {
+      t.match(await client.say(`MAIL FROM:${rest}`), /^501 5\.[15]\.\d /, rest)
+    }
+    client.destroy()
+  })
+
   t.test(`${name}: bytes cut anywhere give the same one mail`, async (t) => {
     const client = await open()
     for (const line of ['MAIL FROM:<a@example.org>', `RCPT TO:<${recipient}>`, 'DATA']) await client.say(line)

@@ -444,6 +444,11 @@ t.test('mail for postmaster goes on to the operator, within limits, and never ba
   t.match(text, `From: "Sternpost" <postmaster@${HOSTNAME}>\r\n`)
   t.match(text, 'Auto-Submitted: auto-generated\r\n')
   t.match(text.replaceAll('\r\n', ''), Buffer.from(`${complaint}\r\n`).toString('base64'))
+  t.match(text, '. The mail is attached.')
+  const large = `${complaint}\r\n${'a line of it\r\n'.repeat(100_000)}`
+  t.match(await bring(`abuse@${HOSTNAME}`, large, own), taken)
+  const cut = Buffer.from(parts.stored.splice(0)[0]?.content.raw ?? []).toString()
+  t.match(cut, /\. Of its 14000\d\d bytes the first 1048576 are attached\./)
 
   t.match(await bring(`postmaster@${HOSTNAME}`, text, own), taken)
   t.equal(parts.stored.splice(0).length, 0, 'what was forwarded is not forwarded again')
@@ -451,7 +456,7 @@ t.test('mail for postmaster goes on to the operator, within limits, and never ba
     const some = Array.from({ length: 10 }, (_, index) => `${complaint} ${round} ${index}`)
     await Promise.all(some.map((text) => bring(`postmaster@${HOSTNAME}`, text, own)))
   }
-  t.equal(parts.stored.splice(0).length, 18, 'twenty an hour, the two of above among them')
+  t.equal(parts.stored.splice(0).length, 17, 'twenty an hour, the three of above among them')
   t.match(await bring(`postmaster@${HOSTNAME}`, complaint), taken, 'without an operator it is taken and dropped')
   t.equal(parts.stored.splice(0).length, 0)
 

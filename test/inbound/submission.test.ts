@@ -233,6 +233,8 @@ t.test('recipients are judged at RCPT, by one grammar of addresses', async (t) =
     '<.ada@example.net>',
   ]
   for (const path of refused) t.match(await client.say(`RCPT TO:${path}`), /^553 5\.1\.3 invalid_recipient/, path)
+  client.write(Buffer.from('RCPT TO:<ren\xe9@example.net>\r\n', 'latin1'))
+  t.match(await client.reply(), /^553 5\.1\.3 .*UTF-8/, 'Latin-1 would be the address of somebody else, or of nobody')
   for (const path of ['<ada%other.example@example.net>', '<grüße@exämple.net>', "<o'neil+tag@example.net>"]) {
     t.equal(await client.say(`RCPT TO:${path}`), '250 2.1.5 Accepted', path)
   }

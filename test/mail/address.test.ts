@@ -85,6 +85,7 @@ t.test('what is not exactly one plain address is refused and told why', async (t
     ['＜a@c.com', 'not allowed before'],
     ['a\u200bb@c.com', 'not allowed before'],
     ['a\u2028b@c.com', 'not allowed before'],
+    ['r\ufffdn\ufffd@c.com', 'not sent in UTF-8'],
     [`${'a'.repeat(65)}@b.com`, '64 octets'],
     [`${'ä'.repeat(33)}@b.com`, '64 octets'],
     [`${'a'.repeat(64)}@${'b'.repeat(62)}.${'c'.repeat(62)}.${'d'.repeat(60)}.com`, 'too long: 255 octets'],

@@ -142,7 +142,9 @@ async function greet(socket: Socket, request: Omit<Opening, 'facts'>): Promise<O
   return ready(dialogue, opening, hello.extensions, NOT_SUPPORTED)
 }
 
-type Hello = { kind: 'ready'; extensions: SmtpExtensions } | { kind: 'failed'; failure: SetupFailure }
+/** `isUnheard`: the connection ended in place of the first reply. */
+type Hello =
+  { kind: 'ready'; extensions: SmtpExtensions } | { kind: 'failed'; failure: SetupFailure; isUnheard: boolean }
 
 /** A host that knows no EHLO is asked the old way, and has no extensions (RFC 5321 §3.2). */
 async function sayHello(dialogue: OpeningDialogue, { target, settings }: Opening): Promise<Hello> {
@@ -152,9 +154,9 @@ async function sayHello(dialogue: OpeningDialogue, { target, settings }: Opening
     return { kind: 'ready', extensions: readExtensions(extended.reply.text) }
   }
   const isRefused = extended.kind === 'reply' && extended.reply.code >= 500
-  if (!isRefused) return { kind: 'failed', failure: failureAt('ehlo', extended) }
+  if (!isRefused) return { kind: 'failed', failure: failureAt('ehlo', extended), isUnheard: isLost(extended) }
   const plain = await dialogue.ask(`HELO ${name}`, 'ehlo', settings.timeouts.ehlo)
-  if (!isPositive(plain)) return { kind: 'failed', failure: failureAt('ehlo', plain) }
+  if (!isPositive(plain)) return { kind: 'failed', failure: failureAt('ehlo', plain), isUnheard: false }
   return { kind: 'ready', extensions: NO_EXTENSIONS }
 }
 
@@ -179,7 +181,12 @@ async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: 
   transcript?.note(`encrypted: ${protocol} with ${cipher}${doubt}`)
   const secured = createOpening(encrypted.socket, transcript)
   const hello = await sayHello(secured, opening)
-  if (hello.kind === 'failed') return fail(secured, opening, hello.failure)
+  if (hello.kind === 'failed') {
+    // By TLS 1.3 our side of the handshake has ended before the host judges it (RFC 8446 §4.4.4).
+    const isHandshake = hello.isUnheard && tls.kind === 'opportunistic'
+    if (isHandshake) tickets.delete(host)
+    return fail(secured, opening, isHandshake ? noTls(hello.failure.reason, 'validation-failure') : hello.failure)
+  }
   return ready(secured, opening, hello.extensions, encrypted.result)
 }
 
@@ -250,6 +257,11 @@ function failureAt(stage: keyof typeof CODES, answer: OpeningAnswer): SetupFailu
 
 function isPositive(answer: OpeningAnswer): boolean {
   return answer.kind === 'reply' && answer.reply.code >= 200 && answer.reply.code < 300
+}
+
+/** Without a word: neither a reply nor a silence. */
+function isLost(answer: OpeningAnswer): boolean {
+  return answer.kind === 'end' && answer.end.reply === null && !answer.end.isTimeout && !answer.end.isOutOfStep
 }
 
 type OpeningAnswer = { kind: 'reply'; reply: RawReply } | { kind: 'end'; end: WireEnd }

@@ -19,7 +19,9 @@ export interface MailForOperator {
   sender: string
   recipient: string
   remoteAddress: string
+  /** What was kept of it. */
   bytes: Uint8Array
+  sizeBytes: number
 }
 
 /** Why it was dropped, or `forwarded`. */
@@ -69,6 +71,8 @@ export function createOperatorForward({
 }
 
 function messageFor(mail: MailForOperator, header: readonly string[], boundary: string): Buffer {
+  const kept = mail.bytes.length
+  const attached = kept === mail.sizeBytes ? 'The mail is' : `Of its ${mail.sizeBytes} bytes the first ${kept} are`
   return Buffer.from(
     [
       ...header,
@@ -79,7 +83,7 @@ function messageFor(mail: MailForOperator, header: readonly string[], boundary: 
       'Content-Type: text/plain; charset=us-ascii',
       '',
       `${shown(mail.sender)} wrote to ${shown(mail.recipient)},`,
-      `from the address ${mail.remoteAddress}. The mail is attached.`,
+      `from the address ${mail.remoteAddress}. ${attached} attached.`,
       '',
       `--${boundary}`,
       'Content-Type: application/octet-stream; name="mail.eml"',

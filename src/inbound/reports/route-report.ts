@@ -20,8 +20,6 @@ import type { AuthenticationThread } from './authentication-thread.ts'
 import { createOperatorForward, type ForwardParts, type MailForOperator } from './forward-to-operator.ts'
 
 interface InboundMail extends MailForOperator {
-  /** With what was not kept. */
-  sizeBytes: number
   /** What it says, read when first asked for. */
   reading(): ReportReading
 }
