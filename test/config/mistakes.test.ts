@@ -190,6 +190,10 @@ t.test('doors that would be open to the network are errors', async (t) => {
     'sternpost.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates',
   ])
   t.strictSame(door('{ http: [], submission: [{ address: 127.0.0.1, port: 587, tls: none }] }'), [])
+  const twice = '{ address: 127.0.0.1, port: 587, tls: none }'
+  t.strictSame(door(`{ http: [], submission: [${twice}], metrics: { address: 127.0.0.1, port: 587 } }`), [
+    'sternpost.yaml:4:112: listen.metrics.port: 127.0.0.1 port 587 is already that of listen.submission[0]',
+  ])
 })
 
 const YAML: [text: string | Buffer, expected: string[]][] = [
