@@ -9,6 +9,7 @@ import { dirname } from 'node:path'
 import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
 import { listen, openPort, type Port } from '../base/service/open-port.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
+import { shellWord } from '../base/shell-word.ts'
 
 export interface HttpListener extends Port {
   tls: boolean
@@ -32,8 +33,11 @@ export async function openAdminSocket(server: Server, path: string): Promise<voi
     await chmod(path, ADMIN_SOCKET_MODE)
   } catch (cause) {
     // For a folder that is not there the system reports "permission denied".
-    const problem = existsSync(dirname(path)) ? errorText(cause) : `there is no folder ${dirname(path)}`
-    const message = `listen.admin_socket: ${path} cannot be opened: ${problem}`
+    const folder = dirname(path)
+    const problem = existsSync(folder)
+      ? errorText(cause)
+      : `there is no folder ${folder}; make it (mkdir -p ${shellWord(folder)})`
+    const message = `listen.admin_socket: ${path} cannot be opened: ${problem}, or name another place in sternpost.yaml`
     throw new ProcessExit(EXIT.configuration, message, { cause })
   }
 }

@@ -33,6 +33,8 @@ t.test('the report says per record what was found, what is wrong and why, in the
   const text = lines.join('\n')
   t.match(text, '  spf, required, comes with return_path: pending\n')
   t.match(text, '    none   for 203.0.113.10\n')
+  const unseen = sampleDomain({ records: [sampleRecord({ evaluated: [{ ip: '192.0.2.1', result: 'temperror' }] })] })
+  t.match(domainReport(unseen), '    temperror for 192.0.2.1')
   t.match(text, '  dmarc, recommended: pending\n')
   t.notMatch(domainReport(verifiedDomain()), 'found', 'what is right needs no proof')
   const tracking = { opens: false, clicks: false, domain: 't', tls: 'pending' as const }

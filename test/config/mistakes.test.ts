@@ -64,6 +64,9 @@ const ONE_VALUE: [text: string, expected: string][] = [
   ['delivery: { retry: 5m }', '4:20: delivery.retry: "5m" is not a list'],
   ['delivery: { threads: 17 }', '4:22: delivery.threads: 17 is not auto or a number of threads from 1 to 16'],
   ['delivery: { tls: always }', '4:18: delivery.tls: "always" is not one of opportunistic, required'],
+  ['delivery: { tls: { min: required } }', '4:18: delivery.tls: a map is not one of opportunistic, required'],
+  ['log: { level: [{}] }', '4:15: log.level: a list is not one of debug, info, warn, error'],
+  ['tracking: { opens: {} }', '4:20: tracking.opens: a map is not true or false'],
   ['tracking: { opens: yes }', '4:20: tracking.opens: "yes" is not true or false; write true -> true'],
   ['dns:', '4:5: dns: an empty value is not a map of keys and values'],
   ['dns: { tries: 1.5 }', '4:15: dns.tries: 1.5 is not a whole number'],
@@ -187,6 +190,10 @@ t.test('doors that would be open to the network are errors', async (t) => {
     'sternpost.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates',
   ])
   t.strictSame(door('{ http: [], submission: [{ address: 127.0.0.1, port: 587, tls: none }] }'), [])
+  const twice = '{ address: 127.0.0.1, port: 587, tls: none }'
+  t.strictSame(door(`{ http: [], submission: [${twice}], metrics: { address: 127.0.0.1, port: 587 } }`), [
+    'sternpost.yaml:4:112: listen.metrics.port: 127.0.0.1 port 587 is already that of listen.submission[0]',
+  ])
 })
 
 const YAML: [text: string | Buffer, expected: string[]][] = [

@@ -243,6 +243,7 @@ t.test('switches for tests and weak pools are warnings', async (t) => {
     '  a: { ips: [{ address: 198.51.100.1, hostname: m.example }], limits: { google: { connections: 9 } } }',
     '  b: { ips: [{ address: 198.51.100.2, hostname: m.example, curve: fast }] }',
     '  c: {}',
+    '  d: { ips: [{ address: 198.51.100.3, hostname: n.example, source: 198.51.100.1 }] }',
   ].join('\n')
   const folder = folderWith(t, { 'pools.yaml': pools })
   const warnings = mistakesIn({ folder, overrides: settings, neededSecrets: 'none', offline: false })
@@ -254,6 +255,8 @@ t.test('switches for tests and weak pools are warnings', async (t) => {
     'pools.b.ips[0].address',
     'pools.b.ips[0].hostname',
     'pools.c',
+    'pools.d.ips[0].address',
+    'pools.d.ips[0].address',
     'listen.inbound',
     'curves.fast.stages[4]',
     'webhooks.allow_http',
@@ -261,4 +264,6 @@ t.test('switches for tests and weak pools are warnings', async (t) => {
     'delivery.port',
     'delivery.allow_private_addresses',
   ])
+  const shared = 'mail of 198.51.100.3 would leave as that of 198.51.100.1: both have the source 198.51.100.1'
+  t.ok(warnings.some(({ message }) => message === shared))
 })

@@ -127,6 +127,8 @@ t.test('a wrong type is named with its path, what was expected and what came', a
     [{ variables: [] }, 'variables: expected an object'],
     [{ variables: 'x' }, 'variables: expected an object'],
     [{ attachments: {} }, 'attachments: expected a list, got an object'],
+    [{ attachments: 'QUJD'.repeat(20) }, 'attachments: expected a list, got a string'],
+    [{ send_at: 1e16 }, 'send_at: must be at most 9007199254740991'],
     [{ attachments: [7] }, 'attachments[0]: expected an object, got a number'],
     [
       { attachments: [{ name: 'a', content: 'QQ==' }, { name: true }] },

@@ -130,7 +130,10 @@ t.test('a stale socket file is replaced, a living one and a file are not', async
   t.equal((await exitOf(startApi(t, { adminSocket: file }))).exitCode, 78)
   t.ok(existsSync(file))
   const nowhere = await exitOf(startApi(t, { adminSocket: join(folder, 'nowhere', 'admin.sock') }))
-  t.match(nowhere, { exitCode: 78, message: /there is no folder .*nowhere$/ })
+  t.match(nowhere, {
+    exitCode: 78,
+    message: /there is no folder .*nowhere; make it \(mkdir -p \S*nowhere\), or name another/,
+  })
   // A second name for the socket outlives the listener, as the file does after a kill.
   const left = join(folder, 'left.sock')
   await linkAndClose(dead, stale, left)

@@ -47,7 +47,7 @@ function recordLines(record: DnsRecordJson): string[] {
     `    ${type.padEnd(7)}${name}`,
     `    value  ${value}`,
     ...(status === 'verified' ? [] : found.map((text) => `    found  ${text}`)),
-    ...evaluated.map(({ ip, result }) => `    ${result.padEnd(7)}for ${ip}`),
+    ...evaluated.map(({ ip, result }) => `    ${`${result} `.padEnd(7)}for ${ip}`),
     ...(error === null ? [] : [`    error  ${error}`]),
     ...(hint === null ? [] : [`    hint   ${hint}`]),
   ]

@@ -40,7 +40,9 @@ export function poolChecks(settings: JudgedSettings, trees: Trees, { isOffline }
     ...unknownNames(root, trees),
     ...overflowCircles(root),
     ...(server?.delivery.allow_private_addresses === false ? privateIps(root) : []),
-    ...(pools === undefined ? [] : [...weakPools(pools), ...sharedHostNames(pools), ...looseLimits(pools, settings)]),
+    ...(pools === undefined
+      ? []
+      : [...weakPools(pools), ...sharedHostNames(pools), ...sharedSources(pools), ...looseLimits(pools, settings)]),
     ...(pools === undefined || isOffline ? [] : absentIps(pools, root)),
   ]
 }
@@ -163,6 +165,20 @@ function sharedHostNames({ pools }: PoolSettings): Finding[] {
       if (earlier === undefined) return []
       const text = `${hostname} is also the name of ${earlier}; receivers expect one name per address`
       return [warningAt('pools', ['pools', name, 'ips', index, 'hostname'], text)]
+    }),
+  )
+}
+
+/** What leaves from one local address has one address outside, whichever IP it was meant for. */
+function sharedSources({ pools }: PoolSettings): Finding[] {
+  const first = new Map<string, string>()
+  return Object.entries(pools).flatMap(([name, { ips }]) =>
+    ips.flatMap(({ address, source }, index) => {
+      const earlier = first.get(source)
+      first.set(source, earlier ?? address)
+      if (earlier === undefined || earlier === address) return []
+      const text = `mail of ${address} would leave as that of ${earlier}: both have the source ${source}`
+      return [warningAt('pools', ['pools', name, 'ips', index, 'address'], text)]
     }),
   )
 }

@@ -9,6 +9,7 @@ import { errorText } from '../../base/errors.ts'
 import { isLoopback } from '../../base/ip-address.ts'
 import { readRegularFile } from '../../base/regular-file.ts'
 import { durationText } from '../settings/field-types.ts'
+import { pathText } from '../source/at-path.ts'
 import { errorAt, warningAt, type Finding } from '../source/finding.ts'
 import type { SourcePath } from '../source/source-tree.ts'
 import { OTHERS_MASK } from '../settings/network-field-types.ts'
@@ -21,7 +22,7 @@ const LEAST_BUDGET = 4 * 2 ** 20
 const SMTP_PORT = 25
 
 export function serverChecks(server: ServerSettings, now: number): Finding[] {
-  const found = [...limitChecks(server), ...doorChecks(server), ...testSwitches(server)]
+  const found = [...limitChecks(server), ...doorChecks(server), ...sharedPorts(server), ...testSwitches(server)]
   return [...found.filter((finding) => finding !== false), ...certificateChecks(server, now)]
 }
 
@@ -67,6 +68,23 @@ function doorChecks({ dns, listen, metrics }: ServerSettings): MaybeFinding[] {
       !isLoopback(withoutPort(resolver)) &&
       wrong(['dns', 'validating_resolver'], farResolver),
   ]
+}
+
+/** Two doors at one address and port: the second one would not open, and the server not start. */
+function sharedPorts({ listen }: ServerSettings): Finding[] {
+  const { http, submission, inbound, metrics } = listen
+  const lists = Object.entries({ http, submission, inbound }).flatMap(([name, doors]) =>
+    doors.map(({ address, port }, index) => ({ path: ['listen', name, index, 'port'], address, port })),
+  )
+  const doors = metrics === null ? lists : [...lists, { path: ['listen', 'metrics', 'port'], ...metrics }]
+  const first = new Map<string, string>()
+  return doors.flatMap(({ path, address, port }) => {
+    const place = `${address} port ${port}`
+    const earlier = first.get(place)
+    first.set(place, earlier ?? pathText(path.slice(0, -1)))
+    // Port 0 is another one each time.
+    return earlier === undefined || port === 0 ? [] : [wrong(path, `${place} is already that of ${earlier}`)]
+  })
 }
 
 /** `127.0.0.1:53` or `[::1]:53`. */

@@ -51,7 +51,7 @@ const RATE_TITLE = 'rate, such as 100/second 6000/minute 20000/hour'
 export const boolean = field(
   (value): Reading<boolean> => {
     if (typeof value === 'boolean') return accepted(value)
-    const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
+    const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[wordOf(value).toLowerCase()]
     if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
     return refused(`${shown(value)} is not true or false`)
   },
@@ -88,13 +88,18 @@ export const text = written('text', (value) =>
   typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
 )
 
+/** What was written in the place of a word. A map or a list is none: maps have no text (they have no prototype). */
+function wordOf(value: unknown): string {
+  return typeof value === 'object' ? '' : String(value)
+}
+
 /** One of a closed list of words. */
 export function choice<const Word extends string | number>(words: readonly Word[]) {
   return field(
     (value): Reading<Word> => {
       const found = words.find((word) => word === value)
       if (found !== undefined) return accepted(found)
-      const meant = nearestName(String(value), words.map(String))
+      const meant = nearestName(wordOf(value), words.map(String))
       if (meant !== null) return refused(`${shown(value)} is not known here; did you mean ${meant}?`, meant)
       return refused(`${shown(value)} is not one of ${words.join(', ')}`)
     },

@@ -46,8 +46,8 @@ export function createFieldReader<Schema extends z.ZodType>(schema: Schema): Fie
       const found: Found = { unknown: [], problems: [...unsafe], tooLong: [] }
       inspect(shape, body, '', found)
       const { unknown, problems, tooLong } = found
-      const parsed = schema.safeParse(withoutItems(body, tooLong))
-      if (!parsed.success) problems.push(...parsed.error.issues.map((issue) => problemOf(issue, body)))
+      const parsed = schema.safeParse(withoutItems(body, tooLong), { error: beyondLimit })
+      if (!parsed.success) problems.push(...problemsOf(parsed.error.issues, body))
       return { fields: parsed.success && problems.length === 0 ? parsed.data : null, problems, body, unknown, contents }
     },
   }
@@ -101,6 +101,22 @@ function inspect(shape: Shape, value: unknown, path: string, found: Found): void
     if (field !== undefined) inspect(field, value[name], fieldPath, found)
     else if (found.unknown.length < MOST_UNKNOWN_FIELDS) found.unknown.push(fieldPath)
   }
+}
+
+/** What is wrong with a number or text that a schema has no words of its own for. */
+function beyondLimit(issue: z.core.$ZodRawIssue): string | undefined {
+  const unit = issue['origin'] === 'string' ? ' characters' : ''
+  if (issue.code === 'too_big') return `must be at most ${issue.maximum}${unit}`
+  if (issue.code === 'too_small') return `must be at least ${issue.minimum}${unit}`
+  return undefined
+}
+
+/** A text in the place of a list has a length too, which nobody asked for. */
+function problemsOf(issues: readonly z.core.$ZodIssue[], body: object): FieldProblem[] {
+  const ofWrongType = new Set(issues.flatMap(({ code, path }) => (code === 'invalid_type' ? [pathText(path)] : [])))
+  return issues
+    .filter(({ code, path }) => !((code === 'too_big' || code === 'too_small') && ofWrongType.has(pathText(path))))
+    .map((issue) => problemOf(issue, body))
 }
 
 function problemOf(issue: z.core.$ZodIssue, body: object): FieldProblem {
