@@ -10,7 +10,8 @@ interface Expiry {
   isPossibleDuplicate: boolean
 }
 
-const DOUBT = 'it may have been delivered: a connection was lost after its end was sent, or a backup was restored'
+/** Why a message may have arrived, and nobody knows. */
+export const WHY_IN_DOUBT = 'a connection was lost after its end was sent, or a backup was restored'
 
 export function expiryBounce({ lifetimeMilliseconds, lastAnswer, isPossibleDuplicate }: Expiry): Bounce {
   const sentence = `not delivered within ${lifetimeText(lifetimeMilliseconds)}`
@@ -19,7 +20,8 @@ export function expiryBounce({ lifetimeMilliseconds, lastAnswer, isPossibleDupli
 }
 
 /** Of a message that may have arrived; `words`: why it is not sent again. */
-export const bounceInDoubt = (words: string): Bounce => bounceFor('ambiguous', null, `${DOUBT}; ${words}`)
+export const bounceInDoubt = (words: string): Bounce =>
+  bounceFor('ambiguous', null, `it may have been delivered: ${WHY_IN_DOUBT}; ${words}`)
 
 /** In the largest unit that is at least one, so that three days read as `72 h` and not as milliseconds. */
 function lifetimeText(milliseconds: number): string {

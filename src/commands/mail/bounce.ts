@@ -1,8 +1,9 @@
 /**
  * `sternpost bounce`: mail that came back.
  *
- * `read` says what Sternpost understands of it; needs no server and no configuration. Reads as many files as are named, in their order, one after the other. A file that cannot be read is told on standard
- * error and the others are still read; the exit code then is that of a disk error.
+ * `read` says what Sternpost understands of it; needs no server and no configuration. Reads as many files as are named,
+ * in their order, one after the other. A file that cannot be read is told on standard error and the others are still
+ * read; the exit code then is that of a disk error.
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { Command } from 'commander'

@@ -27,20 +27,21 @@ import type { DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
 import { expiryBounce } from '../../mail/expiry-bounce.ts'
 import { isSimulated } from '../../mail/simulator.ts'
 import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import { nextTryAt, PATH_WAITS, scheduledWait, simulatedWait, wishedWait } from './retry-schedule.ts'
 import type { TryEnd } from '../protocol/try-result.ts'
 
-export interface JudgedMessage {
-  id: string
-  /** Attempts before this one. */
-  attempts: number
-  acceptedAt: number
-  expiresAt: number
-  pathFailures: number
-  ambiguousCount: number
-  isPossibleDuplicate: boolean
-  recipientDomain: string
-}
+export type JudgedMessage = Pick<
+  ClaimedMessage,
+  | 'id'
+  | 'attempts'
+  | 'acceptedAt'
+  | 'expiresAt'
+  | 'pathFailures'
+  | 'ambiguousCount'
+  | 'isPossibleDuplicate'
+  | 'recipientDomain'
+>
 
 type JudgeSettings = { retry: number[]; retry_jitter: number; greylist_retry: number[]; uncertain_retry: number }
 

@@ -5,6 +5,7 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { AcceptanceOptions } from '../accept/accept-mail.ts'
+import { WHY_IN_DOUBT } from '../../mail/expiry-bounce.ts'
 import type { Reach } from '../../mail/reach.ts'
 import { reasonAgainst } from './explain-state.ts'
 import { createRetryMessage } from './retry-message.ts'
@@ -28,8 +29,7 @@ export function createMessageActions(options: AcceptanceOptions) {
         throw new ServiceError('conflict', `message ${id} is ${result.state}: ${reason}, so it cannot be canceled`)
       }
       if (result.kind === 'uncertain') {
-        const reason = 'a connection was lost after its end was sent, or a backup was restored'
-        throw new ServiceError('conflict', `message ${id} may have arrived: ${reason}, so it cannot be canceled`)
+        throw new ServiceError('conflict', `message ${id} may have arrived: ${WHY_IN_DOUBT}, so it cannot be canceled`)
       }
       onEvents()
       return { message_id: id, state: 'canceled' }

@@ -2,6 +2,7 @@
  * One or two sentences on where a message is and why (http/README.md "Explain"), but for one that is `sending`, of
  * which `explain-sending.ts` speaks. Pure.
  */
+import { WHY_IN_DOUBT } from '../../mail/expiry-bounce.ts'
 import type { MessageState } from '../../mail/message.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import { categoryWords } from './category-words.ts'
@@ -33,7 +34,7 @@ export function summaryOf(state: Exclude<MessageState, 'sending'>, facts: StateF
       return `Its lifetime ended before ${road} took it. ${lastAttempt({ ...facts, category: null })}`.trimEnd()
     case 'canceled':
       return message.isPossibleDuplicate
-        ? 'It was canceled, and may have arrived before: a connection was lost after its end was sent, or a backup was restored.'
+        ? `It was canceled, and may have arrived before: ${WHY_IN_DOUBT}.`
         : 'It was canceled before it was sent.'
     case 'suppressed':
       return 'It was not sent: the address is on the suppression list.'
