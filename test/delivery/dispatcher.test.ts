@@ -100,7 +100,7 @@ t.test('a host that refuses plain text is asked for TLS again, though that faile
   const script = { starttls: '454 4.7.0 TLS not available', mail: [refused, '250 ok'] }
   const server = await mx(t, { script, extensions: ['STARTTLS'] })
   const clock = manualClock(START)
-  const engine = await startEngine(t, { port: server.port, clock })
+  const engine = await startEngine(t, { port: server.port, clock, providers: { default: { idle: '5m' } } })
   const asked = (): number => server.connections.filter(({ commands }) => commands.includes('STARTTLS')).length
   const [id] = await engine.accept(ANNA)
   await engine.until('deferred', async () => (await engine.message(id)).state === 'deferred')
