@@ -29,6 +29,7 @@ const MOST_LINE_CHARACTERS = 500
 const OWN_CODE = /^[245]\.\d{1,3}\.\d{1,3} /
 // A path that opens with a source route, RFC 5321 §4.1.2: the library would drop the route.
 const SOURCE_ROUTE = /^[^:]*:\s*<\s*@/
+const REQUIRES_TLS = { code: 555, message: '5.5.4 REQUIRETLS is not offered', enhancedCode: null }
 // The command and its path, whatever that holds but control characters.
 const SENDER = /^([^:]*:\s*)<([^<>\p{Cc}]*)>/u
 
@@ -112,6 +113,14 @@ class SmtpDialogue extends SMTPConnection {
     if (address === undefined) return parsed
     const withoutSender = super._parseAddressCommand(name, text.replace(SENDER, '$1<>'))
     return withoutSender === false ? false : { ...withoutSender, address }
+  }
+
+  /** Never offered; the library takes it all the same, and the sender would rely on it (RFC 8689 §4.1). */
+  override _validateMailParams(
+    parsed: Parameters<SMTPConnection['_validateMailParams']>[0],
+  ): ReturnType<SMTPConnection['_validateMailParams']> {
+    if (parsed.args && 'REQUIRETLS' in parsed.args) return REQUIRES_TLS
+    return super._validateMailParams(parsed)
   }
 
   override _createParser(): ReturnType<SMTPConnection['_createParser']> {

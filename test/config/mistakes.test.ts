@@ -173,7 +173,7 @@ t.test('a wrong value is told with its place, its path and what to write', async
   }
 })
 
-t.test('doors that would be open to the network are errors', async (t) => {
+t.test('doors that cannot open, or would be open to the network, are errors', async (t) => {
   const door = (text: string): string[] =>
     errorsOf(t, 'sternpost.yaml', `version: 1\nhostname: a.example\nlisten:\n  ${text}\n`)
   t.strictSame(door('{ http: [], submission: [{ address: "*", port: 587, tls: none }] }'), [
@@ -193,6 +193,9 @@ t.test('doors that would be open to the network are errors', async (t) => {
   const twice = '{ address: 127.0.0.1, port: 587, tls: none }'
   t.strictSame(door(`{ http: [], submission: [${twice}], metrics: { address: 127.0.0.1, port: 587 } }`), [
     'sternpost.yaml:4:112: listen.metrics.port: 127.0.0.1 port 587 is already that of listen.submission[0]',
+  ])
+  t.strictSame(door(`{ http: [], submission: [], admin_socket: /${'a'.repeat(107)} }`), [
+    `sternpost.yaml:4:45: listen.admin_socket: "/${'a'.repeat(59)}..." is too long for a socket: at most 107 bytes`,
   ])
 })
 

@@ -20,7 +20,10 @@ t.test('a text of 8 bits becomes quoted-printable and reads the same', async (t)
     ...TEXT,
   ])
   t.ok(isAscii(bytes))
-  t.match(String(bytes), /^From: a@b\.test\r\nContent-Type: .+\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n/)
+  t.match(
+    String(bytes),
+    /^From: a@b\.test\r\nContent-Type: .+\r\nContent-Transfer-Encoding: quoted-printable\r\nMIME-Version: 1\.0\r\n\r\n/,
+  )
   t.equal((await PostalMime.parse(bytes)).text?.trimEnd(), TEXT.join('\n').trimEnd())
 })
 

@@ -90,6 +90,7 @@ for (const { name, recipient, header, open } of DOORS) {
     for (const rest of ['<root> SIZE=x', '<root', 'root', '<ro\x07ot>']) {
       t.match(await client.say(`MAIL FROM:${rest}`), /^501 5\.[15]\.\d /, rest)
     }
+    t.match(await client.say('MAIL FROM:<a@b.test> REQUIRETLS'), /^555 5\.5\.4 /, 'nobody can rely on it')
     client.destroy()
   })
 

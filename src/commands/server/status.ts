@@ -119,7 +119,8 @@ async function failingChecks(server: ServerAddress) {
 }
 
 function runningText({ version, node, started_at: startedAt, revision }: RunningServerJson, at: number): string {
-  const up = durationText(Math.max(1, Math.round((at / SECOND - startedAt) / MINUTE_SECONDS)) * MINUTE)
+  const seconds = Math.max(1, Math.round(at / SECOND - startedAt))
+  const up = durationText(seconds < MINUTE_SECONDS ? seconds * SECOND : Math.round(seconds / MINUTE_SECONDS) * MINUTE)
   return `${version} on Node.js ${node}, up for ${up}, configuration revision ${revision}`
 }
 

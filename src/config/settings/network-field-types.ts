@@ -130,10 +130,21 @@ export const acmeDirectory = written('certificate authority', (value) => {
   )
 })
 
-export const absolutePath = written('absolute path', (value) => {
+export const absolutePath = written('absolute path', readAbsolutePath)
+
+function readAbsolutePath(value: unknown): Reading<string> {
   if (typeof value !== 'string' || value.includes('\0')) return refused(`${shown(value)} is not a path`)
   if (!value.startsWith('/')) return refused(`${shown(value)} is not an absolute path; it must begin with /`)
   return accepted(value)
+}
+
+/** Linux keeps 108 bytes for it, and a NUL behind it (unix(7)). */
+const MOST_SOCKET_PATH_BYTES = 107
+
+export const socketPath = written('absolute path', (value) => {
+  const reading = readAbsolutePath(value)
+  if (!reading.ok || Buffer.byteLength(reading.value) <= MOST_SOCKET_PATH_BYTES) return reading
+  return refused(`${shown(value)} is too long for a socket: at most ${MOST_SOCKET_PATH_BYTES} bytes`)
 })
 
 export const port = field(

@@ -20,6 +20,7 @@ import {
   port,
   secret,
   serverAddress,
+  socketPath,
   webUrl,
 } from './network-field-types.ts'
 
@@ -68,7 +69,7 @@ export const serverSchema = section({
       ]),
     inbound: z.array(section({ address: listenAddress, port })).default([{ address: '*', port: 25 }]),
     metrics: section({ address: listenAddress, port }).nullable().default({ address: '127.0.0.1', port: 9464 }),
-    admin_socket: absolutePath.default(ADMIN_SOCKET),
+    admin_socket: socketPath.default(ADMIN_SOCKET),
   }).prefault({}),
   http: section({
     trusted_proxies: z.array(network).default([]),

@@ -24,7 +24,10 @@ const FIRST_BEYOND_ASCII = 0x80
 const SUBSTITUTE = 0x3f // ?
 
 export function downgradeMail(mail: SubmittedMail): SubmittedMail {
-  return downgrade(mail, { defaultType: 'text/plain', depth: 0, looks: createLooks() })
+  const made = downgrade(mail, { defaultType: 'text/plain', depth: 0, looks: createLooks() })
+  // Without it nobody has to mind the encoding.
+  if (made === mail || fieldValue(mail.fields, 'mime-version') !== '') return made
+  return { ...made, fields: [...made.fields, 'MIME-Version: 1.0\r\n'] }
 }
 
 interface Level {
