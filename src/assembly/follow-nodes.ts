@@ -18,6 +18,7 @@ export function followNodes({ nodes, logger }: Foundation, parts: FollowingParts
       const rows = [...dispatcher.holders().values()]
       return ip === undefined ? rows.length > 0 : rows.some((held) => 'row' in held && held.row.ip?.address === ip)
     },
+    isGone: (ip) => !egress.isBindable(ip),
     taken: shaping.takeOver,
     leaving: shaping.handOver,
     ipsChanged: reread,

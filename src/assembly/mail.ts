@@ -9,6 +9,7 @@ import { createAcceptBatch, createAcceptMessage } from '../messages/accept/accep
 import { createAcceptSubmission } from '../messages/accept/accept-submission.ts'
 import { createMessageActions } from '../messages/lookup/act-on-message.ts'
 import { createIdempotencyKeys } from '../messages/accept/idempotency.ts'
+import type { ExplainOptions } from '../messages/lookup/explain-message.ts'
 import { createMessageContent } from '../messages/lookup/message-content.ts'
 import { createMessageLookup } from '../messages/lookup/lookup-message.ts'
 import { createMailRefusal } from '../messages/accept/mail-refusal.ts'
@@ -91,7 +92,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
         ...foundation,
         domains,
         whyWaiting: dispatcher.whyWaiting,
-        whereIs: dispatcher.whereIs,
+        whereIs: whereIsAnywhere(foundation, dispatcher),
         longestStageMilliseconds: longestStage(configuration),
       }),
       ...createMessageActions(acceptance),
@@ -109,6 +110,19 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     }),
     engagement,
     unsubscribing: createUnsubscribing({ ...foundation, onEvents, key: keys.unsubscribe }),
+  }
+}
+
+/** Of a living node that has it only the name is known here. */
+function whereIsAnywhere(
+  { nodes, store, epoch }: Foundation,
+  { whereIs }: Pick<Dispatcher, 'whereIs'>,
+): ExplainOptions['whereIs'] {
+  return async ({ id, leaseEpoch }) => {
+    if (nodes.nodeId === null || leaseEpoch === epoch) return whereIs(id)
+    const seen = await store.nodesSeen()
+    const holder = seen.nodes.find((node) => node.epoch === leaseEpoch && node.state === 'living')
+    return holder === undefined ? undefined : { kind: 'elsewhere', node: holder.nodeId }
   }
 }
 

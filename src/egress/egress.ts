@@ -84,6 +84,8 @@ export function createEgress(options: EgressOptions) {
     noteRefund: allowance.noteRefund,
     /** Takes an IP out, e.g. after EADDRNOTAVAIL, until a bind test succeeds again. */
     disable: registry.disable,
+    /** False: a bind test of this machine has failed. */
+    isBindable: registry.isBindable,
     /** A block of this IP; may pause its warmup. Never throws: what fails is logged. */
     noteBlock: keeper.noteBlock,
     /** Nothing leaves from it until then; null: until somebody resumes it. A longer suspension stays. */

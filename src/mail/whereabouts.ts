@@ -4,6 +4,7 @@ export type Whereabouts =
   | { kind: 'path'; from: string; to: string } // it waits for room on its path
   | { kind: 'thread'; thread: number; from: string; to: string; place: ThreadPlace | null } // null: it is silent
   | { kind: 'recording'; milliseconds: number } // what became of it is written into the store, for so long already
+  | { kind: 'elsewhere'; node: string } // another node has it, and alone knows more
 
 /** Inside a delivery thread. */
 export interface ThreadPlace {

@@ -6,6 +6,8 @@
  *   free -> taken (its row is ours) -> held        the road of an IP that comes
  *   held -> leaving -> free                        nothing begins from it, what had begun has ended, its hook has run
  *
+ * One whose address has left this machine goes as well: others may bring it, and mail that keeps it is free.
+ *
  * Never rejects but for `start`.
  */
 import type { Clock } from '../base/clock.ts'
@@ -31,6 +33,8 @@ interface HeldIpsOptions {
   onChange: () => Promise<void>
   /** Mail is leaving from it. */
   isBusy: (ip: string) => boolean
+  /** It was bound, and cannot be any more. */
+  isGone: (ip: string) => boolean
   clock: Clock
   logger: Logger
 }
@@ -42,7 +46,7 @@ const LOOK_AGAIN_AFTER = 200
 
 export function createHeldIps(options: HeldIpsOptions) {
   const { nodeId, epoch, configured, canBind, clock, logger } = options
-  const { held, underWay, problems, released, away, begin, bring, leave, clear } = createRoad(options)
+  const { held, underWay, problems, released, away, begin, fail, bring, leave, clear } = createRoad(options)
   let owners = new Map<string, IpOwner>()
   let isEnding = false
 
@@ -59,7 +63,11 @@ export function createHeldIps(options: HeldIpsOptions) {
     async wishes(mayHold: boolean, mayTake: boolean): Promise<{ takes: string[]; releases: string[] }> {
       const wanted = mayHold ? configured() : []
       for (const ip of held) {
-        if (!wanted.some(({ address }) => address === ip) && !underWay.has(ip)) begin(ip, () => leave(ip))
+        if (underWay.has(ip)) continue
+        const found = wanted.find(({ address }) => address === ip)
+        if (found !== undefined && options.isGone(ip)) fail(ip, `${found.source} cannot be bound here any more`)
+        else if (found !== undefined) continue
+        begin(ip, () => leave(ip))
       }
       const open = (mayTake ? wanted : []).filter(({ address }) => {
         const isIdle = !held.has(address) && !underWay.has(address) && !released.has(address)
@@ -133,6 +141,10 @@ function createRoad(options: HeldIpsOptions) {
     )
   }
 
+  function fail(ip: string, problem: string): void {
+    problems.set(ip, { text: problem, until: clock.now() + TRY_AGAIN_AFTER })
+  }
+
   async function takeAway(ip: string): Promise<void> {
     const problem = await options.runHook('release', ip)
     if (problem !== null) logger.error({ ip, reason: problem }, 'the hook of an egress IP failed')
@@ -158,6 +170,7 @@ function createRoad(options: HeldIpsOptions) {
       const done = work().finally(() => underWay.delete(ip))
       underWay.set(ip, done)
     },
+    fail,
     async bring(ip: string, source: string): Promise<void> {
       away.delete(ip)
       const problem = await problemOf(ip, source)
@@ -167,7 +180,7 @@ function createRoad(options: HeldIpsOptions) {
         logger.info({ ip }, 'egress IP taken')
       } else {
         if (problems.get(ip)?.text !== problem) logger.error({ ip, reason: problem }, 'egress IP could not be taken')
-        problems.set(ip, { text: problem, until: clock.now() + TRY_AGAIN_AFTER })
+        fail(ip, problem)
         released.add(ip)
       }
       await options.onChange()

@@ -47,6 +47,8 @@ export interface NodesReport extends NodesSeen {
 interface NodeEvents {
   /** It works on rows still, or on some that leave from this IP: until they have ended, IPs stay. */
   isBusy(ip?: string): boolean
+  /** An IP that was held cannot be bound any more. */
+  isGone(ip: string): boolean
   /** An IP comes: what others have left of it is read. */
   taken(ip: string): Promise<void>
   /** It goes: what is known of it is stored. */
@@ -201,6 +203,7 @@ function createHolding(options: NodesOptions, events: Events) {
       return events.ipsChanged()
     },
     isBusy: events.isBusy,
+    isGone: events.isGone,
     clock: steadyClock(options),
   })
   return ips
@@ -211,6 +214,7 @@ function createEvents() {
   return {
     add: (listener: Partial<NodeEvents>): void => void listeners.push(listener),
     isBusy: (ip?: string): boolean => listeners.some(({ isBusy }) => isBusy?.(ip) === true),
+    isGone: (ip: string): boolean => listeners.some(({ isGone }) => isGone?.(ip) === true),
     async taken(ip: string): Promise<void> {
       for (const { taken } of listeners) await taken?.(ip)
     },

@@ -68,7 +68,7 @@ async function tell(t: Test, engine: World, id: string | undefined, wanted: Wait
     domains: { find: async () => null },
     classify: createClassifier([]),
     whyWaiting: dispatcher.whyWaiting,
-    whereIs: dispatcher.whereIs,
+    whereIs: ({ id }) => dispatcher.whereIs(id),
     longestStageMilliseconds: 10 * MINUTE,
   })
   const { waiting_for: reason, summary } = await engine.until(`explain says ${wanted}`, async () => {

@@ -59,7 +59,7 @@ async function explain(
     clock,
     domains: { find: async () => null },
     whyWaiting: dispatcher.whyWaiting,
-    whereIs: dispatcher.whereIs,
+    whereIs: ({ id }) => dispatcher.whereIs(id),
     longestStageMilliseconds: 10 * MINUTE,
     classify: () => ({ category: 'unknown', rule: null, suppress: 'never', inReports: null }),
   })(id ?? '', EVERYTHING)

@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { EVERYTHING } from '../../src/mail/reach.ts'
-import { MINUTE, SECOND } from '../../src/base/clock.ts'
+import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { ThreadPlace, Whereabouts } from '../../src/mail/whereabouts.ts'
 import { createExplainMessage } from '../../src/messages/lookup/explain-message.ts'
 import { explainSending, type SendingReport } from '../../src/messages/lookup/explain-sending.ts'
@@ -125,6 +125,14 @@ t.test('a thread that does not answer is told', async (t) => {
   })
 })
 
+t.test('what another node has is to be asked for there', async (t) => {
+  t.match(say({ kind: 'elsewhere', node: 'mail-2' }, HOUR), {
+    summary: 'It has been on its way for 60 minutes: the node mail-2 has it.',
+    check: { status: 'pass', seen: 'node mail-2' },
+    advice: [`There "sternpost queue explain ${ID}" says how far it is.`],
+  })
+})
+
 t.test("what is in nobody's hand is said plainly, but for the moment after its claim", async (t) => {
   t.match(say(undefined, SECOND), {
     summary: 'It has been on its way for 1 second: it was just taken from the queue.',
@@ -155,7 +163,7 @@ t.test("a message that ends between the two questions is not said to be in nobod
     whyWaiting: () => undefined,
     longestStageMilliseconds: LONGEST,
     async whereIs(asked) {
-      t.equal(asked, id)
+      t.match(asked, { id, leaseEpoch: epoch })
       if (isAnswered) await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
       return undefined
     },

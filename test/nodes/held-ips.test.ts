@@ -26,7 +26,13 @@ function world(t: Test, hook: string | null) {
     writeFileSync(program, `#!/bin/sh\necho "$1 $2 $STERNPOST_NODE" >> ${said}\n${hook}\n`)
     chmodSync(program, 0o700)
   }
-  const state = { isBindable: true, isBusy: false, configured: [{ address: IP, source: IP }], order: [] as string[] }
+  const state = {
+    isBindable: true,
+    isBusy: false,
+    isGone: false,
+    configured: [{ address: IP, source: IP }],
+    order: [] as string[],
+  }
   const clock = manualClock()
   const settings = () => ({ ip_hook: hook === null ? null : program, ip_hook_timeout: 1_000 })
   const ips = createHeldIps({
@@ -40,6 +46,7 @@ function world(t: Test, hook: string | null) {
     onLeaving: async () => void state.order.push('leaving'),
     onChange: async () => void state.order.push('changed'),
     isBusy: () => state.isBusy,
+    isGone: () => state.isGone,
     clock,
     logger: createLogger({ level: 'silent' }),
   })
@@ -134,6 +141,22 @@ t.test('one that another node has, or that cannot be bound where there is no hoo
   t.same((await beat([MINE])).takes, [IP])
   t.same((await beat([MINE], false, false)).takes, [])
   t.same(ips.held(), [], 'a node that drains lets it go')
+})
+
+t.test('one whose address has left this machine goes, and is tried again', async (t) => {
+  for (const hook of ['exit 0', null]) {
+    const { ips, state, clock, beat } = world(t, hook)
+    await beat([MINE])
+    Object.assign(state, { isGone: true, isBindable: false })
+    await beat([MINE])
+    t.same([ips.held(), state.order.slice(2)], [[], ['changed', 'leaving']])
+    t.match(ips.problems(), [{ ip: IP, problem: /cannot be bound here any more/ }])
+    t.same(await beat([]), { takes: [], releases: [IP] })
+    Object.assign(state, { isGone: false, isBindable: true })
+    await clock.advance(15_000)
+    t.same((await beat([MINE])).takes, [IP])
+    t.equal(ips.refusalOf(IP), null)
+  }
 })
 
 t.test('the hook takes one that another node has from here, once: an earlier start may have left it', async (t) => {

@@ -15,6 +15,7 @@ import {
   dkimKey,
   domainCheck,
   domainRecord,
+  LEASE,
   lookUp,
   newMessage,
   NOW,
@@ -314,19 +315,25 @@ export const removal: Cases = {
     for (let count = 0; count < 3; count++) await acceptOne(store)
     const [first, second, third] = await claim(store, epoch)
     if (first === undefined || second === undefined || third === undefined) throw new Error('too few were claimed')
-    t.same(await store.removeDomain({ name: 'acme.com', now: NOW + 1, purge: true }), { queuedMessages: 3 })
+    await acceptOne(store, { messages: [newMessage({ recipientDomain: 'new.org' })] })
+    const terms = { epoch, now: NOW, leaseUntil: NOW + LEASE, domain: 'new.org', limit: 9 }
+    const [fourth] = (await store.claimUnrouted(terms)).messages
+    if (fourth === undefined) throw new Error('too few were claimed')
+    t.same(await store.removeDomain({ name: 'acme.com', now: NOW + 1, purge: true }), { queuedMessages: 4 })
     t.same(await statesOf(store, [first.id, second.id, third.id]), ['sending', 'sending', 'sending'])
     // A domain of the same name: its mail is not meant.
     await store.addDomain(domainRecord(), null)
     const later = await acceptOne(store)
     const outcomes = [outcomeRecord(first, delivered), outcomeRecord(second, deferredUntil(NOW + 9))]
     await store.recordOutcomes({ epoch, now: NOW + 2, outcomes })
-    await store.unclaim({ epoch, rows: [{ key: third.key, claim: third.claim, nextAt: NOW }] })
-    t.equal(await store.cancelPurged(NOW + 3, 1), 1)
-    t.equal(await store.cancelPurged(NOW + 3, 9), 1)
-    t.equal(await store.cancelPurged(NOW + 3, 9), 0)
-    const ids = [first.id, second.id, third.id, later]
-    t.same(await statesOf(store, ids), ['delivered', 'canceled', 'canceled', 'queued'])
+    await store.unclaim({ epoch, rows: [third, fourth].map(({ key, claim }) => ({ key, claim, nextAt: NOW })) })
+    const claimed = await claim(store, epoch, NOW + 9)
+    t.same([claimed.map(({ id }) => id), (await store.claimUnrouted(terms)).messages], [[later], []], 'not once more')
+    t.equal(await store.cancelPurged(NOW + 10, 1), 1)
+    t.equal(await store.cancelPurged(NOW + 10, 9), 2)
+    t.equal(await store.cancelPurged(NOW + 10, 9), 0)
+    const ids = [first.id, second.id, third.id, fourth.id, later]
+    t.same(await statesOf(store, ids), ['delivered', 'canceled', 'canceled', 'canceled', 'sending'])
   },
 }
 

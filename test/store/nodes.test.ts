@@ -65,6 +65,7 @@ else {
     startAgain(t, await bed(t, 2), cluster),
   )
   await t.test('a retry that keeps its IP is left to who owns that', async (t) => keepIp(t, await bed(t, 2)))
+  await t.test('a retry that comes into another pool is left to nobody', async (t) => movePools(t, await bed(t, 2)))
   await t.test('an IP belongs to one living node', async (t) => ownIps(t, await bed(t, 2)))
   await t.test('a dead node that an operator removed commits nothing', async (t) => goOnRemoved(t, await bed(t, 2)))
   await t.test('an earlier start of a node, cut off, commits nothing and ends', async (t) =>
@@ -349,6 +350,32 @@ async function keepIp(t: Test, { one, two }: Bed): Promise<void> {
   t.match(await claimBy(two, NOW), [{ key: kept.key }], 'an IP that sends nothing is not kept')
   await two.store.endNode({ nodeId: one.nodeId, epoch: one.epoch, state: 'dead', by: two.nodeId })
   t.match(await claimBy(two, NOW), [{ key: bound.key }], 'nobody owns the IP')
+}
+
+/** The owner of its IP may have none of that pool. */
+async function movePools(t: Test, { one, two }: Bed): Promise<void> {
+  const ip = '127.0.0.11'
+  await one.store.beat(beat(one, { takes: [ip] }))
+  const claimBy = ({ store, epoch }: Node, pool: string): Promise<ClaimedMessage[]> =>
+    claimMessages(store, { now: NOW, epoch, leaseUntil: NOW + LEASE, pools: [pool], limit: 10 })
+  const deferKept = async (pool: string): Promise<void> => {
+    const outcomes = (await claimBy(one, pool)).map((row) => ({
+      ...outcomeRecord(row, deferredUntil(NOW), { ip }),
+      keepIpUntil: 0,
+    }))
+    await one.store.recordOutcomes({ epoch: one.epoch, now: NOW, outcomes })
+    t.equal(outcomes.length, 1)
+  }
+  await fill(one, 1)
+  await deferKept(POOL)
+  t.same(await claimBy(two, POOL), [])
+  const action = { kind: 'move', pool: 'second' } as const
+  await one.store.actOnQueue({ filter: {}, action, now: NOW, limit: 1, isDryRun: false })
+  t.equal((await claimBy(two, 'second')).length, 1, 'moved by an operator')
+  await fill(one, 1)
+  await deferKept(POOL)
+  await one.store.moveOrphans(['third'], 'third')
+  t.equal((await claimBy(two, 'third')).length, 1, 'its pool is gone')
 }
 
 async function ownIps(t: Test, { one, two }: Bed): Promise<void> {

@@ -32,7 +32,7 @@ export interface ExplainOptions {
   /** Undefined: delivery knows of nothing that holds it. */
   whyWaiting: (message: MessageView) => WaitReason | undefined
   /** Of a message that is `sending`. Undefined: nobody has it. */
-  whereIs: (messageId: string) => Promise<Whereabouts | undefined>
+  whereIs: (message: Pick<MessageView, 'id' | 'leaseEpoch'>) => Promise<Whereabouts | undefined>
   /** The longest that delivery waits at any one stage. */
   longestStageMilliseconds: number
 }
@@ -45,7 +45,7 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
   /** What nobody has may have come to its end between the two questions: then the message is read once more. */
   async function look(id: string, reach: Reach): Promise<{ message: MessageView; where: Whereabouts | undefined }> {
     const message = await requireMessage(store, id, reach, clock.now())
-    const where = message.state === 'sending' ? await options.whereIs(message.id) : undefined
+    const where = message.state === 'sending' ? await options.whereIs(message) : undefined
     if (message.state !== 'sending' || where !== undefined) return { message, where }
     return { message: await requireMessage(store, id, reach, clock.now()), where }
   }

@@ -35,6 +35,7 @@ export function explainSending(facts: SendingFacts): SendingReport {
   const age = now - (message.claimedAt ?? now)
   const onItsWay = `It has been on its way for ${timeSpan(age)}`
   if (where === undefined) return inNobodysHand(message, age, onItsWay)
+  if (where.kind === 'elsewhere') return atOtherNode(message, where.node, onItsWay)
   const holder = holderOf(where)
   const summary = `${onItsWay}: ${placeWords(where)}.`
   const still = stillFor(where, age)
@@ -53,13 +54,16 @@ export function explainSending(facts: SendingFacts): SendingReport {
   }
 }
 
+/** In this process. */
+type Here = Exclude<Whereabouts, { kind: 'elsewhere' }>
+
 /** As long as what is before it takes: no stage of its own has begun. */
-function isBehindOthers(where: Whereabouts): boolean {
+function isBehindOthers(where: Here): boolean {
   if (where.kind === 'thread') return where.place?.stage === 'queue' || where.place?.stage === 'turn'
   return where.kind === 'path'
 }
 
-function waiting(where: Whereabouts, summary: string, isUsual: boolean): SendingReport {
+function waiting(where: Here, summary: string, isUsual: boolean): SendingReport {
   const check: ExplainedCheck = { check: 'delivery', status: isUsual ? 'pass' : 'warn', seen: holderOf(where) }
   return { summary: isUsual ? summary : `${summary} Other messages are before it.`, check, advice: null }
 }
@@ -79,6 +83,14 @@ function inNobodysHand(message: SendingFacts['message'], age: number, onItsWay: 
   }
 }
 
+function atOtherNode({ id }: SendingFacts['message'], node: string, onItsWay: string): SendingReport {
+  return {
+    summary: `${onItsWay}: the node ${node} has it.`,
+    check: { check: 'delivery', status: 'pass', seen: `node ${node}` },
+    advice: [`There "sternpost queue explain ${id}" says how far it is.`],
+  }
+}
+
 function whatToDo({ id }: SendingFacts['message']): string[] {
   return [
     'A restart of the server frees it at once and loses nothing. If its final dot may have gone out, it waits a few ' +
@@ -87,12 +99,12 @@ function whatToDo({ id }: SendingFacts['message']): string[] {
   ]
 }
 
-function isSilent(where: Whereabouts): boolean {
+function isSilent(where: Here): boolean {
   return where.kind === 'thread' && where.place === null
 }
 
 /** How long it has been where it is; where that is not kept, it has been there since shortly after its claim. */
-function stillFor(where: Whereabouts, age: number): number {
+function stillFor(where: Here, age: number): number {
   switch (where.kind) {
     case 'placing':
     case 'path':
@@ -104,7 +116,7 @@ function stillFor(where: Whereabouts, age: number): number {
   }
 }
 
-function holderOf(where: Whereabouts): string {
+function holderOf(where: Here): string {
   switch (where.kind) {
     case 'placing':
       return 'choice of the IP'
@@ -117,7 +129,7 @@ function holderOf(where: Whereabouts): string {
   }
 }
 
-function placeWords(where: Whereabouts): string {
+function placeWords(where: Here): string {
   switch (where.kind) {
     case 'placing':
       return 'its hosts are looked up in the DNS, and the IP is chosen that sends it'

@@ -39,6 +39,8 @@ export interface MessageView extends EngagementTally {
   nextAttemptAt: number | null
   /** Since when it is on its way, in a state of `sending`; null: it is not. */
   claimedAt: number | null
+  /** Epoch of the process that has it; null: it is not on its way. */
+  leaseEpoch: number | null
   /** Why it waits until then, as far as that is known; null: it does not, or its time has come. */
   waitingFor: WaitingFor | null
   deliveredAt: number | null

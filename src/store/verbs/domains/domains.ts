@@ -135,7 +135,7 @@ function isOfEarlierDomain(result: DomainCheckResult, { domain }: FoundDomain): 
  *   waiting -> canceled   removed with `purge`; also what was under way then and came back to the queue
  *
  * The row remembers which messages it is about, so that a crash between two parts loses none of them, and mail of a
- * later domain of the same name is not meant.
+ * later domain of the same name is not meant. No claim takes one of them from then on.
  */
 export function createDomainRemoval(database: Database) {
   const find = createLivingDomain(database)

@@ -41,6 +41,7 @@ export interface MessageRow extends StoredStateFacts {
   complainedAt: number | null
   toName: string | null
   nextAt: number
+  leaseEpoch: number | null
   possibleDuplicate: number
   finalAt: number | null
   variables: string | null
@@ -70,7 +71,7 @@ export const messageQuery = (where: string): string => `
     messages.recipient_domain as recipientDomain, messages.next_at as nextAt, messages.expires_at as expiresAt,
     messages.created_at as createdAt, messages.attempts, messages.path_failures as pathFailures,
     messages.possible_duplicate as possibleDuplicate, messages.isp, messages.final_at as finalAt,
-    messages.last_ip as lastIp, messages.waiting_for as waitingFor,
+    messages.last_ip as lastIp, messages.lease_epoch as leaseEpoch, messages.waiting_for as waitingFor,
     message_data.to_name as toName, message_data.variables, batches.id as batchId, contents.from_address as sender,
     contents.subject, contents.has_variables as hasVariables, contents.tags, contents.metadata,
     contents.is_test as isTest, contents.send_at as sendAt, contents.retry_of as retryOf, bounces.type as bounceType,
@@ -120,6 +121,7 @@ export function viewOf(row: MessageRow, now: number): MessageView {
     nextAttemptAt: row.state === 'waiting' && row.waitingFor !== 'held' ? row.nextAt : null,
     // While it is leased, next_at says since when.
     claimedAt: row.state === 'sending' ? row.nextAt : null,
+    leaseEpoch: row.leaseEpoch,
     waitingFor: waitingForOf(row, now),
     deliveredAt: row.state === 'delivered' || isLate ? row.finalAt : null,
     bouncedAt: row.state === 'bounced' ? (row.bounceAt ?? row.finalAt) : null,

@@ -6,8 +6,8 @@
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
  *   waiting -> bounced      the same, of a message that may have arrived
  *
- * Expired rows are `expireDue`'s, and a row that leaves from an IP of another node is that node's. A bounded number of
- * both is passed over for a key: if more stand in front, it is named due in a second; if fewer, in half a minute, or a
+ * Expired rows are `expireDue`'s, those of a purged domain `cancelPurged`'s, and a row that leaves from an IP of another
+ * node is that node's. A bounded number of them is passed over for a key: if more stand in front, it is named due in a second; if fewer, in half a minute, or a
  * walk would take the key for forgotten mail.
  *
  * `+?` here and elsewhere keeps SQLite from planning anew at each call (store/README.md "Decisions").
@@ -24,7 +24,10 @@ import { createEventStatistics } from '../ips/ip-statistics.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
 import { ask, askAhead, oneColumn } from '../tools/statements.ts'
 
-/** A message as its row has it. `isListed`: its address is on some suppression list; `isElsewhere`: another node's. */
+/**
+ * A message as its row has it. `isListed`: its address is on some suppression list; `isElsewhere`: another node's;
+ * `isPurged`: it is to be canceled.
+ */
 type DueRow = Omit<
   ClaimedMessage,
   'id' | 'claim' | 'isPossibleDuplicate' | 'avoidIps' | 'isCaptured' | keyof Origin
@@ -35,6 +38,7 @@ type DueRow = Omit<
   nextAt: number
   isListed: number
   isElsewhere?: number
+  isPurged?: number
 }
 
 /** What the key of a row says of it. */
@@ -46,7 +50,7 @@ interface Lease {
   leaseUntil: number
 }
 
-/** Rows that are walked over, expired or of another node: about 2 ms. */
+/** Rows that are walked over, expired, purged or of another node: about 2 ms. */
 const MOST_PASSED = 2_000
 /** How long a key with more of them is left alone. */
 const PASSED_PAUSE = SECOND
@@ -65,6 +69,10 @@ const isElsewhere = (ip: string, until: string): string => `
       or ${until} = 0 and not exists (select 1 from egress_ips where egress_ips.ip = ${ip} and egress_ips.state = 'suspended'))
     and exists (select 1 from ip_owners where ip_owners.ip = ${ip} and ip_owners.epoch <> +?))`
 const IS_ELSEWHERE = `${isElsewhere('walked.last_ip', 'walked.keep_ip_until')} as isElsewhere`
+/** Of a sending domain: the last row that its removal cancels. */
+const purgedThrough = (domain: string): string => `
+  coalesce((select max(purged_through) from domains where purged_through is not null and name = ${domain}), 0)`
+const IS_PURGED = `walked.seq <= ${purgedThrough('+?')} as isPurged`
 const IS_LISTED = 'exists (select 1 from suppressions where address = walked.recipient) as isListed'
 // By its names: with thousands of keys, most claims take a row or two of each, and one statement is cheaper than four.
 const KEY = `
@@ -111,7 +119,7 @@ function createFirstOfKeys(
   database: Database,
 ): (asks: ClaimRequest['asks'], terms: Pick<Lease, 'now' | 'epoch'>) => FirstOfKey[] {
   const find = database.prepare<(string | number)[], DueRow>(`
-    select ${WALKED_COLUMNS}, ${IS_LISTED}, ${IS_ELSEWHERE}
+    select ${WALKED_COLUMNS}, ${IS_LISTED}, ${IS_ELSEWHERE}, ${IS_PURGED}
     from messages as walked
     where ${KEY} and next_at between +? and +?
     order by next_at, seq
@@ -119,7 +127,8 @@ function createFirstOfKeys(
   const findOurs = database.prepare<(string | number)[], DueRow>(`
     select walked.*, ${IS_LISTED}
     from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at between +? and +? order by next_at, seq limit +?) as walked
-    where expiresAt > +? and not ${isElsewhere('walked.lastIp', 'walked.keepIpUntil')}
+    where expiresAt > +? and walked.key > ${purgedThrough('+?')}
+      and not ${isElsewhere('walked.lastIp', 'walked.keepIpUntil')}
     limit +?`)
   const findBeyond = oneColumn(database)<(string | number)[], number>(`
     select next_at from messages where ${KEY} and next_at between +? and +? order by next_at limit 1 offset +?`)
@@ -130,19 +139,20 @@ function createFirstOfKeys(
     const keys = asks.map(({ key: { pool, route, domain, stream, isRetry } }) => {
       return [pool, route, domain, stream, Number(isRetry)]
     })
-    const found = asks.map(({ limit, from = 0 }, index) =>
-      ask(find, now, epoch, ...(keys[index] ?? []), from, now, limit + 1),
+    const found = asks.map(({ key: { domain }, limit, from = 0 }, index) =>
+      ask(find, now, epoch, domain, ...(keys[index] ?? []), from, now, limit + 1),
     )
     const foundLater = asks.map((_, index) => askAhead(findLater, ...(keys[index] ?? []), now))
-    const firsts = asks.map(({ limit, from = 0 }, index) => {
+    const firsts = asks.map(({ key: { domain }, limit, from = 0 }, index) => {
       const key = [...(keys[index] ?? []), from, now]
       // One more than is wanted tells when the key is due next.
       const wanted = limit + 1
       const rows = found[index]?.() ?? []
-      const isPassed = ({ expiresAt, isElsewhere }: DueRow): boolean => expiresAt <= now || isElsewhere === 1
+      const isPassed = ({ expiresAt, isElsewhere, isPurged }: DueRow): boolean =>
+        expiresAt <= now || Boolean(isElsewhere) || Boolean(isPurged)
       if (!rows.some(isPassed)) return { rows, isBeyond: false, askAgainAt: Infinity }
       const passedAt = rows[0]?.nextAt
-      const ours = findOurs.all(...key, wanted + MOST_PASSED, now, now, epoch, wanted)
+      const ours = findOurs.all(...key, wanted + MOST_PASSED, now, domain, now, epoch, wanted)
       const isBeyond = ours.length < wanted && findBeyond.get(...key, wanted + MOST_PASSED) !== undefined
       return { rows: ours, isBeyond, passedAt, askAgainAt: now + (isBeyond ? PASSED_PAUSE : GONE_WITHIN) }
     })
@@ -170,7 +180,7 @@ function createClaimUnrouted(
     ) as walked
     cross join pools on pools.pool_id = walked.pool_id
     cross join lanes on lanes.lane_id = walked.lane_id
-    where expiresAt > +?
+    where expiresAt > +? and walked.key > ${purgedThrough('lanes.domain')}
     limit +?`)
   return ({ domain: recipientDomain, limit, ...terms }) => {
     const rows = findDue.all(recipientDomain, terms.now, limit + MOST_PASSED, terms.now, limit)

@@ -82,7 +82,9 @@ function createRowActions(database: Database) {
   const dueAt = createDueTime(database)
   const setTime = database.prepare<[number, string | null, number]>(`
     update messages set next_at = ?, waiting_for = ? where seq = ?`)
-  const setPool = database.prepare<[number, number]>('update messages set pool_id = ? where seq = ?')
+  // The IP that it kept is of the other pool, and may be of a node that sends nothing of this one.
+  const setPool = database.prepare<[number, number]>(`
+    update messages set pool_id = ?, keep_ip_until = null where seq = ?`)
   const cancel = createCanceling(database)
   const erasedAmong = createErasedCheck(database)
   const send = (rows: readonly WaitingRow[], now: number, tally: QueuedTally): void => {

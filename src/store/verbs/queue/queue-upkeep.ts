@@ -15,9 +15,10 @@ const MOST_MOVED = 500
 /** Rows under lease move too: they come back into the new pool. */
 export function createMoveOrphans(database: Database) {
   const names = createQueueNames(database)
+  // The IP that a row kept may be of a node that sends nothing of this pool.
   const moveWaiting = database.prepare<[number, number, number]>(`
     update messages
-    set pool_id = ?
+    set pool_id = ?, keep_ip_until = null
     where seq in (select seq from messages where state = 'waiting' and pool_id = ? limit +?)`)
   // The bound on lease_until is what lets the partial index answer.
   const moveLeased = database.prepare<[number, number]>(`
