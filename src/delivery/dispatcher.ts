@@ -109,10 +109,11 @@ async function startAll(
   { recorder, threads, pump, domains, leases, lookAgain, loop, walk }: Omit<AllParts, 'orphans'>,
   resume: () => void,
 ): Promise<void> {
-  /** IPs or limits have changed: rows that have not gone to a thread are placed anew. */
+  /** IPs or limits have changed: rows that have not gone to a thread are placed anew, and those their IP lost. */
   function placeAnew(): void {
     pathFacts.forget()
     pump.giveBackWaiting()
+    pump.recall(egress.ips())
     resume()
   }
 

@@ -4,6 +4,7 @@
  * store.
  */
 import type { Clock } from '../base/clock.ts'
+import type { EgressIp } from '../egress/ips/egress-ip.ts'
 import type { OpenGate } from '../egress/shaping/shaping.ts'
 import { createDeliveryThreads, type DeliveryThreads } from './delivery-threads.ts'
 import type { DispatcherParts, RowEvents, WakeUps } from './dispatcher-parts.ts'
@@ -64,7 +65,7 @@ export function createSending(parts: DispatcherParts, hooks: SendingHooks) {
 interface PathPumpOptions {
   clock: Clock
   paths: Paths<PlacedRow>
-  tries: Pick<SettleTries, 'begin' | 'giveBack'>
+  tries: Pick<SettleTries, 'begin' | 'giveBack' | 'held'>
   window: Pick<ReadyWindow, 'handOver' | 'roomForBulk'>
   history: Pick<ClaimHistory, 'note'>
   /** Undefined: nothing may go out any more. */
@@ -122,14 +123,36 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
     for (const row of paths.takeWaiting()) tries.giveBack(row, { nextAt: clock.now() })
   }
 
+  /** Rows whose IP may not send them any more come back from their threads, but for those that have begun. */
+  function recall(ips: readonly EgressIp[]): void {
+    const current = new Map(ips.map((ip) => [ip.address, ip]))
+    const recalled = new Set<string>()
+    for (const { row, thread } of tries.held()) {
+      const { ip, facts } = row
+      if (ip === null || recalled.has(facts.key) || mayFinish(ip, current.get(ip.address))) continue
+      recalled.add(facts.key)
+      // The next batch of the path brings its limits again.
+      const { messagesPerConnection, carefulHosts } = facts.plan
+      threads()?.limit(thread, facts.key, { connections: 0, messagesPerConnection, carefulHosts })
+    }
+  }
+
   return {
     schedule,
     giveBackWaiting,
+    recall,
     stop(): void {
       isStopped = true
       cancelTimer()
     },
   }
+}
+
+/** Whether an IP sends what it was given before it changed. One that is disabled finishes what it holds. */
+function mayFinish(before: EgressIp, now: EgressIp | undefined): boolean {
+  if (now === undefined || now.pool !== before.pool) return false
+  if (now.source !== before.source || now.hostname !== before.hostname) return false
+  return now.sends === before.sends || now.sends === 'all' || now.state === 'disabled'
 }
 
 /** One batch for each site among the rows of a path. */

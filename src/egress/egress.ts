@@ -82,7 +82,10 @@ export function createEgress(options: EgressOptions) {
     },
     /** A grant went back with an outcome: its IP may hope again. */
     noteRefund: allowance.noteRefund,
-    /** Takes an IP out, e.g. after EADDRNOTAVAIL, until a bind test succeeds again. */
+    /**
+     * Takes an IP out, e.g. after EADDRNOTAVAIL, until a bind test succeeds again. Not for a `source` that it had before
+     * a reload.
+     */
     disable: registry.disable,
     /** False: a bind test of this machine has failed. */
     isBindable: registry.isBindable,

@@ -234,7 +234,7 @@ t.test('when a full ready window gets room by what goes to a thread, more is cla
     window,
     history: { note: () => {} },
     paths: { take: () => taken, nextAt: () => null, takeWaiting: () => [] } as never,
-    tries: { begin: () => {}, giveBack: () => {} },
+    tries: { begin: () => {}, giveBack: () => {}, held: () => [] },
     threads: () => ({ dispatch: () => {}, limit: () => {} }),
     onRoom: () => void rooms++,
   })

@@ -211,3 +211,17 @@ t.test('rows that wait for a path leave from another IP as soon as theirs is tak
   await engine.until('the others left', () => engine.server.messages.length >= ids.length - 3)
   t.same(Object.keys(sourcesOf(engine.server)), [SECOND_IP])
 })
+
+t.test('what a thread has not begun leaves from another IP when its own is suspended', async (t) => {
+  const script: Script = { rcpt: (_line, { remoteAddress }) => (remoteAddress === FIRST ? 'silence' : '250 ok') }
+  const engine = await world(t, { ips: WARM, providers: { default: { connections: 1 } } }, script)
+  const ids = await engine.accept(ANNA, { count: 16 })
+  const hasBegun = (): boolean =>
+    engine.server.connections.some(
+      ({ remoteAddress, commands }) => remoteAddress === FIRST && commands.some((line) => line.startsWith('RCPT')),
+    )
+  await engine.until('one of them is under way', hasBegun)
+  await engine.warmup.suspendIp(FIRST, 'a test', 'test')
+  await engine.until('all others left', () => engine.server.messages.length === ids.length - 1)
+  t.same(Object.keys(sourcesOf(engine.server)), [SECOND_IP])
+})

@@ -75,6 +75,17 @@ t.test('other numbers in a curve hold for the day that has begun, never below wh
   t.equal((await again.warmup.audit(IP, 100)).length, rows, 'nothing is news to a restart')
 })
 
+t.test('another curve allows no more than the former one did, also when that gets other numbers at once', async (t) => {
+  const { warmup, configuration } = await startEgressWorld(t, withCurves({}))
+  await warmup.start(IP, startAsked({ stage: 4 }), 'cli')
+  const { warmup: settings } = withCurves({ standard: { ...base, stages: base.stages.map((cap) => cap * 10) }, slow })
+  await configuration.replace({
+    ...withPools({ default: poolOf([ipSettings(IP, { curve: 'slow' })]) }),
+    warmup: settings,
+  })
+  t.match((await warmup.find(IP)).warmup, { curve: 'slow', stage: 31, dailyLimit: 350 })
+})
+
 t.test('a suspended IP that was warmed has no warmup days', async (t) => {
   const { warmup, clock } = await startEgressWorld(t, onePool)
   await warmup.start(IP, startAsked(), 'cli')

@@ -356,6 +356,17 @@ t.test('one whose address was gone for a moment need not wait, and one of anothe
   t.same(states(egress), { '127.0.0.11': 'warmed', '127.0.0.12': 'warmed' })
 })
 
+t.test('what is heard of the source before a reload disables nothing', async (t) => {
+  const from = (source: string): ReturnType<typeof withPools> =>
+    withPools({ default: poolOf([warmed('127.0.0.11', { source })]) })
+  const { egress, configuration } = await startEgressWorld(t, from('127.0.0.21'))
+  await configuration.replace(from('127.0.0.22'))
+  egress.disable('127.0.0.11', 'EADDRNOTAVAIL', '127.0.0.21')
+  t.same(states(egress), { '127.0.0.11': 'warmed' })
+  egress.disable('127.0.0.11', 'EADDRNOTAVAIL', '127.0.0.22')
+  t.same(states(egress), { '127.0.0.11': 'EADDRNOTAVAIL' })
+})
+
 t.test('a reload takes over what the files say, and keeps what the machine learned', async (t) => {
   const files = (curve: string | null): ReturnType<typeof withPools> =>
     withPools({ default: poolOf([ipSettings('127.0.0.11', { curve }), warmed('127.0.0.12')]) })

@@ -257,4 +257,11 @@ t.test('a stall lets low volume graduate when the operator says so', async (t) =
   t.equal(close({ rows: [], at: 12, curve: stall }).record.state, 'warming', 'not without mail')
   const sick = rows.map((one) => ({ ...one, hard: 2, delivered: 8 }))
   t.equal(close({ rows: sick, at: 12, curve: stall }).record.state, 'warming', 'not for its health')
+  const sickOn = (day: number, at: number): string => {
+    const ofDay = rows.map((one, number) => (number === day ? { ...one, hard: 2, delivered: 8 } : one))
+    const first = close({ rows: ofDay, at: at - 1, curve: stall })
+    return close({ record: first.record, rows: ofDay, audit: first.audit.toReversed(), at, curve: stall }).record.state
+  }
+  t.equal(sickOn(5, 11), 'warming', 'not while one of the ten days was unhealthy')
+  t.equal(sickOn(1, 12), 'warmed', 'ten days behind it')
 })

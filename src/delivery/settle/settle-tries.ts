@@ -153,7 +153,7 @@ function createSettleRow(options: SettleTriesOptions) {
   }
 
   function giveBackReturned(row: PlacedRow, end: Extract<TryEnd, { kind: 'returned' }>, refund: Grant | null): void {
-    if (end.why === 'source-gone' && row.ip !== null) egress.disable(row.ip.address, end.reason)
+    if (end.why === 'source-gone' && row.ip !== null) egress.disable(row.ip.address, end.reason, row.ip.source)
     if (end.why === 'not-renderable') {
       const { id, domain } = row.message
       logger.error({ message_id: id, domain, reason: end.reason }, 'message cannot be rendered')

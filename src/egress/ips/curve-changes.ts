@@ -5,6 +5,7 @@
  * other shares: today's rows follow at once. Each is an audit row. Rejects when the store does.
  */
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
+import type { WarmupSettings } from '../../config/settings/warmup-settings.ts'
 import type { AllowanceRule, IpRecord } from '../../store/records/warmup-records.ts'
 import { ALL_ISPS, allowanceRule, capOf, findCurve, stageWithin } from '../warmup/warmup-curve.ts'
 import { isInWarmup } from '../warmup/warmup-states.ts'
@@ -23,6 +24,7 @@ const DAYS_REMEMBERED = 60
 
 export function createCurveChanges({ configuration, store, clock }: EgressOutside, registry: ChangeableIps) {
   let curvesInForce = new Map<string, string | null>()
+  let settingsInForce: WarmupSettings | undefined
   const lastCaps = new Map<string, number>()
 
   function isCurveGone(record: IpRecord | undefined): boolean {
@@ -44,7 +46,8 @@ export function createCurveChanges({ configuration, store, clock }: EgressOutsid
       if (!isInWarmup(record)) return null
       const next = findCurve(warmup, [wanted])
       if (next.name === record.curve) return null
-      const earlier = record.curve === null ? undefined : warmup.curves[record.curve]
+      // The same change may give its former curve other numbers.
+      const earlier = record.curve === null ? undefined : (settingsInForce ?? warmup).curves[record.curve]
       const cap = earlier === undefined ? lastCap : capOf(earlier, record.stage ?? 1)
       const reason = `curve ${record.curve ?? ''} -> ${next.name}`
       const changes = { curve: next.name, stage: stageWithin(next.curve, cap) }
@@ -61,6 +64,7 @@ export function createCurveChanges({ configuration, store, clock }: EgressOutsid
       if (isOther || isGone) await takeCurve(address, curve, isGone ? await lastCapOf(address) : 0)
     }
     curvesInForce = new Map(configured.map(({ address, curve }) => [address, curve]))
+    settingsInForce = configuration.current().warmup
   }
 
   async function followCaps({ ip: { address }, record }: KnownIp): Promise<void> {

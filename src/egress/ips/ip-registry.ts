@@ -55,8 +55,8 @@ export function createIpRegistry(options: EgressOutside) {
     anywhere: (ip: EgressIp): EgressIp => elsewhere.get(ip) ?? ip,
     inPool: (pool: string): readonly EgressIp[] => byPool.get(pool) ?? [],
     isBindable: disabled.isBindable,
-    disable(address: string, reason: string): void {
-      if (!known.has(address) || disabled.reasonOf(address) !== null) return
+    disable(address: string, reason: string, source = find(address)?.ip.source): void {
+      if (source === undefined || source !== find(address)?.ip.source || disabled.reasonOf(address) !== null) return
       disabled.disable(address, reason)
       rebuild()
       void tryDisabled()

@@ -7,7 +7,7 @@ import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import type { AuditRecord, IpRecord, WarmupDay } from '../../store/records/warmup-records.ts'
 import { ALL_ISPS, capOf, targetOf } from './warmup-curve.ts'
-import { judgeDay, type DayFigures, type DayVerdict } from './warmup-gates.ts'
+import { isLackOfMail, judgeDay, type DayFigures, type DayVerdict } from './warmup-gates.ts'
 import { andThen, isInWarmup, moveIp, unmoved, type MovedIp } from './warmup-states.ts'
 
 interface DaysToClose {
@@ -49,8 +49,11 @@ export function closeDays(open: DaysToClose): MovedIp {
   let closing = unmoved(record)
   for (let day = firstOpenDay(record, now) ?? today; day < today; day = dayAfter(day, 1)) {
     const date = day
+    const audit = [...closing.audit.toReversed(), ...open.audit]
     closing = andThen(closing, (current) =>
-      wasClosed(open, date) ? unmoved({ ...current, closedDay: date }) : closeDay({ ...open, record: current }, date),
+      wasClosed(open, date)
+        ? unmoved({ ...current, closedDay: date })
+        : closeDay({ ...open, record: current, audit }, date),
     )
     // A warmed IP has no days.
     if (closing.record.state === 'warmed') break
@@ -73,7 +76,9 @@ function closeDay(open: DaysToClose, day: string): MovedIp {
   const isAtTarget = isLast || capOf(curve, stage) >= target
   const daysAtTarget = daysAtTargetAfter(record, verdict, isAtTarget, figures)
   const common = { now, actor: 'gate', day, figures: auditFigures(figures, verdict) }
-  const completed = completeReason(record, figures, verdict, { curve, isLast, daysAtTarget })
+  const isUnderused = (days: number): boolean =>
+    lastVerdicts(open, day, days - 1).every(({ reason }) => isLackOfMail(reason))
+  const completed = completeReason(record, figures, verdict, { curve, isLast, daysAtTarget, isUnderused })
   if (record.state === 'warming' && completed !== null) {
     const changes = { closedDay: day, holdReason: null, daysHeld: 0, daysAtTarget: 0 }
     return moveIp(record, pool, { ...common, action: 'complete', reason: completed, changes })
@@ -100,21 +105,34 @@ function daysAtTargetAfter(record: IpRecord, verdict: DayVerdict, isAtTarget: bo
   return figures.granted > 0 ? record.daysAtTarget + 1 : record.daysAtTarget
 }
 
+interface CompletionFacts {
+  curve: WarmupCurve
+  isLast: boolean
+  daysAtTarget: number
+  /** For so many days, with this one, too little mail alone has held it. */
+  isUnderused: (days: number) => boolean
+}
+
 function completeReason(
   { daysHeld }: IpRecord,
   { granted }: DayFigures,
   verdict: DayVerdict,
-  { curve, isLast, daysAtTarget }: { curve: WarmupCurve; isLast: boolean; daysAtTarget: number },
+  { curve, isLast, daysAtTarget, isUnderused }: CompletionFacts,
 ): string | null {
   if (verdict.kind === 'advance' && isLast) return 'the last stage was passed'
   if (daysAtTarget >= HEALTHY_DAYS_AT_TARGET) return `${daysAtTarget} healthy days at the target`
   const { action, days } = curve.stall
   const isStalled = daysHeld + 1 >= days && verdict.kind === 'hold'
   // Only what sends little and well: an IP held for its health, or without mail, proves nothing.
-  if (action === 'complete' && isStalled && verdict.isHealthy && granted > 0) {
-    return `${daysHeld + 1} days without an advance, for lack of mail alone`
+  if (action === 'complete' && isStalled && verdict.isHealthy && granted > 0 && isUnderused(days)) {
+    return `${days} days without an advance, for lack of mail alone`
   }
   return null
+}
+
+/** Of the days before this one, the last ones first. */
+function lastVerdicts({ audit }: DaysToClose, day: string, count: number): AuditRecord[] {
+  return audit.filter((row) => row.actor === 'gate' && row.day !== null && row.day < day).slice(0, count)
 }
 
 const NO_TRIES = { granted: 0, firstAttempts: 0, deferred: 0 }

@@ -47,6 +47,11 @@ export function judgeDay(figures: DayFigures, gates: Gates): DayVerdict {
   return { kind: 'hold', reason: unready, isHealthy, rates }
 }
 
+/** Of the reason for which a day was held, as the audit has it: too little mail, and nothing of its health. */
+export function isLackOfMail(reason: string | null): boolean {
+  return /^(stall: [^;]*; )?(idle|volume|utilization|target):/.test(reason ?? '')
+}
+
 /** Why the last hour pauses the IP, or null. */
 export function judgeHour(health: IpHealth, limits: WarmupCurve['pause']): string | null {
   const { firstAttempts, hard, complained, delivered } = health
