@@ -33,6 +33,7 @@ import { SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import { acceptOne, claim, lookUp, NOW, webhookEndpoint } from './store-samples.ts'
+import { ask, ipChange } from './warmup-samples.ts'
 
 async function scene(t: Test, keep = 3) {
   const config = { 'sternpost.yaml': 'version: 1\n', 'master.key': 'c2VjcmV0', 'pools.d': { '20-a.yaml': '' } }
@@ -271,11 +272,18 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   t.match(await lookUp(restored, scheduled, now), { waitingFor: 'held', isPossibleDuplicate: false })
   const rows = (await restored.warmupDays('127.0.0.11', day)).map(({ isp, cap, granted }) => [isp, cap, granted])
   t.same(rows.sort(), [
-    ['*', 20, 20],
-    ['gmail', 5, 5],
+    ['*', 50, 20],
+    ['gmail', 25, 5],
   ])
   for (const ip of ['127.0.0.13', '127.0.0.14']) {
     t.match(await restored.warmupDays(ip, day), [{ isp: '*', cap: 0, granted: 0 }])
+  }
+  // As a start sets them, when the stage has become another one.
+  const caps = { day, cap: 100, providerCaps: {}, defaultProviderCap: 50 }
+  for (const record of await restored.ipRecords()) await restored.changeIp(ipChange(record, { audit: [], caps }))
+  for (const ip of ['127.0.0.11', '127.0.0.13', '127.0.0.14']) {
+    t.match(await restored.reserveAllowance(ask(now, 1, { ip })), [{ granted: 0, reason: 'warmup_day' }])
+    t.match(await restored.reserveAllowance(ask(now + DAY, 1, { ip })), [{ granted: 1 }], 'until midnight')
   }
   t.same(await restored.warmupDays('127.0.0.12', day), [])
   const filter = { isHeld: true, acceptedBefore: NOW }

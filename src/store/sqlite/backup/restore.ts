@@ -203,21 +203,20 @@ function settleRestored(
     .immediate()
 }
 
-/** The cap of the day becomes what is granted already: nothing is left, and nothing is counted that was not sent. */
+/**
+ * The pace of the day is used for ever: no grant conforms, whatever cap a start or a change of the stage sets. Nothing is
+ * counted that was not sent.
+ */
 function useUpAllowance(database: Database, day: string): number {
   // A suspended one may be resumed today.
   const findIps = oneColumn(database)<[], string>(`
     select ip from egress_ips
     where state in ('warming', 'paused') or former_state in ('warming', 'paused')`)
-  const close = database.prepare<[string, string]>('update warmup_days set cap = granted where ip = ? and day = ?')
-  const add = database.prepare<[string, string, string]>(`
+  const close = database.prepare<[string, string, string, number]>(`
     insert into warmup_days (ip, day, isp, cap, granted, arrival_at, interval_milliseconds)
-    values (?, ?, ?, 0, 0, 0, 0)
-    on conflict do nothing`)
+    values (?, ?, ?, 0, 0, ?, 0)
+    on conflict (ip, day, isp) do update set arrival_at = excluded.arrival_at`)
   const ips = findIps.all()
-  for (const ip of ips) {
-    close.run(ip, day)
-    add.run(ip, day, TOGETHER)
-  }
+  for (const ip of ips) close.run(ip, day, TOGETHER, HELD_UNTIL)
   return ips.length
 }
