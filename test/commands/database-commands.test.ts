@@ -40,6 +40,7 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   t.match(restored.stderr, `sternpost queue release --held --config '${folder}'\n`)
   t.match(restored.stderr, /sternpost queue drop --held --accepted-before \S+Z --config /)
   t.notMatch(restored.stderr, '--yes', 'the number is seen first')
+  t.notMatch(restored.stderr, 'held before')
 
   const asked = await restore(ours, '--migrate', '--keep-allowance')
   t.match(asked, { code: 64, stdout: '' })

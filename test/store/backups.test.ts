@@ -227,6 +227,7 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const day = utcDay(NOW + 2 * DAY)
   const database = new Sqlite(databasePath(location))
   database.exec(`
+    update messages set waiting_for = 'held' where state = 'waiting' and seq = 3;
     insert into egress_ips (ip, state, actor, since, days_held, days_at_target, paused_at, version)
       values ('127.0.0.11', 'warming', 'cli', 0, 0, 0, '[]', 1), ('127.0.0.12', 'warmed', 'cli', 0, 0, 0, '[]', 1),
         ('127.0.0.13', 'warming', 'cli', 0, 0, 0, '[]', 1);
@@ -245,6 +246,7 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const summary = restoreBackup({ file: path, location, now, keepsAllowance: false, onStage() {} })
   t.match(summary, {
     held: 3,
+    heldBefore: 1,
     warmingIps: 3,
     mark: NOW,
     schema: SCHEMA_VERSION,

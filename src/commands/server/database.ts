@@ -75,10 +75,11 @@ function restore(file: string, flags: RestoreFlags): void {
   )
   const document = { ...snakeFields(summary), mark: toUnixSeconds(summary.mark) }
   printResult(flags, document, () => summaryText(summary, location.folder))
-  const { held } = summary
+  const { held, heldBefore } = summary
   if (held === 0) return
   printNote(flags, `${held} messages are held: they may have been sent since. Start the server, then decide:`)
-  for (const line of heldMailCommands(flags, new Date(now).toISOString())) printNote(flags, line)
+  const acceptedBefore = new Date(now).toISOString()
+  for (const line of heldMailCommands(flags, { acceptedBefore, heldBefore })) printNote(flags, line)
 }
 
 /** An upgrade made it so that one can go back: what this program makes of it the old one cannot open. */

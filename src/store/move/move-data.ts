@@ -18,6 +18,7 @@ import type { Database } from '../engine/database.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { MOVE_MARK, openEngine } from '../thread/open-engine.ts'
+import { COUNT_HELD } from '../verbs/queue/waiting-rows.ts'
 import { movedTables, type MovedTable } from './moved-tables.ts'
 import { batchesOf, valuesOf, type Row, type Value } from './table-rows.ts'
 
@@ -44,6 +45,8 @@ export interface MoveSummary {
   checksum: string
   /** Undelivered messages. */
   held: number
+  /** Of these, by an operator where they come from. */
+  heldBefore: number
   isResumed: boolean
 }
 
@@ -80,7 +83,8 @@ function move(ends: Ends): MoveSummary {
   const compared = compareAll(ends)
   if (engine === 'postgres') numberAbove(source.reader, ends)
   finish(ends)
-  return { ...compared, isResumed }
+  const heldBefore = source.reader.prepare<[], number>(COUNT_HELD).pluck().get() ?? 0
+  return { ...compared, heldBefore, isResumed }
 }
 
 /** Returns whether some of it was there already. */
@@ -136,7 +140,7 @@ function countOf(database: Database, { name }: MovedTable, { engine }: StoreLoca
   return database.prepare<[], number>(text).pluck().get() ?? 0
 }
 
-function compareAll({ source, target, tables, onProgress }: Ends): Omit<MoveSummary, 'isResumed'> {
+function compareAll({ source, target, tables, onProgress }: Ends): Omit<MoveSummary, 'isResumed' | 'heldBefore'> {
   const hash = createHash('sha256')
   const counts: Record<string, number> = {}
   let held = 0
@@ -150,7 +154,8 @@ function compareAll({ source, target, tables, onProgress }: Ends): Omit<MoveSumm
         const { value } = found.next()
         if (value === undefined || textOf(value, table) !== text) return differ(table, row, target.writer)
         hash.update(text)
-        if (row['waiting_for'] === 'held') held += 1
+        // One that ended while it was held keeps the word.
+        if (name === 'messages' && row['state'] === 'waiting') held += 1
       }
       rows += batch.length
       onProgress({ step: 'comparing', table: name, rows, total: rows })

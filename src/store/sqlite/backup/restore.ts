@@ -17,6 +17,7 @@ import { verifyBackup, type VerifyStage } from './verify-backup.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
 import { TOGETHER } from '../../verbs/ips/allowance.ts'
+import { COUNT_HELD } from '../../verbs/queue/waiting-rows.ts'
 import { createSuppressionCopy } from '../../verbs/suppressions/suppressions.ts'
 import { oneColumn } from '../../verbs/tools/statements.ts'
 
@@ -165,6 +166,8 @@ function placeConfiguration(work: string, target: string): string | null {
 
 interface RestoredState {
   held: number
+  /** Of these, by an operator when the copy was made. */
+  heldBefore: number
   /** Webhook deliveries that are due: receivers know repeated ones. */
   webhookDeliveries: number
   /** IPs whose warmup allowance of today counts as used. */
@@ -196,6 +199,7 @@ function settleRestored(
     select count(*) from webhook_deliveries where state = 'pending'`)
   return database
     .transaction((): RestoredState => ({
+      heldBefore: oneColumn(database)<[], number>(COUNT_HELD).get() ?? 0,
       held: hold.run(HELD_UNTIL, Math.max(0, now - mark), now).changes,
       webhookDeliveries: countDeliveries.get() ?? 0,
       warmingIps: keepsAllowance ? 0 : useUpAllowance(database, utcDay(now)),
