@@ -114,6 +114,11 @@ else {
     const startedAt = performance.now()
     t.equal(await runMove(there, { table: 'content_parts', rows: MESSAGES / 3 }), null, 'killed')
     await t.rejects(openTestStore(server), { message: /not all of it is here/ }, 'no server starts on a half')
+    const half = { from: server, to: file, now: NOW, onProgress() {} }
+    await t.rejects(moveToFile(half), { message: /not all of it is here/ }, 'nor does a half come back')
+    const none = postgresLocation(cluster.url(await cluster.createDatabase()))
+    await t.rejects(moveToFile({ ...half, from: none }), { message: /no Sternpost has worked/ }, 'nor nothing at all')
+    t.ok(existsSync(databasePath(file)), 'what was there is in its place')
     t.equal(await runMove(there, { table: 'messages', rows: MESSAGES / 2 }), null, 'killed again')
     const moved = await runMove(there)
     t.comment(`there in ${Math.round(performance.now() - startedAt)} ms`)

@@ -1,7 +1,8 @@
 /**
  * Moves all data of a stopped server from one engine to the other (systemd/README.md "PostgreSQL").
  *
- * 1. Both are opened: their schemas are migrated, and nobody else works with either.
+ * 1. Both are opened: their schemas are migrated, and nobody else works with either. A source without data, or with a
+ *    half of it that another move left, is none.
  * 2. The target is marked, with the epoch of the source. Only an empty one, or one with such a mark, is taken.
  * 3. Table by table, rows move in the order of their keys, some in each transaction. What a move that was killed had
  *    committed is the beginning of each table: the next one goes on behind its last row, so nothing is there twice. A
@@ -17,7 +18,7 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import type { Database } from '../engine/database.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
 import type { StoreLocation } from '../store-location.ts'
-import { MOVE_MARK, openEngine } from '../thread/open-engine.ts'
+import { MOVE_MARK, openEngine, requireWhole } from '../thread/open-engine.ts'
 import { COUNT_HELD } from '../verbs/queue/waiting-rows.ts'
 import { movedTables, type MovedTable } from './moved-tables.ts'
 import { batchesOf, valuesOf, type Row, type Value } from './table-rows.ts'
@@ -60,6 +61,7 @@ export async function moveData(options: MoveOptions): Promise<MoveSummary> {
   const { from, to } = options
   const source = await openEngine(from)
   try {
+    requireData(source)
     const target = await openEngine(to)
     try {
       const tables = movedTables((from.engine === 'sqlite' ? source : target).reader)
@@ -70,6 +72,14 @@ export async function moveData(options: MoveOptions): Promise<MoveSummary> {
   } finally {
     source.close()
   }
+}
+
+/** A half, or nothing at all, would take the place of what the target's side has. */
+function requireData(source: OpenEngine): void {
+  requireWhole(source)
+  if ((metaOf(source.reader, 'epoch') ?? 0) > 0) return
+  const sentence = 'no Sternpost has worked with the database that the data is to come from: is storage.url right?'
+  throw new ProcessExit(EXIT.configuration, sentence)
 }
 
 function move(ends: Ends): MoveSummary {
