@@ -18,7 +18,7 @@ import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import { fileLocationFor, type SqliteLocation } from '../../store/store-location.ts'
 import { commandText, heldMailCommands } from '../shared/command-text.ts'
-import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { configurationFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
 import { byteText, linesText, localTime, printable, sheetText } from '../shared/text.ts'
 import { addLocalVerb, CONFIG_FLAG, withOutputFlags } from '../shared/verb.ts'
@@ -136,6 +136,7 @@ export function addMigrateCommands(program: Command): void {
 }
 
 async function migrate(flags: Flags & { check?: boolean; to?: string }): Promise<void> {
+  if (flags.to !== undefined && flags.check === true) throw misuse('--check says nothing of a move: leave out --to')
   if (flags.to !== undefined) return moveTo(flags.to, serverSettings(flags), flags)
   const location = dataLocation(flags)
   const isCheck = flags.check === true
