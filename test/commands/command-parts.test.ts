@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { runCommandLine } from '../../src/commands/command-line.ts'
 import { readEventStream, type StreamEvent } from '../../src/commands/mail/follow-stream.ts'
-import { commandText, serverWords } from '../../src/commands/shared/command-text.ts'
+import { commandText, heldMailCommands, serverWords } from '../../src/commands/shared/command-text.ts'
 import { countFlag, timeFlag } from '../../src/commands/shared/flag-values.ts'
 import { followMessage } from '../../src/commands/mail/send.ts'
 import { followStream } from '../../src/commands/mail/follow-stream.ts'
@@ -67,6 +67,7 @@ t.test('a printed command that is pasted into a shell says what was meant, to th
   const dashed = commandText({}, { verb: 'recipient erase', arguments: ['-x@b.example'], options: { yes: true } })
   t.equal(dashed, 'sternpost recipient erase --yes -- -x@b.example')
   t.notMatch(commandText({}, { verb: 'x', arguments: ['a\u001b[2J'] }), '\u001b', 'a terminal obeys nothing of it')
+  t.match(heldMailCommands({}, { heldBefore: 2 }).at(-1), /^2 of them were held before/)
   t.equal(serverWords({ config: '/srv/a b' }), "--config '/srv/a b'")
 })
 

@@ -40,6 +40,7 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   t.match(restored.stderr, `sternpost queue release --held --config '${folder}'\n`)
   t.match(restored.stderr, /sternpost queue drop --held --accepted-before \S+Z --config /)
   t.notMatch(restored.stderr, '--yes', 'the number is seen first')
+  t.notMatch(restored.stderr, 'held before')
 
   const asked = await restore(ours, '--migrate', '--keep-allowance')
   t.match(asked, { code: 64, stdout: '' })
@@ -54,4 +55,6 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   const back = await restore(later, '--yes')
   t.match(back, { code: 0 }, 'the upgrade of a later program: this one is the way back')
   t.match(back.stdout, /since the backup are only in \S.*before-restore-\S+, of schema \d+\n/)
+  const checked = await sternpost(['migrate', '--to', 'postgres', '--check', '--config', folder])
+  t.match(checked, { code: 64, stderr: /--check says nothing of a move/ })
 })

@@ -14,6 +14,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
   writeSync,
 } from 'node:fs'
@@ -33,6 +34,7 @@ import { SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import { acceptOne, claim, lookUp, NOW, webhookEndpoint } from './store-samples.ts'
+import { ask, ipChange } from './warmup-samples.ts'
 
 async function scene(t: Test, keep = 3) {
   const config = { 'sternpost.yaml': 'version: 1\n', 'master.key': 'c2VjcmV0', 'pools.d': { '20-a.yaml': '' } }
@@ -226,6 +228,7 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const day = utcDay(NOW + 2 * DAY)
   const database = new Sqlite(databasePath(location))
   database.exec(`
+    update messages set waiting_for = 'held' where state = 'waiting' and seq = 3;
     insert into egress_ips (ip, state, actor, since, days_held, days_at_target, paused_at, version)
       values ('127.0.0.11', 'warming', 'cli', 0, 0, 0, '[]', 1), ('127.0.0.12', 'warmed', 'cli', 0, 0, 0, '[]', 1),
         ('127.0.0.13', 'warming', 'cli', 0, 0, 0, '[]', 1);
@@ -244,6 +247,7 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const summary = restoreBackup({ file: path, location, now, keepsAllowance: false, onStage() {} })
   t.match(summary, {
     held: 3,
+    heldBefore: 1,
     warmingIps: 3,
     mark: NOW,
     schema: SCHEMA_VERSION,
@@ -271,11 +275,18 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   t.match(await lookUp(restored, scheduled, now), { waitingFor: 'held', isPossibleDuplicate: false })
   const rows = (await restored.warmupDays('127.0.0.11', day)).map(({ isp, cap, granted }) => [isp, cap, granted])
   t.same(rows.sort(), [
-    ['*', 20, 20],
-    ['gmail', 5, 5],
+    ['*', 50, 20],
+    ['gmail', 25, 5],
   ])
   for (const ip of ['127.0.0.13', '127.0.0.14']) {
     t.match(await restored.warmupDays(ip, day), [{ isp: '*', cap: 0, granted: 0 }])
+  }
+  // As a start sets them, when the stage has become another one.
+  const caps = { day, cap: 100, providerCaps: {}, defaultProviderCap: 50 }
+  for (const record of await restored.ipRecords()) await restored.changeIp(ipChange(record, { audit: [], caps }))
+  for (const ip of ['127.0.0.11', '127.0.0.13', '127.0.0.14']) {
+    t.match(await restored.reserveAllowance(ask(now, 1, { ip })), [{ granted: 0, reason: 'warmup_day' }])
+    t.match(await restored.reserveAllowance(ask(now + DAY, 1, { ip })), [{ granted: 1 }], 'until midnight')
   }
   t.same(await restored.warmupDays('127.0.0.12', day), [])
   const filter = { isHeld: true, acceptedBefore: NOW }
@@ -361,8 +372,15 @@ t.test('a database that a killed server left is restored with what stands in its
   mkdirSync(left)
   for (const name of ['sternpost.db', 'sternpost.db-wal']) copyFileSync(join(location.folder, name), join(left, name))
   await store.close()
+  // Where little is written, the log is the newer one by hours.
+  utimesSync(join(left, 'sternpost.db'), NOW / 1_000 - 3_600, NOW / 1_000 - 3_600)
+  utimesSync(join(left, 'sternpost.db-wal'), NOW / 1_000, NOW / 1_000)
   const options = { location, now: NOW, keepsAllowance: false, onStage() {} }
-  t.match(restoreBackup({ ...options, file: join(left, 'sternpost.db') }), { held: 1, counts: { messages: 1 } })
+  t.match(restoreBackup({ ...options, file: join(left, 'sternpost.db') }), {
+    held: 1,
+    counts: { messages: 1 },
+    mark: NOW,
+  })
   t.same(verifyDatabase(location).problems, [])
 })
 

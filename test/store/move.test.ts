@@ -42,7 +42,8 @@ function writeSource(location: SqliteLocation): void {
       ${NOW} + 90000000, ${NOW}, n % 3, 0, iif(n % 50, null, 3), iif(n % 50, null, ${NOW}), iif(n % 50, null, n), n % 50 = 0
     from numbers;
     insert into events (id, message_seq, kind, at, body)
-      select randomblob(16), seq, 'email.accepted', created_at, null from messages where content_id >= 1000`)
+      select randomblob(16), seq, 'email.accepted', created_at, null from messages where content_id >= 1000;
+    update messages set waiting_for = 'held' where state <> 'sending' and seq % 3 = 0`)
   database.close()
 }
 
@@ -113,6 +114,11 @@ else {
     const startedAt = performance.now()
     t.equal(await runMove(there, { table: 'content_parts', rows: MESSAGES / 3 }), null, 'killed')
     await t.rejects(openTestStore(server), { message: /not all of it is here/ }, 'no server starts on a half')
+    const half = { from: server, to: file, now: NOW, onProgress() {} }
+    await t.rejects(moveToFile(half), { message: /not all of it is here/ }, 'nor does a half come back')
+    const none = postgresLocation(cluster.url(await cluster.createDatabase()))
+    await t.rejects(moveToFile({ ...half, from: none }), { message: /no Sternpost has worked/ }, 'nor nothing at all')
+    t.ok(existsSync(databasePath(file)), 'what was there is in its place')
     t.equal(await runMove(there, { table: 'messages', rows: MESSAGES / 2 }), null, 'killed again')
     const moved = await runMove(there)
     t.comment(`there in ${Math.round(performance.now() - startedAt)} ms`)
@@ -123,10 +129,15 @@ else {
       .prepare<[], number>(`select count(*) from messages where state = 'waiting' or state = 'sending'`)
       .pluck()
       .get()
+    const before = database
+      .prepare<[], number>(`select count(*) from messages where state = 'waiting' and waiting_for = 'held'`)
+      .pluck()
+      .get()
     const [epoch] = database.prepare('select value from meta where name = ?').pluck().all('epoch')
     database.close()
     t.strictSame(moved?.counts, counts, 'every row of every table')
     t.equal(moved?.held, held)
+    t.equal(moved?.heldBefore, before)
     await t.rejects(
       moveData({ ...there, onProgress() {} }),
       { message: /has data in its table/ },
@@ -142,15 +153,15 @@ else {
     t.comment(`back in ${Math.round(performance.now() - backAt)} ms`)
     t.match(returned, { isResumed: true, counts, checksum: moved?.checksum, movedTo: join(file.folder, 'before-move') })
 
-    const before = { folder: returned?.movedTo ?? '' }
-    const original = new Sqlite(databasePath(before))
+    const aside = { folder: returned?.movedTo ?? '' }
+    const original = new Sqlite(databasePath(aside))
     original.exec(`
     update messages
     set state = 'waiting', next_at = ${Date.UTC(9999, 11, 31)}, waiting_for = 'held', dot_sent = 0, lease_epoch = null,
       possible_duplicate = max(possible_duplicate, state = 'sending'), lease_until = null, claim = null
     where state = 'waiting' or state = 'sending'`)
     original.close()
-    t.strictSame(sumsOf(file), sumsOf({ ...file, ...before }), 'byte for byte as it was, and held')
+    t.strictSame(sumsOf(file), sumsOf({ ...file, ...aside }), 'byte for byte as it was, and held')
     t.strictSame(verifyDatabase(file).problems, [])
 
     for (const location of [server, file]) {
@@ -190,7 +201,7 @@ else {
     t.match(placed, { counts: moved.counts, checksum: moved.checksum, isResumed: false, movedTo: null })
     t.equal(
       moved.held,
-      (await cluster.query(`select * from messages where waiting_for = 'held'`, to.url.split('/').at(-1))).length,
+      (await cluster.query(`select * from messages where state = 'waiting'`, to.url.split('/').at(-1))).length,
     )
   })
   t.test('rows that differ are told, and the next move begins anew', async (t) => {

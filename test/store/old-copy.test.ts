@@ -6,11 +6,12 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { DAY, HOUR } from '../../src/base/clock.ts'
+import { utcDay } from '../../src/base/utc-day.ts'
 import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.ts'
 import { openTestStore } from './sqlite-support.ts'
 import { postgresLocation } from './postgres-support.ts'
 import { acceptOne, claim } from './store-samples.ts'
-import { ask, IP, warmingRecord } from './warmup-samples.ts'
+import { ask, IP, ipChange, warmingRecord } from './warmup-samples.ts'
 
 /** The one SQL of the page, for a copy of that moment. */
 function statementsFor(copiedAt: number): string {
@@ -47,6 +48,8 @@ t.test('mail of an old copy is held and lives on', { skip: skipWithoutPostgres }
     t.ok(Math.abs((found?.expiresAt ?? 0) - now - DAY) < HOUR, 'its lifetime stood still')
   }
   t.equal((await claim(store, begun.epoch, now, 2)).length, 0)
+  const caps = { day: utcDay(now), cap: 100, providerCaps: {}, defaultProviderCap: 50 }
+  t.ok(await store.changeIp(ipChange(warmingRecord(), { audit: [], caps })), 'a start sets the caps of its curve')
   t.match(await store.reserveAllowance(ask(now, 1)), [{ granted: 0 }], `the allowance of ${IP} counts as used`)
   const action = { filter: {}, action: { kind: 'release' }, now, limit: 100, isDryRun: false } as const
   t.equal((await store.actOnQueue(action)).messages, 2)

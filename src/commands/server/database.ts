@@ -18,7 +18,7 @@ import * as offline from '../../store/open/offline.ts'
 import { BackupError } from '../../store/records/backup-records.ts'
 import { fileLocationFor, type SqliteLocation } from '../../store/store-location.ts'
 import { commandText, heldMailCommands } from '../shared/command-text.ts'
-import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { configurationFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { printNote, printResult, progressLine, type OutputFlags } from '../shared/print.ts'
 import { byteText, linesText, localTime, printable, sheetText } from '../shared/text.ts'
 import { addLocalVerb, CONFIG_FLAG, withOutputFlags } from '../shared/verb.ts'
@@ -75,10 +75,11 @@ function restore(file: string, flags: RestoreFlags): void {
   )
   const document = { ...snakeFields(summary), mark: toUnixSeconds(summary.mark) }
   printResult(flags, document, () => summaryText(summary, location.folder))
-  const { held } = summary
+  const { held, heldBefore } = summary
   if (held === 0) return
   printNote(flags, `${held} messages are held: they may have been sent since. Start the server, then decide:`)
-  for (const line of heldMailCommands(flags, new Date(now).toISOString())) printNote(flags, line)
+  const acceptedBefore = new Date(now).toISOString()
+  for (const line of heldMailCommands(flags, { acceptedBefore, heldBefore })) printNote(flags, line)
 }
 
 /** An upgrade made it so that one can go back: what this program makes of it the old one cannot open. */
@@ -135,6 +136,7 @@ export function addMigrateCommands(program: Command): void {
 }
 
 async function migrate(flags: Flags & { check?: boolean; to?: string }): Promise<void> {
+  if (flags.to !== undefined && flags.check === true) throw misuse('--check says nothing of a move: leave out --to')
   if (flags.to !== undefined) return moveTo(flags.to, serverSettings(flags), flags)
   const location = dataLocation(flags)
   const isCheck = flags.check === true

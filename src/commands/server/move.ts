@@ -51,7 +51,7 @@ export async function moveTo(
   if (moved.held === 0) return
   const why = 'so that what is still in the old place is not sent twice'
   printNote(flags, `${moved.held} messages are held, ${why}. Start the server, then:`)
-  for (const line of heldMailCommands(flags)) printNote(flags, line)
+  for (const line of heldMailCommands(flags, moved)) printNote(flags, line)
 }
 
 /** A URL, or a file that it is in: the command line is seen by everybody on this machine. */

@@ -45,12 +45,20 @@ function optionWords(options: Options): string[] {
   })
 }
 
-/** For mail that is held until somebody decides; the last two say how many there are before they do anything. */
-export function heldMailCommands(given: ServerFlags & OutputFlags, acceptedBefore?: string): string[] {
+/**
+ * For mail that is held until somebody decides; the last two commands say how many there are before they do anything.
+ * `heldBefore`: of these an operator held as many, which nobody can tell from the others any more.
+ */
+export function heldMailCommands(
+  given: ServerFlags & OutputFlags,
+  { acceptedBefore, heldBefore }: { acceptedBefore?: string; heldBefore: number },
+): string[] {
   const held = { held: true, 'accepted-before': acceptedBefore }
+  const warning = `${heldBefore} of them were held before: a release without a further filter sends these, too.`
   return [
     `  see it:   ${commandText(given, { verb: 'queue list', options: { held: true } })}`,
     `  send it:  ${commandText(given, { verb: 'queue release', options: { held: true } })}`,
     `  or not:   ${commandText(given, { verb: 'queue drop', options: held })}`,
+    ...(heldBefore === 0 ? [] : [warning]),
   ]
 }

@@ -74,7 +74,7 @@ export function createCurveChanges({ configuration, store, clock }: EgressOutsid
     await registry.move(address, (current, { curve }) => {
       if (!isInWarmup(current)) return null
       const rule = allowanceRule(curve.curve, current.stage ?? 1, today)
-      const other = rows.find(({ isp, cap, granted }) => cap !== Math.max(granted, capIn(rule, isp)))
+      const other = rows.find((row) => !isUsedUp(row) && row.cap !== Math.max(row.granted, capIn(rule, row.isp)))
       if (other === undefined) return null
       const whose = other.isp === ALL_ISPS ? '' : ` to ${other.isp}`
       const reason = `curve ${curve.name}: ${other.cap} -> ${capIn(rule, other.isp)} a day${whose}`
@@ -94,6 +94,11 @@ export function createCurveChanges({ configuration, store, clock }: EgressOutsid
       for (const known of registry.known()) await followCaps(known)
     },
   }
+}
+
+/** Of a day on which the IP sends nothing, since a restore. */
+function isUsedUp({ isp, cap }: { isp: string; cap: number }): boolean {
+  return isp === ALL_ISPS && cap === 0
 }
 
 function capIn({ cap, providerCaps, defaultProviderCap }: AllowanceRule, isp: string): number {

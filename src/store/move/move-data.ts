@@ -1,7 +1,8 @@
 /**
  * Moves all data of a stopped server from one engine to the other (systemd/README.md "PostgreSQL").
  *
- * 1. Both are opened: their schemas are migrated, and nobody else works with either.
+ * 1. Both are opened: their schemas are migrated, and nobody else works with either. A source without data, or with a
+ *    half of it that another move left, is none.
  * 2. The target is marked, with the epoch of the source. Only an empty one, or one with such a mark, is taken.
  * 3. Table by table, rows move in the order of their keys, some in each transaction. What a move that was killed had
  *    committed is the beginning of each table: the next one goes on behind its last row, so nothing is there twice. A
@@ -17,7 +18,8 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import type { Database } from '../engine/database.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
 import type { StoreLocation } from '../store-location.ts'
-import { MOVE_MARK, openEngine } from '../thread/open-engine.ts'
+import { MOVE_MARK, openEngine, requireWhole } from '../thread/open-engine.ts'
+import { COUNT_HELD } from '../verbs/queue/waiting-rows.ts'
 import { movedTables, type MovedTable } from './moved-tables.ts'
 import { batchesOf, valuesOf, type Row, type Value } from './table-rows.ts'
 
@@ -44,6 +46,8 @@ export interface MoveSummary {
   checksum: string
   /** Undelivered messages. */
   held: number
+  /** Of these, by an operator where they come from. */
+  heldBefore: number
   isResumed: boolean
 }
 
@@ -57,6 +61,7 @@ export async function moveData(options: MoveOptions): Promise<MoveSummary> {
   const { from, to } = options
   const source = await openEngine(from)
   try {
+    requireData(source)
     const target = await openEngine(to)
     try {
       const tables = movedTables((from.engine === 'sqlite' ? source : target).reader)
@@ -67,6 +72,14 @@ export async function moveData(options: MoveOptions): Promise<MoveSummary> {
   } finally {
     source.close()
   }
+}
+
+/** A half, or nothing at all, would take the place of what the target's side has. */
+function requireData(source: OpenEngine): void {
+  requireWhole(source)
+  if ((metaOf(source.reader, 'epoch') ?? 0) > 0) return
+  const sentence = 'no Sternpost has worked with the database that the data is to come from: is storage.url right?'
+  throw new ProcessExit(EXIT.configuration, sentence)
 }
 
 function move(ends: Ends): MoveSummary {
@@ -80,7 +93,8 @@ function move(ends: Ends): MoveSummary {
   const compared = compareAll(ends)
   if (engine === 'postgres') numberAbove(source.reader, ends)
   finish(ends)
-  return { ...compared, isResumed }
+  const heldBefore = source.reader.prepare<[], number>(COUNT_HELD).pluck().get() ?? 0
+  return { ...compared, heldBefore, isResumed }
 }
 
 /** Returns whether some of it was there already. */
@@ -136,7 +150,7 @@ function countOf(database: Database, { name }: MovedTable, { engine }: StoreLoca
   return database.prepare<[], number>(text).pluck().get() ?? 0
 }
 
-function compareAll({ source, target, tables, onProgress }: Ends): Omit<MoveSummary, 'isResumed'> {
+function compareAll({ source, target, tables, onProgress }: Ends): Omit<MoveSummary, 'isResumed' | 'heldBefore'> {
   const hash = createHash('sha256')
   const counts: Record<string, number> = {}
   let held = 0
@@ -150,7 +164,8 @@ function compareAll({ source, target, tables, onProgress }: Ends): Omit<MoveSumm
         const { value } = found.next()
         if (value === undefined || textOf(value, table) !== text) return differ(table, row, target.writer)
         hash.update(text)
-        if (row['waiting_for'] === 'held') held += 1
+        // One that ended while it was held keeps the word.
+        if (name === 'messages' && row['state'] === 'waiting') held += 1
       }
       rows += batch.length
       onProgress({ step: 'comparing', table: name, rows, total: rows })

@@ -15,11 +15,19 @@ export async function openEngine(location: StoreLocation, notes: MessagePort | n
 /** In `meta` while data moves here; its value: the epoch of where it comes from. */
 export const MOVE_MARK = 'move'
 
-/** Half of the mail would be taken for all of it. */
+/** Half of the mail would be taken for all of it. Closes the engine before it throws. */
 export function refuseUnfinishedMove(engine: Pick<OpenEngine, 'reader' | 'close'>): void {
-  const mark = engine.reader.prepare<[string]>('select value from meta where name = ?').get(MOVE_MARK)
-  if (mark === undefined) return
-  engine.close()
+  try {
+    requireWhole(engine)
+  } catch (thrown) {
+    engine.close()
+    throw thrown
+  }
+}
+
+/** Throws ProcessExit 78 for a database that a move was not finished into. */
+export function requireWhole({ reader }: Pick<OpenEngine, 'reader'>): void {
+  if (reader.prepare<[string]>('select value from meta where name = ?').get(MOVE_MARK) === undefined) return
   const fix = 'run the same sternpost migrate --to again'
   throw new ProcessExit(
     EXIT.configuration,

@@ -17,6 +17,7 @@ import { verifyBackup, type VerifyStage } from './verify-backup.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
 import { TOGETHER } from '../../verbs/ips/allowance.ts'
+import { COUNT_HELD } from '../../verbs/queue/waiting-rows.ts'
 import { createSuppressionCopy } from '../../verbs/suppressions/suppressions.ts'
 import { oneColumn } from '../../verbs/tools/statements.ts'
 
@@ -165,6 +166,8 @@ function placeConfiguration(work: string, target: string): string | null {
 
 interface RestoredState {
   held: number
+  /** Of these, by an operator when the copy was made. */
+  heldBefore: number
   /** Webhook deliveries that are due: receivers know repeated ones. */
   webhookDeliveries: number
   /** IPs whose warmup allowance of today counts as used. */
@@ -196,6 +199,7 @@ function settleRestored(
     select count(*) from webhook_deliveries where state = 'pending'`)
   return database
     .transaction((): RestoredState => ({
+      heldBefore: oneColumn(database)<[], number>(COUNT_HELD).get() ?? 0,
       held: hold.run(HELD_UNTIL, Math.max(0, now - mark), now).changes,
       webhookDeliveries: countDeliveries.get() ?? 0,
       warmingIps: keepsAllowance ? 0 : useUpAllowance(database, utcDay(now)),
@@ -203,21 +207,20 @@ function settleRestored(
     .immediate()
 }
 
-/** The cap of the day becomes what is granted already: nothing is left, and nothing is counted that was not sent. */
+/**
+ * The pace of the day is used for ever: no grant conforms, whatever cap a start or a change of the stage sets. Nothing is
+ * counted that was not sent.
+ */
 function useUpAllowance(database: Database, day: string): number {
   // A suspended one may be resumed today.
   const findIps = oneColumn(database)<[], string>(`
     select ip from egress_ips
     where state in ('warming', 'paused') or former_state in ('warming', 'paused')`)
-  const close = database.prepare<[string, string]>('update warmup_days set cap = granted where ip = ? and day = ?')
-  const add = database.prepare<[string, string, string]>(`
+  const close = database.prepare<[string, string, string, number]>(`
     insert into warmup_days (ip, day, isp, cap, granted, arrival_at, interval_milliseconds)
-    values (?, ?, ?, 0, 0, 0, 0)
-    on conflict do nothing`)
+    values (?, ?, ?, 0, 0, ?, 0)
+    on conflict (ip, day, isp) do update set arrival_at = excluded.arrival_at`)
   const ips = findIps.all()
-  for (const ip of ips) {
-    close.run(ip, day)
-    add.run(ip, day, TOGETHER)
-  }
+  for (const ip of ips) close.run(ip, day, TOGETHER, HELD_UNTIL)
   return ips.length
 }

@@ -42,11 +42,17 @@ export function verifyBackup(file: string, folder: string, onStage: (stage: Veri
     onStage('comparing')
     compareFiles(file, manifest, folder)
   }
-  const mark = manifest === null ? statSync(file).mtimeMs : Date.parse(manifest.mark)
+  const mark = manifest === null ? changedAt(file) : Date.parse(manifest.mark)
   if (manifest?.counts === null) return { manifest, schema: 0, mark, databaseBytes: 0 }
   onStage('checking')
   const schema = checkCopy(file, copy, manifest)
   return { manifest, schema, mark: Math.floor(mark), databaseBytes: statSync(copy).size }
+}
+
+/** With its log, which is moved into the file only now and then. */
+function changedAt(file: string): number {
+  const log = statSync(`${file}-wal`, { throwIfNoEntry: false })
+  return Math.max(statSync(file).mtimeMs, log?.mtimeMs ?? 0)
 }
 
 function requireSpace(file: string, folder: string): void {

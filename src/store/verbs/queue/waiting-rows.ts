@@ -8,6 +8,9 @@ import type { QueueFilter, QueueGroup, QueueGrouping } from '../../../mail/waiti
 import type { WaitingFor } from '../../records/queue-records.ts'
 import { askAhead, foundOfEach, lengthOf, oneColumn } from '../tools/statements.ts'
 
+/** What an operator holds, and what a restore or a move has held. */
+export const COUNT_HELD = `select count(*) from messages where state = 'waiting' and waiting_for = 'held'`
+
 const groupOf = (row: WaitingRow, by: QueueGrouping, now: number): QueueGroup => ({
   name: nameOf(row, by),
   waiting: 1,
