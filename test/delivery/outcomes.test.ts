@@ -26,6 +26,16 @@ async function suppressed({ store }: Engine): Promise<string[]> {
   return suppressions.map(({ email, reason, scope }) => `${email} ${reason} ${scope}`)
 }
 
+t.test('the log has no recipient where `log.recipients` is not full, nor has a reply that repeats one', async (t) => {
+  const server = await mx(t, { script: { rcpt: '550 5.1.1 <anna@dest.test>: gone, write to ANNA@other.test.' } })
+  const engine = await startEngine(t, { port: server.port, overrides: { 'log.recipients': 'domain' } })
+  const [id] = await engine.accept(ANNA)
+  await engine.untilState(id, 'bounced')
+  const lines = engine.log.filter((line) => line['message_id'] === id)
+  t.match(lines, [{ recipient: 'dest.test', reply: '550 5.1.1 <dest.test>: gone, write to other.test.' }])
+  t.notMatch(JSON.stringify(engine.log), /anna@/i)
+})
+
 t.test('a deferral is told with its reason and the next time', async (t) => {
   const server = await mx(t, { script: { rcpt: '450-4.2.0 busy\r\n450 4.2.0 come back' } })
   const clock = manualClock(START)
