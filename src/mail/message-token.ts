@@ -36,14 +36,6 @@ export function readReturnPathToken(text: string, key: KeyObject): string | unde
   return readToken('bounce', text, key)?.messageId
 }
 
-// 48 or 56 characters, by the form.
-const IN_ADDRESS = /(?<![a-z0-9])([bfu])-[a-z2-7]{48,56}(?=@)/gi
-
-/** A text with addresses of ours in it, such as a dialogue, without their tokens: whoever has one may report by it. */
-export function withoutTokens(text: string): string {
-  return text.replace(IN_ADDRESS, '$1-…')
-}
-
 /** For Message-ID, X-Sternpost-Ref and the address for complaints. */
 export function complaintToken(messageId: string, key: KeyObject): string {
   return makeToken('complaint', messageId, 0, key)

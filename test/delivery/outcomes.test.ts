@@ -7,7 +7,14 @@ import { dkimVerify } from 'mailauth'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { RecordCheck } from '../../src/store/records/sender-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx, type MxMessage, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
+import {
+  scriptedMx,
+  type MxConnection,
+  type MxMessage,
+  type Script,
+  type ScriptedMx,
+  type ScriptedMxOptions,
+} from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { DKIM_RECORDS, startEngine, type Engine } from './start-engine.ts'
 import { LIVE_SUPPRESSIONS } from '../store/store-samples.ts'
@@ -34,6 +41,24 @@ t.test('the log has no recipient where `log.recipients` is not full, nor has a r
   const lines = engine.log.filter((line) => line['message_id'] === id)
   t.match(lines, [{ recipient: 'dest.test', reply: '550 5.1.1 <dest.test>: gone, write to other.test.' }])
   t.notMatch(JSON.stringify(engine.log), /anna@/i)
+})
+
+t.test('a reply that repeats the return path is kept without its token, by which reports are believed', async (t) => {
+  const repeated = (code: string, { commands }: MxConnection): string =>
+    `${code} ${/<[^>]*>/.exec(commands.findLast((line) => line.startsWith('MAIL')) ?? '')?.[0]}: sender address rejected`
+  const script: Script = {
+    rcpt: (line, connection) => repeated(line.includes('later') ? '450 4.1.8' : '550 5.1.8', connection),
+  }
+  const engine = await startEngine(t, { port: (await mx(t, { script })).port })
+  const [[later], [never]] = [await engine.accept('later@dest.test'), await engine.accept('never@dest.test')]
+  await engine.untilState(later, 'deferred')
+  await engine.untilState(never, 'bounced')
+  for (const [id, code] of [[later, '450 4.1.8'] as const, [never, '550 5.1.8'] as const]) {
+    const description = `${code} <b-…@bounces.acme.test>: sender address rejected`
+    t.match((await engine.store.lookupMessage(id ?? '', START))?.attempts, [{ reply: description }])
+    const [event] = await engine.events(id)
+    t.ok(Object.values(event?.data ?? {}).includes(description), code)
+  }
 })
 
 t.test('a deferral is told with its reason and the next time', async (t) => {

@@ -6,6 +6,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DAY, type Clock } from '../../base/clock.ts'
+import { withoutTokens } from '../../mail/reply/smtp-reply.ts'
 import { bounceFor, type ClassifyReply, type Suppression } from '../../mail/reply/classify-reply.ts'
 import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
 import { judgeReported } from '../../mail/report/judge-report.ts'
@@ -57,7 +58,7 @@ export function createApplyReport(
       const failed = told.filter(({ action }) => action === 'failed')
       if (reading.kind === 'notice' || (told.length > 0 && failed.length === 0)) {
         const about = told[0]?.action ?? 'delayed'
-        const fact: ReportedFact = { kind: 'note', about, description: told[0]?.diagnostic ?? '' }
+        const fact: ReportedFact = { kind: 'note', about, description: withoutTokens(told[0]?.diagnostic ?? '') }
         return { result: await record(messageId, fact), bounce: null }
       }
       const judged = failed.flatMap((each) => judgeReported(each, classify, providerOf(message.isp)) ?? [])

@@ -6,7 +6,7 @@
 import type { BatchJson, MessageQuery } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { inSlices } from '../../base/in-slices.ts'
-import { withoutTokens } from '../../mail/message-token.ts'
+import { withoutTokens } from '../../mail/reply/smtp-reply.ts'
 import type { Reach } from '../../mail/reach.ts'
 import type { BatchView } from '../../store/records/lookup-records.ts'
 import { createExplainMessage, type ExplainOptions } from './explain-message.ts'
