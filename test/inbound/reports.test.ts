@@ -173,6 +173,9 @@ t.test('what failed for another recipient of the report is not told of ours', as
     t.match(await parts.look(messageId), { state }, name)
     t.same(await suppressed(`${name}@example.com`), isSuppressed ? ['hard_bounce all'] : [], name)
   }
+  const { messageId, bounceAddress } = await parts.deliveredMessage('leser@xn--bcher-kva.example')
+  t.match(await bring(bounceAddress, report(group('leser@bücher.example', 'relayed', '2.1.5'), dead)), taken)
+  t.match(await parts.look(messageId), { state: 'delivered' }, 'its domain in Unicode')
 })
 
 t.test('a soft or a blocking bounce suppresses nobody', async (t) => {
