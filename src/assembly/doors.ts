@@ -93,6 +93,7 @@ async function startReports(foundation: Foundation, parts: DoorParts): Promise<n
     providers,
     acceptSubmission: parts.mail.acceptSubmission,
     logger: foundation.logger.child({ part: 'inbound' }),
+    recipients: () => foundation.live.current().server.log.recipients,
     onEvents: parts.webhookEngine.wake,
   })
   foundation.working.push(() => server.stop())

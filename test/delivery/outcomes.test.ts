@@ -7,7 +7,14 @@ import { dkimVerify } from 'mailauth'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { RecordCheck } from '../../src/store/records/sender-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx, type MxMessage, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
+import {
+  scriptedMx,
+  type MxConnection,
+  type MxMessage,
+  type Script,
+  type ScriptedMx,
+  type ScriptedMxOptions,
+} from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { DKIM_RECORDS, startEngine, type Engine } from './start-engine.ts'
 import { LIVE_SUPPRESSIONS } from '../store/store-samples.ts'
@@ -25,6 +32,34 @@ async function suppressed({ store }: Engine): Promise<string[]> {
   const { suppressions } = await store.listSuppressions(LIVE_SUPPRESSIONS)
   return suppressions.map(({ email, reason, scope }) => `${email} ${reason} ${scope}`)
 }
+
+t.test('the log has no recipient where `log.recipients` is not full, nor has a reply that repeats one', async (t) => {
+  const server = await mx(t, { script: { rcpt: '550 5.1.1 <anna@dest.test>: gone, write to ANNA@other.test.' } })
+  const engine = await startEngine(t, { port: server.port, overrides: { 'log.recipients': 'domain' } })
+  const [id] = await engine.accept(ANNA)
+  await engine.untilState(id, 'bounced')
+  const lines = engine.log.filter((line) => line['message_id'] === id)
+  t.match(lines, [{ recipient: 'dest.test', reply: '550 5.1.1 <dest.test>: gone, write to other.test.' }])
+  t.notMatch(JSON.stringify(engine.log), /anna@/i)
+})
+
+t.test('a reply that repeats the return path is kept without its token, by which reports are believed', async (t) => {
+  const repeated = (code: string, { commands }: MxConnection): string =>
+    `${code} ${/<[^>]*>/.exec(commands.findLast((line) => line.startsWith('MAIL')) ?? '')?.[0]}: sender address rejected`
+  const script: Script = {
+    rcpt: (line, connection) => repeated(line.includes('later') ? '450 4.1.8' : '550 5.1.8', connection),
+  }
+  const engine = await startEngine(t, { port: (await mx(t, { script })).port })
+  const [[later], [never]] = [await engine.accept('later@dest.test'), await engine.accept('never@dest.test')]
+  await engine.untilState(later, 'deferred')
+  await engine.untilState(never, 'bounced')
+  for (const [id, code] of [[later, '450 4.1.8'] as const, [never, '550 5.1.8'] as const]) {
+    const description = `${code} <b-…@bounces.acme.test>: sender address rejected`
+    t.match((await engine.store.lookupMessage(id ?? '', START))?.attempts, [{ reply: description }])
+    const [event] = await engine.events(id)
+    t.ok(Object.values(event?.data ?? {}).includes(description), code)
+  }
+})
 
 t.test('a deferral is told with its reason and the next time', async (t) => {
   const server = await mx(t, { script: { rcpt: '450-4.2.0 busy\r\n450 4.2.0 come back' } })

@@ -136,6 +136,7 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
         metrics,
         acceptSubmission,
         ...unsubscribing,
+        recipients: () => 'full',
         providers: { providers: {} },
         classify: createClassifier([]),
         settings: {

@@ -3,8 +3,10 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { EVERYTHING } from '../../src/mail/reach.ts'
 import { DAY } from '../../src/base/clock.ts'
+import { ServiceError } from '../../src/base/errors.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { unsubscribeToken } from '../../src/mail/message-token.ts'
+import { createAcceptSubmission } from '../../src/messages/accept/accept-submission.ts'
 import { verified } from '../messages/acceptance-parts.ts'
 import { HOSTNAME } from '../senders/sender-parts.ts'
 import { acceptOne, LIVE_SUPPRESSIONS } from '../store/store-samples.ts'
@@ -171,6 +173,9 @@ t.test('what failed for another recipient of the report is not told of ours', as
     t.match(await parts.look(messageId), { state }, name)
     t.same(await suppressed(`${name}@example.com`), isSuppressed ? ['hard_bounce all'] : [], name)
   }
+  const { messageId, bounceAddress } = await parts.deliveredMessage('leser@xn--bcher-kva.example')
+  t.match(await bring(bounceAddress, report(group('leser@bücher.example', 'relayed', '2.1.5'), dead)), taken)
+  t.match(await parts.look(messageId), { state: 'delivered' }, 'its domain in Unicode')
 })
 
 t.test('a soft or a blocking bounce suppresses nobody', async (t) => {
@@ -478,6 +483,38 @@ t.test('mail for postmaster goes on to the operator, within limits, and never ba
   for (const why of ['own-mail', 'too-many', 'no-operator', 'suppressed']) {
     t.match(parts.log.join('\n'), new RegExp(`"level":"warn".*"kind":"operator","result":"${why}"`))
   }
+})
+
+t.test('mail for postmaster that cannot be kept is none of those of the hour', async (t) => {
+  let isFull = true
+  const accept = createAcceptSubmission(parts.options)
+  const { port: own } = await parts.reports({
+    settings: { operator: { email: 'ops@example.org' } },
+    async acceptSubmission(request, caller) {
+      if (isFull) throw new ServiceError('unavailable', 'the disk is full')
+      return accept(request, caller)
+    },
+  })
+  const complaint = 'From: neighbour@example.org\r\nSubject: still your spam\r\n\r\nPlease stop.'
+  for (let time = 0; time < 25; time++) t.match(await bring(`abuse@${HOSTNAME}`, complaint, own), /^45\d /)
+  isFull = false
+  parts.stored.splice(0)
+  t.match(await bring(`abuse@${HOSTNAME}`, complaint, own), taken)
+  t.equal(parts.stored.splice(0).length, 1, 'it goes on when it comes again')
+})
+
+t.test('who writes to us stands in the log as `log.recipients` says', async (t) => {
+  const { port: own } = await parts.reports({ recipients: () => 'domain' })
+  const { bounceAddress } = await parts.deliveredMessage('private@example.com')
+  const client = await smtpClient({ port: own })
+  await client.greet()
+  for (const sender of ['private@example.com', '']) {
+    parts.log.splice(0)
+    t.match(await client.mail([bounceAddress], VACATION, sender), taken)
+    t.match(parts.log.join('\n'), `"sender":"${sender === '' ? '' : 'example.com'}"`)
+    t.notMatch(parts.log.join('\n'), 'private@')
+  }
+  client.destroy()
 })
 
 t.test('a genuine token about a message that is not kept any more changes nothing', async (t) => {

@@ -6,6 +6,7 @@ import t from 'tap'
 import { judgeReported } from '../../src/mail/report/judge-report.ts'
 import { readReport } from '../../src/mail/report/read-report.ts'
 import type { ReportReading } from '../../src/mail/report/report-reading.ts'
+import { bounceReport } from '../inbound/report-samples.ts'
 import { shippedClassifier } from '../support/corpus-score.ts'
 
 const FIXTURES = new URL('../fixtures/mail/', import.meta.url)
@@ -344,6 +345,13 @@ t.test('a notification of a complaint has the type that the provider told', asyn
   t.match(readType({}), { kind: 'complaint', feedbackType: null })
   t.match(readType({ complaintFeedbackType: 'abuse' }), { kind: 'complaint', feedbackType: 'abuse' })
   t.match(readType({ complaintFeedbackType: 'not-spam' }), { kind: 'other', feedbackType: 'not-spam' })
+})
+
+t.test('a bounce that returns the header of a mailbox that forwards is no complaint', async (t) => {
+  const returned = ['From: orders@acme.com', 'X-HmXmrOriginalRecipient: <ada@example.com>', 'Subject: Order']
+  const full = { status: '5.2.2', diagnostic: 'smtp; 552 5.2.2 mailbox full', returned }
+  t.match(read(bounceReport(full)), { kind: 'bounce', feedbackType: null, recipients: [{ status: '5.2.2' }] })
+  t.match(read(bounceReport({ ...full, action: 'delayed' })), { kind: 'notice', feedbackType: null })
 })
 
 t.test('an action is read in the words of real servers, and in doubt the status decides', async (t) => {

@@ -20,7 +20,9 @@ import {
   readReturnPathToken,
   returnPathAddress,
   returnPathToken,
+  unsubscribeToken,
 } from '../../src/mail/message-token.ts'
+import { withoutTokens } from '../../src/mail/reply/smtp-reply.ts'
 
 const KEY = createSecretKey(Buffer.alloc(32, 7))
 const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
@@ -54,6 +56,18 @@ t.test('a changed, foreign or malformed token names nothing', async (t) => {
   for (const text of malformed) {
     t.equal(readReturnPathToken(text, KEY), undefined, JSON.stringify(text))
   }
+})
+
+t.test('what others read of a dialogue has no token in it', async (t) => {
+  const [path, token] = [returnPathAddress(MESSAGE_ID, 'b.acme.com', KEY), complaintToken(MESSAGE_ID, KEY)]
+  const link = unsubscribeToken(MESSAGE_ID, 1, KEY)
+  const cases: [string, string][] = [
+    [`> MAIL FROM:<${path}> RET=HDRS ENVID=${path.split('@')[0]}`, '> MAIL FROM:<b-…@b.acme.com> RET=HDRS ENVID=b-…'],
+    [`250 2.6.0 <${token}@acme.com> [InternalId=5] Queued`, '250 2.6.0 <…@acme.com> [InternalId=5] Queued'],
+    [`553 <${path.toUpperCase()}> u-${link}@b.acme.com.`, '553 <B-…@B.ACME.COM> u-…@b.acme.com.'],
+    [`250 ok ${token}x ${'a'.repeat(48)}`, `250 ok ${token}x ${'a'.repeat(48)}`],
+  ]
+  for (const [text, shown] of cases) t.equal(withoutTokens(text), shown)
 })
 
 t.test('the organizational domain is what somebody registered', async (t) => {

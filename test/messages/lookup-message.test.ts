@@ -2,9 +2,11 @@
  * Looking up and searching messages and batches: the fields of the API, from what the store holds, and only for whom
  * may see them.
  */
+import { createSecretKey } from 'node:crypto'
 import t from 'tap'
 import { EVERYTHING } from '../../src/mail/reach.ts'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
+import { returnPathAddress } from '../../src/mail/message-token.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { createMessageLookup, type MessageLookup } from '../../src/messages/lookup/lookup-message.ts'
 import type { MessageQuery } from '../../src/api/message.ts'
@@ -312,15 +314,23 @@ t.test('a batch is told by the states of its messages', async (t) => {
   await t.rejects(lookup.batch('bat_x', ALL), { code: 'not_found' })
 })
 
-t.test('a transcript has the dialogue of each attempt', async (t) => {
+t.test('a transcript has the dialogue of each attempt, without what reports are believed by', async (t) => {
   const store = await testStore(t)
   const { epoch } = await store.beginEpoch(NOW, NOW)
   const id = await acceptOne(store)
   const [message] = await claim(store, epoch)
   if (message === undefined) throw new Error('nothing was claimed')
-  const outcome = { ...outcomeRecord(message, delivered), transcript: '> MAIL FROM:<x>\n< 250 OK' }
+  const sender = returnPathAddress(id, 'bounces.acme.com', createSecretKey(Buffer.alloc(32, 7)))
+  const transcript = `> MAIL FROM:<${sender}>\n< 250 <${sender.toUpperCase()}> OK`
+  const outcome = { ...outcomeRecord(message, delivered), transcript }
   await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcome] })
   t.same(await lookupIn(store).transcript(id, ALL), [
-    { n: 1, at: NOW_SECONDS, ip: '127.0.0.11', mx: 'mx.example.com', dialogue: '> MAIL FROM:<x>\n< 250 OK' },
+    {
+      n: 1,
+      at: NOW_SECONDS,
+      ip: '127.0.0.11',
+      mx: 'mx.example.com',
+      dialogue: '> MAIL FROM:<b-…@bounces.acme.com>\n< 250 <B-…@BOUNCES.ACME.COM> OK',
+    },
   ])
 })

@@ -5,7 +5,7 @@
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { DeliveryAttempt, DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
-import { shownRecipient, type ShownRecipients } from '../../mail/shown-recipient.ts'
+import { shownRecipient, shownReply, type ShownRecipients } from '../../mail/shown-recipient.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { Judgement } from './judge-reply.ts'
 
@@ -31,13 +31,14 @@ type AttemptLogOptions = { logger: Logger; metrics: Metrics; recipients: () => S
 export function createAttemptLog({ logger, metrics, recipients }: AttemptLogOptions) {
   return ({ message, attempt, judgement, provider }: LoggedTry): void => {
     const { outcome } = judgement
+    const shown = recipients()
     if (!message.isCaptured) count(metrics, { message, attempt, judgement, provider })
     logger[outcome.kind === 'ambiguous' ? 'warn' : 'info'](
       {
         message_id: message.id,
         domain: message.domain,
         pool: message.pool,
-        recipient: shownRecipient(message.recipient, message.recipientDomain, recipients()),
+        recipient: shownRecipient(message.recipient, message.recipientDomain, shown),
         ip: attempt.ip,
         local_address: attempt.localAddress,
         provider,
@@ -45,7 +46,7 @@ export function createAttemptLog({ logger, metrics, recipients }: AttemptLogOpti
         remote_address: attempt.remoteAddress,
         attempt: message.attempts + 1,
         stage: attempt.stage,
-        reply: attempt.reply.slice(0, MOST_LOGGED_REPLY_CHARACTERS),
+        reply: shownReply(attempt.reply, shown).slice(0, MOST_LOGGED_REPLY_CHARACTERS),
         code: judgement.code,
         tls: attempt.tls?.protocol ?? null,
         ms: attempt.durationMilliseconds,

@@ -13,6 +13,7 @@ import type { Egress } from '../../egress/egress.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import { bouncedData, deferredData, deliveredData, type ServiceEvent } from '../../mail/event.ts'
 import type { ConnectionFacts, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
+import { withoutTokens } from '../../mail/reply/smtp-reply.ts'
 import { EVERYTHING } from '../../mail/reach.ts'
 import type { ShownRecipients } from '../../mail/shown-recipient.ts'
 import { isSimulated } from '../../mail/simulator.ts'
@@ -82,16 +83,19 @@ export function createRecordTry(options: RecordTryOptions) {
 
   return (message: ClaimedMessage, tried: Tried, judgement: Judgement): void => {
     const { facts, at, durationMilliseconds, ip, operator, transcript, refund } = tried
-    const { outcome, stage, reply, category } = judgement
-    const attempt: DeliveryAttempt = { ...facts, at, durationMilliseconds, ip, result: outcome.kind, stage, reply }
+    const { outcome, stage, category } = judgement
+    const timed = { ...facts, at, durationMilliseconds, ip, result: outcome.kind, stage }
     const isp = operator?.isp ?? null
-    logTry({ message, attempt, judgement, provider: operator?.provider ?? null })
+    const logged = { ...timed, reply: judgement.reply }
+    logTry({ message, attempt: logged, judgement, provider: operator?.provider ?? null })
+    const reply = withoutTokens(judgement.reply)
+    const attempt: DeliveryAttempt = { ...timed, reply }
     if (refund !== null) egress.noteRefund(refund.ip, refund.isp)
     const now = clock.now()
     const poolIps = (): string[] => egress.ipsUsedBy(message.pool).map(({ address }) => address)
     const { key, claim } = message
     const next = decideIp({ outcome: outcome.kind, category, ip, message, poolIps, now })
-    const events = [eventOf(message, judgement, isp, now)]
+    const events = [eventOf(message, { ...judgement, reply }, isp, now)]
     const settled = { key, claim, attempt, outcome, isp, category, transcript, refund, ...next, events }
     const suppresses = judgeAddress(message, judgement, now)
     if (typeof suppresses === 'boolean') return recorder.record(message, counted({ ...settled, suppresses }))

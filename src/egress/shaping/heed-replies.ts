@@ -7,6 +7,7 @@ import { HOUR } from '../../base/clock.ts'
 import type { ReplyRuleSettings, Threshold } from '../../config/settings/provider-settings.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
 import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
+import { shownReply } from '../../mail/shown-recipient.ts'
 import {
   isHalfOpen,
   isSuspended,
@@ -107,7 +108,10 @@ export function createHeedReplies(
     record.replyLimits.set(id, limit)
     keeper.saveSoon(record)
     parts.wakeAt(nextDoublingAt(limit, now))
-    parts.logger.warn({ ip, route, isp, rule: id, reply: cause, until: limit.until }, 'path limited')
+    parts.logger.warn(
+      { ip, route, isp, rule: id, reply: shownReply(cause, 'domain'), until: limit.until },
+      'path limited',
+    )
   }
 }
 
@@ -161,7 +165,8 @@ export function createSuspensions({ records, logger, keeper, signals, wakeAt, on
     keeper.saveSoon(record)
     wakeAt(suspension.until)
     const { rule, cause, until } = suspension
-    logger.warn({ ...facts, rule, reply: cause, until, step: record.ladder.step }, `${record.kind} suspended`)
+    const reply = shownReply(cause, 'domain')
+    logger.warn({ ...facts, rule, reply, until, step: record.ladder.step }, `${record.kind} suspended`)
   }
 
   function noteBlockOfIp(path: ShapedPath, cause: string, now: number): void {

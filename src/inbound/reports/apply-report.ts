@@ -6,6 +6,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DAY, type Clock } from '../../base/clock.ts'
+import { domainToAscii } from '../../mail/address.ts'
+import { withoutTokens } from '../../mail/reply/smtp-reply.ts'
 import { bounceFor, type ClassifyReply, type Suppression } from '../../mail/reply/classify-reply.ts'
 import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
 import { judgeReported } from '../../mail/report/judge-report.ts'
@@ -57,7 +59,7 @@ export function createApplyReport(
       const failed = told.filter(({ action }) => action === 'failed')
       if (reading.kind === 'notice' || (told.length > 0 && failed.length === 0)) {
         const about = told[0]?.action ?? 'delayed'
-        const fact: ReportedFact = { kind: 'note', about, description: told[0]?.diagnostic ?? '' }
+        const fact: ReportedFact = { kind: 'note', about, description: withoutTokens(told[0]?.diagnostic ?? '') }
         return { result: await record(messageId, fact), bounce: null }
       }
       const judged = failed.flatMap((each) => judgeReported(each, classify, providerOf(message.isp)) ?? [])
@@ -87,9 +89,15 @@ export function createApplyReport(
  */
 function reportedOf({ recipients, unnamed }: ReportReading, own: string): readonly ReportedRecipient[] {
   if (unnamed !== null) return [{ ...unnamed, address: own }]
-  const isOwn = (address: string | null): boolean => address?.toLowerCase() === own.toLowerCase()
+  const isOwn = (address: string | null): boolean => address !== null && inOneForm(address) === inOneForm(own)
   const named = recipients.filter(({ address, finalRecipient }) => isOwn(address) || isOwn(finalRecipient))
   return named.length > 0 ? named : recipients
+}
+
+/** A report of RFC 6533 has the domain in Unicode. */
+function inOneForm(address: string): string {
+  const at = address.lastIndexOf('@') + 1
+  return `${address.slice(0, at)}${domainToAscii(address.slice(at)) ?? address.slice(at)}`.toLowerCase()
 }
 
 function complaintFact({ kind, feedbackType }: ReportReading): ReportedFact | undefined {

@@ -63,8 +63,9 @@ export function createOperatorForward({
       const { suppressed } = await acceptSubmission(request, ADMINISTRATOR)
       return suppressed.length > 0 ? 'suppressed' : 'forwarded'
     } catch (thrown) {
-      // Trying again helps only where the fault is ours for the moment.
+      // Trying again helps only where the fault is ours for the moment: then it is one of the hour when it comes again.
       if (thrown instanceof ServiceError && thrown.code !== 'unavailable') return 'refused'
+      limit.giveBack('operator', 1)
       throw thrown
     }
   }

@@ -11,6 +11,7 @@ import type { Metrics } from '../../base/metrics.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { ProviderSettings } from '../../config/settings/provider-settings.ts'
 import { readComplaintToken, readReturnPathToken } from '../../mail/message-token.ts'
+import { shownAddress, type ShownRecipients } from '../../mail/shown-recipient.ts'
 import type { ReportReading, ReportReferences } from '../../mail/report/report-reading.ts'
 import type { ReportResult } from '../../store/records/report-records.ts'
 import type { Store } from '../../store/store.ts'
@@ -41,6 +42,8 @@ export interface RouteParts extends ApplyParts, ForwardParts, AuthenticationPart
   keyRing: KeyRing
   unsubscribe(token: string): Promise<boolean>
   logger: Logger
+  /** `log.recipients`: who writes to us got mail of ours. */
+  recipients(): ShownRecipients
   metrics: Pick<Metrics, 'inboundMessages' | 'reportsIgnored' | 'bounces' | 'complaints' | 'suppressions'>
   /** Events were written. */
   onEvents(): void
@@ -101,7 +104,8 @@ export function createRouteReport(parts: RouteParts, thread: Pick<Authentication
     const { kind, result, messageId, reason } = await route(mail, recipient)
     metrics.inboundMessages.inc({ kind })
     if (!CHANGING.includes(result)) metrics.reportsIgnored.inc({ why: result })
-    const { remoteAddress: remote_address, sizeBytes: bytes, sender } = mail
+    const { remoteAddress: remote_address, sizeBytes: bytes } = mail
+    const sender = shownAddress(mail.sender, parts.recipients())
     const facts = { kind, result, message_id: messageId, reason, remote_address, sender, bytes }
     // What the operator was to read and cannot is for the operator to mend.
     const level = kind === 'operator' && result !== 'forwarded' ? 'warn' : 'info'

@@ -5,7 +5,7 @@
  */
 import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES, categoryOfCodes, type BounceCategory } from './bounce-category.ts'
 import type { Bounce } from './delivery-outcome.ts'
-import { MOST_REPLY_CHARACTERS, type ReportStage, type SmtpReply } from './smtp-reply.ts'
+import { MOST_REPLY_CHARACTERS, withoutTokens, type ReportStage, type SmtpReply } from './smtp-reply.ts'
 
 /** A line of bounces.yaml, checked when it was loaded. */
 export interface BounceRule {
@@ -127,7 +127,7 @@ function categoryOfClass(reply: SmtpReply, stage: ReportStage): BounceCategory {
 /** Never empty, one line, at most 1,000 characters. */
 function describe(text: string, sentence: string): string {
   // Every control character.
-  const clean = text.replace(/\p{Cc}+/gu, ' ').trim()
+  const clean = withoutTokens(text.replace(/\p{Cc}+/gu, ' ').trim())
   const characters = [...(clean === '' ? sentence : clean)]
   return characters.slice(0, MOST_DESCRIPTION_CHARACTERS).join('').toWellFormed()
 }

@@ -56,3 +56,14 @@ function withoutCodes(line: string, digits: string, enhancedCode: string | null)
   const text = line.startsWith(digits) ? line.slice(digits.length + 1) : line
   return enhancedCode !== null && text.startsWith(`${enhancedCode} `) ? text.slice(enhancedCode.length + 1) : text
 }
+
+// Of both forms of `message-token.ts`: the head, and the first two bits of the message id, make the first two characters.
+const ANY_TOKEN = /(?<![a-z0-9])c[a-d](?:[a-z2-7]{46}|[a-z2-7]{54})(?![a-z0-9])/gi
+
+/**
+ * What others may read of a dialogue. Whoever has a token may report by it, and servers repeat the return path in what
+ * they refuse and the Message-ID of what they take.
+ */
+export function withoutTokens(text: string): string {
+  return text.replace(ANY_TOKEN, '…')
+}

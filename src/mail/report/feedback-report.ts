@@ -30,7 +30,7 @@ export function readFeedbackReport(parts: ReportParts, mail: MailPart): Feedback
   const isReport = fields.size > 0 || mail.parameters.get('report-type')?.toLowerCase() === 'feedback-report'
   const type = fieldOf(fields, 'feedback-type').toLowerCase().trim()
   const returned = parts.returned ?? mail.headers
-  if (type === '' && !isReport && !namesComplainer(returned)) return undefined
+  if (type === '' && !isReport && !(isUnmarked(parts, mail) && namesComplainer(returned))) return undefined
   const isAboutAuthentication = AUTHENTICATION_FIELDS.some((name) => fields.has(name))
   const feedbackType = type !== '' ? type : isAboutAuthentication ? 'auth-failure' : 'abuse'
   const envelopeId = fieldOf(fields, 'original-envelope-id')
@@ -46,6 +46,11 @@ export function readFeedbackReport(parts: ReportParts, mail: MailPart): Feedback
     })),
     originalEnvelopeId: envelopeId === '' ? null : envelopeId,
   }
+}
+
+/** A bounce may return the same header: where the mail was forwarded from a mailbox of such a provider. */
+function isUnmarked({ statuses }: ReportParts, { parameters }: MailPart): boolean {
+  return statuses.length === 0 && parameters.get('report-type')?.toLowerCase() !== 'delivery-status'
 }
 
 /**

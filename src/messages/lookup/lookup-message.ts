@@ -6,6 +6,7 @@
 import type { BatchJson, MessageQuery } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { inSlices } from '../../base/in-slices.ts'
+import { withoutTokens } from '../../mail/reply/smtp-reply.ts'
 import type { Reach } from '../../mail/reach.ts'
 import type { BatchView } from '../../store/records/lookup-records.ts'
 import { createExplainMessage, type ExplainOptions } from './explain-message.ts'
@@ -44,7 +45,7 @@ export function createMessageLookup(options: ExplainOptions) {
       if (events === null) throw notFound('message', id)
       return events.map(eventData)
     },
-    /** Oldest first. */
+    /** Oldest first. A key reads of its own messages; what a token does holds for the mail of all domains. */
     async transcript(id: string, reach: Reach) {
       await requireMessage(store, id, reach, clock.now())
       const transcripts = await store.transcripts(id)
@@ -54,7 +55,7 @@ export function createMessageLookup(options: ExplainOptions) {
         at: toUnixSeconds(at),
         ip,
         mx: host,
-        dialogue,
+        dialogue: dialogue === null ? null : withoutTokens(dialogue),
       }))
     },
     async batch(id: string, reach: Reach) {
