@@ -20,7 +20,7 @@ import type {
   DataAdministration,
   DomainRoute,
 } from '../http/exchange/operator-features.ts'
-import type { QueueGroup } from '../mail/waiting-mail.ts'
+import type { QueueFilter, QueueGroup } from '../mail/waiting-mail.ts'
 import type { Store } from '../store/store.ts'
 import type { LogLevelKeeper } from './log-level.ts'
 import type { Nodes } from '../nodes/nodes.ts'
@@ -86,16 +86,31 @@ export function createAdministration(parts: AdministrationParts): Administration
 
 /** To walk over a million waiting mails takes the store seconds, and every open page of the console asks for it. */
 function createQueueAdministration(parts: AdministrationParts): Pick<Administration, 'queueGroups' | 'actOnQueue'> {
-  const { store, clock } = parts
+  const { live, store, clock } = parts
   const walks = createSharedAnswers<QueueGroup[]>()
   return {
-    queueGroups: (by, filter) =>
-      walks.get(JSON.stringify([by, filter]), () => store.queueGroups(by, filter, clock.now())),
-    actOnQueue(action, filter, isDryRun) {
+    async queueGroups(by, filter) {
+      requireIsp(live, filter)
+      return walks.get(JSON.stringify([by, filter]), () => store.queueGroups(by, filter, clock.now()))
+    },
+    async actOnQueue(action, filter, isDryRun) {
+      requireIsp(live, filter)
       const messages = actOnQueue(parts, action, filter, isDryRun)
       return isDryRun ? messages : messages.finally(walks.forget)
     },
   }
+}
+
+/** Mail waits under the isp; the id of a block, as paths and suspensions have it, would fit nothing and say so of no mail. */
+function requireIsp(live: ReplaceableConfiguration, { isp: name }: QueueFilter): void {
+  const { providers } = live.current().providers
+  const block = name !== undefined && Object.hasOwn(providers, name) ? providers[name] : undefined
+  if (block === undefined || Object.values(providers).some(({ isp }) => isp === name)) return
+  const ids = Object.keys(providers).filter((id) => providers[id]?.isp === block.isp)
+  throw new ServiceError(
+    'invalid_request',
+    `provider: mail of the block "${name}" waits as "${block.isp}": write that; it is all mail of ${ids.join(', ')}`,
+  )
 }
 
 /** The dispatcher is told of what is due otherwise now. */

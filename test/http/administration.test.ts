@@ -180,6 +180,11 @@ t.test('an action counts first, changes what fits, and tells the dispatcher', as
   }
   const nowhere = await act('move', { to_pool: 'nowhere' })
   t.match(nowhere.json.error?.details, /no pool "nowhere"; there are default, spare/)
+  const block = await act('hold', { filter: { provider: 'google' } })
+  t.equal(block.status, 422, 'no mail waits under the id of a block: "0 messages" would be taken for a success')
+  t.match(block.json.error?.details, /mail of the block "google" waits as "gmail": write that/)
+  t.equal((await get(port, '/v1/admin/queue?provider=office365')).status, 422)
+  t.equal((await get(port, '/v1/admin/queue?provider=outlook')).status, 200)
 })
 
 t.test('paths that are held back, and how they are resumed', async (t) => {

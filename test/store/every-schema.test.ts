@@ -116,6 +116,43 @@ t.test('a migration that fails changes nothing, exits 78 and names the snapshot'
   after.close()
 })
 
+t.test('an upgrade that ended in the middle, twice, goes on with the snapshot of its beginning', async (t) => {
+  const location = locationIn(t.testdir({}))
+  const before = writeOldDatabase(location, 8)
+  const path = join(location.folder, `pre-migration-8-${SCHEMA_VERSION}.db`)
+  for (const table of ['kept_links', 'statistics', 'certificates']) {
+    const database = new Sqlite(databasePath(location))
+    database.exec(`create table ${table} (in_the_way integer)`)
+    database.close()
+    const failed = catchExit(() => openDatabase(location))
+    t.ok(failed.message.endsWith(`the data as it was before is in ${path}`), failed.message)
+    t.equal(planMigration(location).snapshotBytes, 0, 'no space is asked for')
+    const mended = new Sqlite(databasePath(location))
+    mended.exec(`drop table ${table}`)
+    mended.close()
+  }
+  openDatabase(location).close()
+  t.same(
+    listSnapshots(location.folder).map(({ from }) => from),
+    [8],
+  )
+  const copy = new Sqlite(path, { readonly: true })
+  t.match(tableCounts(copy), before, 'the earlier program finds what it left')
+  copy.close()
+
+  const after = new Sqlite(databasePath(location))
+  t.equal(tableCounts(after)['meta'], before['meta'], 'nothing is left of it')
+  after.exec('drop table nodes; drop table last_commits; drop table ip_owners')
+  after.pragma('user_version = 21')
+  after.close()
+  openDatabase(location).close()
+  t.same(
+    listSnapshots(location.folder).map(({ from }) => from),
+    [21, 8],
+    'the next upgrade has its own',
+  )
+})
+
 const disk = mountSmallDisk(8 * 1_024 * 1_024)
 if (disk === undefined) {
   t.pass('left out', { skip: 'a small disk cannot be mounted here: that takes root and the right to mount' })

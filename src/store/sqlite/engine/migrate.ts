@@ -36,6 +36,10 @@ const MIGRATIONS = [
   '0023-short-tls-policies.sql',
 ] as const
 
+// Between the first and the last migration of an upgrade.
+const FIND_BEGINNING = `select value from meta where name = 'migrating_from'`
+const NOTE_BEGINNING = `insert or replace into meta (name, value) values ('migrating_from', ?)`
+const FORGET_BEGINNING = `delete from meta where name = 'migrating_from'`
 /** The schema this program writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length
 /** `pragma auto_vacuum` answers with a number; 2 is incremental. */
@@ -49,11 +53,12 @@ const BYTES_PER_SECOND = 40 * 1_024 * 1_024
 export function migrate(database: Database, folder: string): void {
   const found = schemaVersion(database)
   refuseNewer(database, found, folder)
-  if (found === SCHEMA_VERSION) return
-  const snapshot = found === 0 ? null : makeSnapshot(database, folder, found, SCHEMA_VERSION)
+  if (found === SCHEMA_VERSION) return forgetBeginning(database)
+  const begun = findBeginning(database, folder, found)
+  const snapshot = found === 0 ? null : (begun ?? makeSnapshot(database, folder, found, SCHEMA_VERSION))
   for (const [version, name] of outstanding(found)) {
     try {
-      apply(database, version, name)
+      apply(database, { version, name, from: snapshot?.from ?? 0 })
     } catch (thrown) {
       const way = snapshot === null ? '' : `; the data as it was before is in ${snapshot.path}`
       throw new ProcessExit(EXIT.configuration, `the migration ${name} failed: ${errorText(thrown)}${way}`, {
@@ -78,7 +83,7 @@ export function migrationPlan(database: Database, folder: string): MigrationPlan
   const found = schemaVersion(database)
   refuseNewer(database, found, folder)
   const migrations = outstanding(found).map(([, name]) => name)
-  const hasSnapshot = migrations.length > 0 && found > 0
+  const hasSnapshot = migrations.length > 0 && found > 0 && findBeginning(database, folder, found) === null
   if (hasSnapshot) requireSpace(database, folder, found, SCHEMA_VERSION)
   const bytes = hasSnapshot ? contentBytes(database) : 0
   // The snapshot is one copy; migrations and the vacuum behind them write about as much again, twice.
@@ -93,7 +98,14 @@ function outstanding(found: number): (readonly [version: number, name: string])[
   return MIGRATIONS.map((name, index) => [index + 1, name] as const).slice(found)
 }
 
-function apply(database: Database, version: number, name: string): void {
+interface Step {
+  version: number
+  name: string
+  /** Schema that the upgrade began with; 0: nothing was there. */
+  from: number
+}
+
+function apply(database: Database, { version, name, from }: Step): void {
   const statements = readFileSync(new URL(`../migrations/${name}`, import.meta.url), 'utf8')
   // Lets a migration exchange the text of the schema.
   database.unsafeMode(true)
@@ -102,11 +114,28 @@ function apply(database: Database, version: number, name: string): void {
       .transaction(() => {
         database.exec(statements)
         database.pragma(`user_version = ${version}`)
+        if (version === SCHEMA_VERSION) forgetBeginning(database)
+        else if (from > 0) database.prepare(NOTE_BEGINNING).run(from)
       })
       .immediate()
   } finally {
     database.unsafeMode(false)
   }
+}
+
+/**
+ * The snapshot of an upgrade that ended in the middle: a copy of what is there now would be of a schema that no program
+ * has, and would drive out the one that leads back.
+ */
+function findBeginning(database: Database, folder: string, found: number): Snapshot | null {
+  if (found === 0) return null
+  const from = database.prepare<[], number>(FIND_BEGINNING).pluck().get()
+  return listSnapshots(folder).find((snapshot) => snapshot.from === from && snapshot.to >= found) ?? null
+}
+
+/** Also one that a program left which knows no further than to here: what came since is in no snapshot. */
+function forgetBeginning(database: Database): void {
+  if (database.prepare(FIND_BEGINNING).get() !== undefined) database.exec(FORGET_BEGINNING)
 }
 
 function refuseNewer(database: Database, found: number, folder: string): void {
