@@ -113,6 +113,12 @@ export const domains: Cases = {
     const taken = store.addDkimKeys('acme.com', [dkimKey({ selector: 'ps3' }), dkimKey({ selector: 'ps1' })])
     await t.rejects(taken, { name: 'ServiceError', code: 'conflict' })
     t.same(selectors(await store.findDomain('acme.com')), ['ps1 active', 'ps2 next'], 'none of a refused list')
+    const second = store.addDkimKeys('acme.com', [dkimKey({ selector: 'ps5', role: 'next' })])
+    await t.rejects(
+      second,
+      { code: 'conflict', details: /next DKIM key is there already/ },
+      'another node rotates, too',
+    )
     const instead = dkimKey({ selector: 'ps4', role: 'next', createdAt: NOW + 2 })
     const replaced = await store.addDkimKeys('acme.com', [instead], ['ps1', 'ps2'])
     t.same(selectors(replaced), ['ps1 active', 'ps4 next'], 'in the place of a next key, of no other')

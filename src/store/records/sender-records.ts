@@ -166,7 +166,8 @@ export interface SenderVerbs {
   /** Of the removed domains of this name: their last 20 keys, which the DNS may still have. */
   earlierDkimKeys(name: string): Promise<PublicDkimKey[]>
   /**
-   * ServiceError conflict when the domain has a key of the same selector. `replaced`: selectors of next keys that go.
+   * ServiceError conflict when the domain has a key of the same selector, or a next one of the same algorithm.
+   * `replaced`: selectors of next keys that go.
    */
   addDkimKeys(name: string, keys: DkimKeyRecord[], replaced?: string[]): Promise<DomainRecord | null>
   /** Names of domains whose next check is due, the longest due first. */

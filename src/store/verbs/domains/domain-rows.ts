@@ -122,11 +122,19 @@ export function createDkimKeys(database: Database) {
         .all(domainId)
         .sort((left, right) => left.createdAt - right.createdAt || left.dkimKeyId - right.dkimKeyId)
         .map(({ dkimKeyId: _number, ...key }) => key),
-    /** ServiceError conflict when the domain has a key of the same selector. */
+    /**
+     * ServiceError conflict when the domain has a key of the same selector, or a next one of the same algorithm: another
+     * node has rotated at the same time.
+     */
     add(domainId: number, keys: readonly DkimKeyRecord[]): void {
-      const taken = new Set(find.all(domainId).map(({ selector }) => selector))
+      const present = find.all(domainId)
+      const taken = new Set(present.map(({ selector }) => selector))
+      const rotating = new Set(present.filter(({ role }) => role === 'next').map(({ algorithm }) => algorithm))
       for (const key of keys) {
         if (taken.has(key.selector)) throw new ServiceError('conflict', `the selector ${key.selector} is in use`)
+        if (key.role === 'next' && rotating.has(key.algorithm)) {
+          throw new ServiceError('conflict', 'the next DKIM key is there already and waits to be seen')
+        }
         taken.add(key.selector)
         insert.run({ ...key, domainId })
       }
