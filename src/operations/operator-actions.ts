@@ -35,12 +35,15 @@ interface AdministrationParts extends SuspensionParts {
   nodes: SuspensionParts['nodes'] & Pick<Nodes, 'nodeId' | 'problems' | 'wake'>
   live: ReplaceableConfiguration
   reload: Reload['reload']
-  store: Pick<Store, 'queueGroups' | 'actOnQueue' | 'warmupDays' | 'ipDays' | 'nodesSeen' | 'drainNode' | 'forgetNode'>
+  store: Pick<
+    Store,
+    'queueGroups' | 'actOnQueue' | 'moveOrphans' | 'warmupDays' | 'ipDays' | 'nodesSeen' | 'drainNode' | 'forgetNode'
+  >
   clock: Clock
   egress: Pick<Egress, 'ips'>
   warmup: SuspensionParts['warmup'] & Pick<Warmup, 'audit'>
   findRoute: FindRoute
-  dispatcher: Pick<Dispatcher, 'noteQueued' | 'backlogOf'>
+  dispatcher: Pick<Dispatcher, 'noteQueued' | 'backlogOf' | 'wake'>
   health: Pick<HealthKeeper, 'last' | 'run'>
   logLevel: Pick<LogLevelKeeper, 'raise'>
   /** Backups, storage, what is stored about somebody. */
@@ -122,6 +125,12 @@ async function actOnQueue(
   const { messages, queued } = await store.actOnQueue({ filter, action, now: clock.now(), limit: NO_LIMIT, isDryRun })
   if (isDryRun) return messages
   dispatcher.noteQueued(queued)
+  const { pools, default_pool: target } = live.current().pools
+  if (action.kind === 'move' && !Object.hasOwn(pools, action.pool)) {
+    // A reload has removed the pool, and moved its mail, before the last part came there.
+    await store.moveOrphans(Object.keys(pools), target)
+    dispatcher.wake()
+  }
   // A release cancels what was erased.
   if (action.kind === 'drop' || action.kind === 'release') onEvents()
   return messages

@@ -212,6 +212,34 @@ t.test('rows that wait for a path leave from another IP as soon as theirs is tak
   t.same(Object.keys(sourcesOf(engine.server)), [SECOND_IP])
 })
 
+t.test('what is being placed while its pool loses its IPs leaves as soon as there is one again', async (t) => {
+  let isReplaced = false
+  const enable = (engine: Engine, enabled: boolean): Promise<void> => {
+    const { pools, ...others } = engine.live.current()
+    const { default: pool } = pools.pools
+    if (pool === undefined) throw new Error('the engine has one pool')
+    const ips = pool.ips.map((ip) => ({ ...ip, enabled }))
+    return engine.live.replace({ ...others, pools: { ...pools, pools: { default: { ...pool, ips } } } })
+  }
+  const engine: World = await world(t, {
+    ips: WARM,
+    watchStore: (store) => ({
+      ...store,
+      async claimDue(request) {
+        const claimed = await store.claimDue(request)
+        if (claimed.messages.length === 0 || isReplaced) return claimed
+        await enable(engine, false)
+        isReplaced = true
+        return claimed
+      },
+    }),
+  })
+  const [id = ''] = await engine.accept(ANNA)
+  await engine.until('it is given back', async () => isReplaced && (await engine.message(id)).state === 'queued')
+  await enable(engine, true)
+  await engine.untilState(id, 'delivered')
+})
+
 t.test('what a thread has not begun leaves from another IP when its own is suspended', async (t) => {
   const script: Script = { rcpt: (_line, { remoteAddress }) => (remoteAddress === FIRST ? 'silence' : '250 ok') }
   const engine = await world(t, { ips: WARM, providers: { default: { connections: 1 } } }, script)

@@ -176,3 +176,13 @@ t.test('the estimated start', async (t) => {
   while (egress.ips()[0]?.state !== 'paused') await clock.advance(1)
   t.ok(isNear(egress.project(request({ startsAt: clock.now() })), MIDNIGHT + 5 * HOUR), 'when the pause ends')
 })
+
+t.test('while a reload renames a pool its mail is accepted', async (t) => {
+  const named = (pool: string): ReturnType<typeof withPools> =>
+    withPools({ [pool]: poolOf([warmed('127.0.0.11')]) }, { default_pool: pool })
+  const { egress, configuration } = await startEgressWorld(t, named('default'))
+  const replaced = configuration.replace(named('other'))
+  t.equal(answer(egress, { pool: egress.poolFor(null) }), 'ok')
+  await replaced
+  t.equal(answer(egress, { pool: 'other' }), 'ok')
+})

@@ -85,7 +85,7 @@ export function administrationWorld(
     warmup,
     shaping,
     findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
-    dispatcher: { noteQueued: (rows) => void queued.push(rows), backlogOf: (pool) => backlog[pool] ?? {} },
+    dispatcher: { noteQueued: (rows) => void queued.push(rows), backlogOf: (pool) => backlog[pool] ?? {}, wake() {} },
     logLevel: { raise: (level, milliseconds) => ({ level, until: clock.now() + milliseconds }) },
     health: {
       last: () => ({ findings: [], ranAt: null, okAt: {} }),

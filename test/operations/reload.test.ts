@@ -3,6 +3,7 @@ import t from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { createLiveConfiguration } from '../../src/config/live-configuration.ts'
+import { createAdministration } from '../../src/operations/operator-actions.ts'
 import { createReload } from '../../src/operations/reload.ts'
 import { poolOf, warmed, withPools } from '../egress/egress-parts.ts'
 
@@ -30,4 +31,28 @@ t.test('mail stays in its pool while any part refuses the change, whenever that 
   isWilling = true
   t.match(await reload(false), { moved: [{ pool: 'legacy', messages: 3 }] })
   t.same(calls, [['default']])
+})
+
+t.test('mail that comes into a pool by hand while a reload removes it goes on to the default pool', async (t) => {
+  const kept = poolOf([warmed('127.0.0.11')])
+  const live = createLiveConfiguration(withPools({ default: kept, legacy: poolOf([warmed('127.0.0.12')]) }))
+  const calls: unknown[] = []
+  const parts = {
+    live,
+    store: {
+      async actOnQueue() {
+        await live.replace(withPools({ default: kept }))
+        return { messages: 2, queued: { keys: [], unroutedDomains: [] } }
+      },
+      moveOrphans: async (...asked: unknown[]) => (calls.push(asked), []),
+    },
+    clock: { now: () => 0 },
+    dispatcher: { noteQueued() {}, wake: () => void calls.push('wake') },
+    warmup: {},
+    health: {},
+    logLevel: {},
+  }
+  const { actOnQueue } = createAdministration(parts as unknown as Parameters<typeof createAdministration>[0])
+  t.equal(await actOnQueue({ kind: 'move', pool: 'legacy' }, {}, false), 2)
+  t.same(calls, [[['default'], 'default'], 'wake'])
 })

@@ -147,12 +147,13 @@ function createGivePaths(
     }
   }
 
-  function wait(message: ClaimedMessage, { until: end, waitingFor, text, keptTo }: Chosen<'wait'>): void {
+  function wait(message: ClaimedMessage, chosen: Chosen<'wait'>): void {
+    const { until: end, waitingFor, text, keptTo, hasNoIp = false } = chosen
     const now = clock.now()
     const isInLine = keptTo !== undefined && end !== null && waitingFor === 'rate'
     const until = isInLine ? inLine(`${keptTo} ${message.route} ${message.stream}`, end, now) : end
     logger.debug({ message_id: message.id, waiting_for: waitingFor, until, reason: text }, 'message waits')
-    const nextAt = Math.ceil(Math.min(until ?? now + UNKNOWN_HOLD, now + LONGEST_HOLD))
+    const nextAt = hasNoIp ? now : Math.ceil(Math.min(until ?? now + UNKNOWN_HOLD, now + LONGEST_HOLD))
     recorder.giveBack(message, { nextAt, waitingFor })
   }
 

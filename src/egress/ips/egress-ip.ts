@@ -70,9 +70,9 @@ export type IpChoice =
   | { kind: 'ip'; ip: EgressIp; needsGrant: boolean }
   /**
    * Until when it makes no sense to ask again; null: nobody knows. `text` is one sentence for `explain`. `keptTo`: it
-   * waits for this IP alone, though others may be open.
+   * waits for this IP alone, though others may be open. `hasNoIp`: nothing of its pool is claimed before that has one.
    */
-  | { kind: 'wait'; until: number | null; waitingFor: WaitingFor; text: string; keptTo?: string }
+  | { kind: 'wait'; until: number | null; waitingFor: WaitingFor; text: string; keptTo?: string; hasNoIp?: true }
 
 export interface Candidate {
   ip: EgressIp

@@ -262,7 +262,10 @@ function nobody({ request: { pool, families, stream }, tiers: { all, warming }, 
   const usable = all.filter(({ sends }) => sends === 'all' || sends === 'allowance')
   const states = all.map(({ address, state }) => `${address} is ${state}`).join(', ')
   const wait = (text: string): Wait => ({ kind: 'wait', until: null, waitingFor: 'ip_paused', text })
-  if (usable.length === 0) return wait(`No IP of pool ${pool} may send: ${states === '' ? 'it has none' : states}.`)
+  if (usable.length === 0) {
+    // None of them is a candidate, for whatever mail.
+    return { ...wait(`No IP of pool ${pool} may send: ${states === '' ? 'it has none' : states}.`), hasNoIp: true }
+  }
   if (!mayWarm && warming.length === usable.length) {
     return wait(`Pool ${pool} has warming IPs alone, and warmup_streams of pools.yaml keeps ${stream} mail from them.`)
   }

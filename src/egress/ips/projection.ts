@@ -72,6 +72,9 @@ export function createProjector(parts: IpParts & { picker: IpPicker; backlog: Po
     const settings = configuration.current().pools.pools[pool]
     const tiers = picker.tiersAnywhere(pool)
     if (tiers.own.length > 0 || tiers.spill.length > 0) return { kind: 'ok', startsAt: null }
+    // A reload is under way: for a moment IPs that send already stand in their former pools.
+    const isNamed = settings?.ips.some(({ address }) => parts.registry.find(address)?.ip.sends === 'all') ?? false
+    if (tiers.all.length === 0 && isNamed) return { kind: 'ok', startsAt: null }
     const figures = figuresOf(tiers, parts)
     const backlogByIsp = parts.backlog.of(pool, figures.granted)
     const state: PoolState = {
