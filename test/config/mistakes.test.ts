@@ -448,12 +448,15 @@ t.test('a folder that is not there is an error, a missing file falls back', asyn
 })
 
 t.test('a key that versions before took, and never used, is a warning: an upgrade takes the file', async (t) => {
-  const delivery = 'delivery: { idle_connection: 1m, lease: 20m }\n'
-  const folder = folderWith(t, { 'sternpost.yaml': `${SERVER}${delivery}`, 'pools.yaml': POOLS })
+  const sections = 'delivery: { idle_connection: 1m, lease: 20m }\nstorage: { postgres: null, wal_max: 1MiB }\n'
+  const folder = folderWith(t, { 'sternpost.yaml': `${SERVER}${sections}`, 'pools.yaml': POOLS })
   const { server, warnings } = load({ folder, neededSecrets: 'none' })
   t.match(server.delivery, { lease: 20 * 60_000 })
   const told = warnings.filter(({ path }) => path === 'delivery.idle_connection')
   t.match(told, [{ severity: 'warning', line: 4, column: 13, message: /^is not used; `idle` of providers\.yaml/ }])
+  t.equal(server.storage.wal_max, 1_048_576)
+  const shipped = warnings.filter(({ path }) => path === 'storage.postgres')
+  t.match(shipped, [{ severity: 'warning', line: 5, column: 12, message: /^is not used; `storage\.url` says/ }])
 })
 
 t.test('a link that leads nowhere is an error: what it led to may come back in a moment', async (t) => {
