@@ -153,6 +153,13 @@ t.test('an upgrade that ended in the middle, twice, goes on with the snapshot of
   )
 })
 
+t.test('a plan of a file that cannot be read ends as the start would', async (t) => {
+  const location = locationIn(t.testdir({ data: { 'sternpost.db': 'no database at all' } }))
+  const refused = catchExit(() => planMigration(location))
+  t.equal(refused.exitCode, 74)
+  t.match(refused.message, /sternpost\.db cannot be read: file is not a database; check the disk and its free space$/)
+})
+
 const disk = mountSmallDisk(8 * 1_024 * 1_024)
 if (disk === undefined) {
   t.pass('left out', { skip: 'a small disk cannot be mounted here: that takes root and the right to mount' })

@@ -118,7 +118,7 @@ export function duration(range: { min?: number; max?: number } = {}) {
 
 export function readDuration(value: unknown, range: { min?: number; max?: number } = {}): Reading<number> {
   const { min = 1, max = LONGEST_DURATION } = range
-  if (typeof value === 'number') return refused(`${value} has no unit; write ${value}s`, `${value}s`)
+  if (typeof value === 'number') return refused(...withoutUnit(value, DURATION_UNITS, { min, max }))
   // A whole number and its unit, with nothing between them.
   const match = /^(\d{1,9})(ms|s|m|h|d)$/.exec(typeof value === 'string' ? value : '')
   const unit = DURATION_UNITS[match?.[2] ?? '']
@@ -130,6 +130,20 @@ export function readDuration(value: unknown, range: { min?: number; max?: number
   if (milliseconds < min) return refused(`${shown(value)} is too short; the least is ${least}`, least)
   if (milliseconds > max) return refused(`${shown(value)} is too long; the most is ${most}`, most)
   return accepted(milliseconds)
+}
+
+/** A number alone. Whoever wrote 90 may have meant days: of several units that fit none is proposed alone. */
+function withoutUnit(
+  value: number,
+  units: Record<string, number>,
+  { min, max }: { min: number; max: number },
+): [problem: string, suggestion?: string] {
+  const [smallest, ...usual] = Object.entries(units)
+  const likely = value >= 100 && smallest !== undefined ? [smallest, ...usual] : usual
+  const fitting = value === 0 ? [] : likely.filter(([, unit]) => value * unit >= min && value * unit <= max)
+  const [first = '', ...others] = (fitting.length > 0 ? fitting : usual.slice(0, 1)).map(([name]) => `${value}${name}`)
+  if (others.length === 0) return [`${value} has no unit; write ${first}`, first]
+  return [`${value} has no unit; write which is meant: ${[first, ...others].join(', ')}`]
 }
 
 /** Milliseconds as they are written in a file: `600000` is `10m`. */
@@ -152,7 +166,7 @@ export function size({ max = Infinity }: { max?: number } = {}) {
       // A whole number and its unit; decimal units (kB, MB) are caught below.
       const match = /^(\d{1,9})(B|KiB|MiB|GiB|TiB)$/.exec(typeof value === 'string' ? value : '')
       const unit = SIZE_UNITS[match?.[2] ?? '']
-      if (match === null || unit === undefined) return refused(...sizeProblem(value))
+      if (match === null || unit === undefined) return refused(...sizeProblem(value, max))
       const bytes = Number(match[1]) * unit
       if (bytes <= max) return accepted(bytes)
       return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
@@ -161,8 +175,8 @@ export function size({ max = Infinity }: { max?: number } = {}) {
   )
 }
 
-function sizeProblem(value: unknown): [string, string?] {
-  if (typeof value === 'number') return [`${value} has no unit; write ${value}B, or for example 64KiB`, `${value}B`]
+function sizeProblem(value: unknown, max: number): [problem: string, suggestion?: string] {
+  if (typeof value === 'number') return withoutUnit(value, SIZE_UNITS, { min: 0, max })
   // A number with a unit of ten (kB, MB, G) or with other letters: the binary unit is meant.
   const match = /^(\d+) ?([KMGT])i?B?$/i.exec(typeof value === 'string' ? value : '')
   if (match === null) return [`${shown(value)} is not a size; write for example 64KiB, 10MiB or 2GiB`]

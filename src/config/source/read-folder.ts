@@ -83,20 +83,30 @@ function readFile(file: string, mistakes: Mistake[]): SourceNode {
   return emptyMap({ file, line: 1, column: 1 })
 }
 
-const UNUSED_SECTION = 'delivery'
-const UNUSED_KEY = 'idle_connection'
+/** Keys that never did anything, with what says it in their place. */
+const UNUSED = [
+  { section: 'delivery', key: 'idle_connection', instead: '`idle` of providers.yaml says how long a connection waits' },
+  { section: 'storage', key: 'postgres', instead: '`storage.url` says where PostgreSQL is' },
+]
 
-/** A key that never did anything: files that have it from a version before are taken all the same. */
+/** Files that have such keys from a version before are taken all the same. */
 function withoutUnused(tree: SourceNode, mistakes: Mistake[]): SourceNode {
-  const section = nodeAt(tree, [UNUSED_SECTION])
-  const unused = section?.kind === 'map' ? section.entries.get(UNUSED_KEY) : undefined
-  if (section?.kind !== 'map' || unused === undefined) return tree
-  const path = pathText([UNUSED_SECTION, UNUSED_KEY])
-  const message = 'is not used; `idle` of providers.yaml says how long a connection waits'
-  mistakes.push({ ...unused.keyPosition, path, severity: 'warning', message, suggestion: null })
-  const entries = new Map(section.entries)
-  entries.delete(UNUSED_KEY)
-  return withValueAt(tree, [UNUSED_SECTION], { ...section, entries })
+  return UNUSED.reduce((left, { section: name, key, instead }) => {
+    const section = nodeAt(left, [name])
+    const unused = section?.kind === 'map' ? section.entries.get(key) : undefined
+    if (section?.kind !== 'map' || unused === undefined) return left
+    const message = `is not used; ${instead}`
+    mistakes.push({
+      ...unused.keyPosition,
+      path: pathText([name, key]),
+      severity: 'warning',
+      message,
+      suggestion: null,
+    })
+    const entries = new Map(section.entries)
+    entries.delete(key)
+    return withValueAt(left, [name], { ...section, entries })
+  }, tree)
 }
 
 function dropInFiles(folder: string, mistakes: Mistake[]): string[] {

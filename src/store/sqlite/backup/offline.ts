@@ -11,11 +11,18 @@ import { brokenInvariants, countRows, integrityProblems } from './check-database
 import { databasePath, lockDatabase, openDatabase } from '../engine/database.ts'
 import { migrationPlan, schemaVersion, SCHEMA_VERSION, type MigrationPlan } from '../engine/migrate.ts'
 
-/** Reads only, also beside a running server: which migrations there would be. 78 for a newer schema. */
+/**
+ * Reads only, also beside a running server: which migrations there would be. 78 for a newer schema, 74 where the file
+ * cannot be read: a reader of a log needs a little space as well.
+ */
 export function planMigration({ folder }: Pick<SqliteLocation, 'folder'>): MigrationPlan {
   const database = openReadOnly(folder)
   try {
     return migrationPlan(database, folder)
+  } catch (thrown) {
+    if (thrown instanceof ProcessExit) throw thrown
+    const sentence = `${databasePath({ folder })} cannot be read: ${errorText(thrown)}; check the disk and its free space`
+    throw new ProcessExit(EXIT.disk, sentence, { cause: thrown })
   } finally {
     database.close()
   }
