@@ -9,7 +9,7 @@ import t from 'tap'
 import { ProcessExit } from '../../src/base/errors.ts'
 import { migrateNow, planMigration, restoreBackup, verifyDatabase } from '../../src/store/open/offline.ts'
 import { databasePath, openDatabase } from '../../src/store/sqlite/engine/database.ts'
-import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
+import { migrate, schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { listSnapshots } from '../../src/store/sqlite/engine/snapshot.ts'
 import { mountSmallDisk } from '../support/small-disk.ts'
 import { MIGRATION_FILES, tableCounts, tableSums, writeOldDatabase } from './old-databases.ts'
@@ -114,6 +114,19 @@ t.test('a migration that fails changes nothing, exits 78 and names the snapshot'
   const after = new Sqlite(databasePath(location), { readonly: true })
   t.equal(schemaVersion(after), 9, 'those before it are done')
   after.close()
+})
+
+t.test('a migration without space exits 74, and goes on once there is some', async (t) => {
+  const location = locationIn(t.testdir({}))
+  writeOldDatabase(location, 8)
+  const database = new Sqlite(databasePath(location))
+  database.pragma(`max_page_count = ${database.pragma('page_count', { simple: true })}`)
+  const failed = catchExit(() => migrate(database, location.folder))
+  t.match(failed, { exitCode: 74, message: /^the migration \d{4}-[a-z-]+\.sql failed: database or disk is full/ })
+  database.pragma('max_page_count = 4294967294')
+  migrate(database, location.folder)
+  t.equal(schemaVersion(database), SCHEMA_VERSION)
+  database.close()
 })
 
 t.test('an upgrade that ended in the middle, twice, goes on with the snapshot of its beginning', async (t) => {

@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createHash } from 'node:crypto'
-import { existsSync } from 'node:fs'
+import { existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import Sqlite from 'better-sqlite3'
@@ -199,6 +199,10 @@ else {
     await moveData({ from: to, to: work, onProgress() {} })
     const placed = await moveToFile({ from: to, to: killedAtTheEnd, now: NOW, onProgress() {} })
     t.match(placed, { counts: moved.counts, checksum: moved.checksum, isResumed: false, movedTo: null })
+    await moveData({ from: to, to: work, onProgress() {} })
+    rmSync(databasePath(work))
+    const again = await moveToFile({ from: to, to: killedAtTheEnd, now: NOW, onProgress() {} })
+    t.match(again, { checksum: moved.checksum, movedTo: /before-move-/ }, 'also when it had been placed')
     t.equal(
       moved.held,
       (await cluster.query(`select * from messages where state = 'waiting'`, to.url.split('/').at(-1))).length,
