@@ -14,7 +14,7 @@ const OLD_SCHEMA = 8
 t.test('a snapshot of before an upgrade goes back by the old program, not by the new one', async (t) => {
   const folder = join(t.testdir({}), 'a b')
   mkdirSync(folder)
-  writeServerFiles(folder, join(folder, 'admin.sock'))
+  writeServerFiles(folder, '/run/sternpost/admin.sock')
   const location = locationIn(join(folder, 'old'))
   writeOldDatabase(location, OLD_SCHEMA)
   const data = join(folder, 'data')

@@ -112,6 +112,8 @@ export function sendText(ctx: RequestContext, status: number, text: string, type
   ctx.state.text = text
 }
 
+const MOST_LISTENERS = 20
+
 /** `body` is JSON already. */
 export function sendJson(ctx: RequestContext, status: number, body: string): void {
   sendText(ctx, status, body, JSON_CONTENT_TYPE)
@@ -134,6 +136,8 @@ export function sendStream(
   ctx.res.once('close', () => gone.abort())
   // The client left before: there is no further `close`.
   if (ctx.res.destroyed) gone.abort()
+  // Koa's pipeline adds its own to those of our layers: more than ten are no leak.
+  ctx.res.setMaxListeners(MOST_LISTENERS)
   ctx.status = status
   ctx.body = Readable.from(stream(AbortSignal.any([gone.signal, stopping])))
 }
