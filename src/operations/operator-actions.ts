@@ -104,7 +104,7 @@ function createQueueAdministration(parts: AdministrationParts): Pick<Administrat
   }
 }
 
-/** Mail waits under the isp; the id of a block, as paths and suspensions have it, would fit nothing and say so of no mail. */
+/** Mail waits under the isp: the id of a block, which paths and suspensions have, would name no mail. */
 function requireIsp(live: ReplaceableConfiguration, { isp: name }: QueueFilter): void {
   const { providers } = live.current().providers
   const block = name !== undefined && Object.hasOwn(providers, name) ? providers[name] : undefined

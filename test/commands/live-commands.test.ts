@@ -21,6 +21,8 @@ const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url
 
 t.setTimeout(600_000)
 
+const warnings: string[] = []
+process.on('warning', ({ name }) => void warnings.push(name))
 const zone = await startApplianceZone('127.0.0.1')
 t.teardown(() => zone.close())
 const sink = await startKeepingSink()
@@ -307,3 +309,7 @@ async function startRoad(to: number): Promise<Road> {
     },
   }
 }
+
+t.test('no stream of theirs was taken for a leak', async (t) =>
+  t.notOk(warnings.includes('MaxListenersExceededWarning')),
+)

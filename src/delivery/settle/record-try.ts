@@ -84,12 +84,10 @@ export function createRecordTry(options: RecordTryOptions) {
   return (message: ClaimedMessage, tried: Tried, judgement: Judgement): void => {
     const { facts, at, durationMilliseconds, ip, operator, transcript, refund } = tried
     const { outcome, stage, category } = judgement
-    const timed = { ...facts, at, durationMilliseconds, ip, result: outcome.kind, stage }
-    const isp = operator?.isp ?? null
-    const logged = { ...timed, reply: judgement.reply }
-    logTry({ message, attempt: logged, judgement, provider: operator?.provider ?? null })
     const reply = withoutTokens(judgement.reply)
-    const attempt: DeliveryAttempt = { ...timed, reply }
+    const attempt: DeliveryAttempt = { ...facts, at, durationMilliseconds, ip, result: outcome.kind, stage, reply }
+    const isp = operator?.isp ?? null
+    logTry({ message, attempt, judgement, provider: operator?.provider ?? null })
     if (refund !== null) egress.noteRefund(refund.ip, refund.isp)
     const now = clock.now()
     const poolIps = (): string[] => egress.ipsUsedBy(message.pool).map(({ address }) => address)

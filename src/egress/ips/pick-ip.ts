@@ -263,7 +263,7 @@ function nobody({ request: { pool, families, stream }, tiers: { all, warming }, 
   const states = all.map(({ address, state }) => `${address} is ${state}`).join(', ')
   const wait = (text: string): Wait => ({ kind: 'wait', until: null, waitingFor: 'ip_paused', text })
   if (usable.length === 0) {
-    // None of them is a candidate, for whatever mail.
+    // Paused and suspended ones are waited for before this: what is left here is no candidate, for whatever mail.
     return { ...wait(`No IP of pool ${pool} may send: ${states === '' ? 'it has none' : states}.`), hasNoIp: true }
   }
   if (!mayWarm && warming.length === usable.length) {

@@ -112,8 +112,6 @@ export function sendText(ctx: RequestContext, status: number, text: string, type
   ctx.state.text = text
 }
 
-const MOST_LISTENERS = 20
-
 /** `body` is JSON already. */
 export function sendJson(ctx: RequestContext, status: number, body: string): void {
   sendText(ctx, status, body, JSON_CONTENT_TYPE)
@@ -126,6 +124,9 @@ function send(ctx: RequestContext, text: string): void {
   ctx.res.end(text)
 }
 
+/** Koa's pipeline adds its own to those of our layers: more than ten are no leak. */
+const MOST_LISTENERS = 20
+
 /** Its type is a header that the handler has set. */
 export function sendStream(
   ctx: RequestContext,
@@ -136,7 +137,6 @@ export function sendStream(
   ctx.res.once('close', () => gone.abort())
   // The client left before: there is no further `close`.
   if (ctx.res.destroyed) gone.abort()
-  // Koa's pipeline adds its own to those of our layers: more than ten are no leak.
   ctx.res.setMaxListeners(MOST_LISTENERS)
   ctx.status = status
   ctx.body = Readable.from(stream(AbortSignal.any([gone.signal, stopping])))

@@ -7,8 +7,8 @@
  *   waiting -> bounced      the same, of a message that may have arrived
  *
  * Expired rows are `expireDue`'s, those of a purged domain `cancelPurged`'s, and a row that leaves from an IP of another
- * node is that node's. A bounded number of them is passed over for a key: if more stand in front, it is named due in a second; if fewer, in half a minute, or a
- * walk would take the key for forgotten mail.
+ * node is that node's. A bounded number of them is passed over for a key: if more stand in front, it is named due in a
+ * second; if fewer, in half a minute, or a walk would take the key for forgotten mail.
  *
  * `+?` here and elsewhere keeps SQLite from planning anew at each call (store/README.md "Decisions").
  */
