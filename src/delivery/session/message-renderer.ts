@@ -64,6 +64,7 @@ const LARGE_BYTES = 2 ** 20
 /** A message, of its content: base64 with its line ends, and the header. */
 const RENDERED_SHARE = 1.4
 const NOTHING = new Uint8Array(0)
+const NO_MEMORY: readonly ArrayBuffer[] = []
 const EMPTY_LINE = '\r\n\r\n'
 /** Beside what is stored, the pieces it is made of are kept, and these as they are sent. */
 const PREPARED_SHARE = 4
@@ -87,14 +88,13 @@ export function createMessageRenderer(options: MessageRendererOptions) {
     const input = { ...sender, content, facts, returnPath, settings }
     const isUnsigned = sender.signers.length === 0
     if (isUnsigned && !row.isCaptured) throw new Error(`no signing key for ${row.domain}`)
-    const bytes = isUnsigned ? (await composeUnsigned(input)).bytes : await renderMessage(input)
     const from = returnPathAddress(messageId, returnPath, bounceKey)
     const to = facts.to.address
     const envelopeId = from.slice(0, from.indexOf('@'))
     const needsUtf8 = content.needsUtf8 || !isAscii(to)
     const envelope = { from, to, envelopeId, needsUtf8, is8Bit: content.is8Bit }
-    if (!isShared) freeLarge(stored)
-    return { envelope, bytes, provenFrom: provenFrom(content, bytes) }
+    const bytes = isUnsigned ? composeUnsigned(input).then((composed) => composed.bytes) : renderMessage(input)
+    return rendered(bytes, { envelope, isProven: isProven(content), large: isShared ? NO_MEMORY : largeMemory(stored) })
   }
 
   return {
@@ -192,19 +192,25 @@ function createKnownContents(reader: ContentReader) {
   }
 }
 
+/** It holds nothing of the content while the signature is made: its texts would be copied with each collection. */
+async function rendered(
+  signing: Promise<Buffer>,
+  { envelope, isProven, large }: { envelope: SmtpEnvelope; isProven: boolean; large: readonly ArrayBuffer[] },
+): Promise<RenderedMessage> {
+  const bytes = await signing
+  for (const memory of large) memory.transfer(0)
+  return { envelope, bytes, provenFrom: isProven ? bytes.indexOf(EMPTY_LINE) : bytes.length }
+}
+
 /** The bytes of a large content are in one block; of a smaller one the memory may be that of others, too. */
-function freeLarge({ stored }: PreparedContent): void {
-  if (sizeOfStored(stored) < LEAST_FREED_BYTES) return
-  for (const memory of memoryOf([...stored.attachments.map(({ bytes }) => bytes), stored.raw ?? NOTHING])) {
-    memory.transfer(0)
-  }
+function largeMemory({ stored }: PreparedContent): readonly ArrayBuffer[] {
+  if (sizeOfStored(stored) < LEAST_FREED_BYTES) return NO_MEMORY
+  return memoryOf([...stored.attachments.map(({ bytes }) => bytes), stored.raw ?? NOTHING])
 }
 
 /** The texts that we encoded have no line end but CRLF, and no line that begins with a dot. */
-function provenFrom({ submitted, stored }: PreparedContent, bytes: Buffer): number {
-  const isOurs = submitted === null && stored.attachments.length === 0
-  return isOurs ? bytes.indexOf(EMPTY_LINE) : bytes.length
-}
+const isProven = ({ submitted, stored }: PreparedContent): boolean =>
+  submitted === null && stored.attachments.length === 0
 
 /** Before signing, so that the signature is over what is sent. */
 function downgraded(content: PreparedContent): PreparedContent {
