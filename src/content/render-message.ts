@@ -113,47 +113,59 @@ interface MessageParts {
  */
 async function composeMessage({ fields, html, text, treeOf, seed, room }: MessageParts): Promise<UnsignedMessage> {
   const bodies = { text: text ?? [], html: html ?? [] }
-  const header = Buffer.from(fields.join(''))
   const boundary = hash('sha256', seed).slice(0, BOUNDARY_CHARACTERS)
-  /** A name: this text is shorter as base64. */
-  const write = (tree: MimeTree, shape: MimeShape): UnsignedMessage | 'text' | 'html' => {
-    const utf8 = { text: toUtf8(bodies.text, textScratch.text), html: toUtf8(bodies.html, textScratch.html) }
-    // In either encoding.
-    const textBytes = mostQuotedPrintableBytes(utf8.text.bytes) + mostQuotedPrintableBytes(utf8.html.bytes)
-    const most = room + header.length + tree.bytes + textBytes
-    const target = most <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(most)
-    const isNoted = tree.isRelaxed && utf8.text.bytes + utf8.html.bytes <= MOST_NOTED_BYTES
-    const runs: number[] | null = isNoted ? [] : null
-    let end = room + header.copy(target, room)
-    let bodyStart = end
-    for (const piece of tree.pieces) {
-      if (typeof piece !== 'string') {
-        end = 'copy' in piece ? end + piece.copy(target, end) : writeBase64Lines(piece.bytes, target, end)
-      } else if (piece === 'boundary') {
-        end += target.write(boundary, end, 'latin1')
-      } else if (piece === 'body') {
-        bodyStart = end
-      } else {
-        const written =
-          shape[piece] === 'base64'
-            ? writeBase64(bodies[piece], target, end)
-            : writeReadable(utf8[piece], target, end, { mostEscaped: mostEscapedBytes(utf8[piece].bytes), runs })
-        if (written === undefined) return piece
-        end = written
-      }
-    }
-    if (tree.endsWithText) end = closeText(target, end)
-    return { buffer: ownBytes(target, room, end), start: room, bodyStart, runs }
-  }
+  const parts = { header: Buffer.from(fields.join('')), bodies, boundary, room }
   let shape: MimeShape = {
     text: hasText(bodies.text) ? 'quoted-printable' : null,
     html: hasText(bodies.html) ? 'quoted-printable' : null,
   }
   for (;;) {
-    const written = write(await treeOf(shape), shape)
+    const written = write(parts, await treeOf(shape), shape)
     if (typeof written !== 'string') return written
     shape = { ...shape, [written]: 'base64' }
   }
+}
+
+interface PartsToWrite {
+  header: Buffer
+  bodies: Record<'text' | 'html', BodyText>
+  boundary: string
+  room: number
+}
+
+/** A name: this text is shorter as base64. */
+function write(
+  { header, bodies, boundary, room }: PartsToWrite,
+  tree: MimeTree,
+  shape: MimeShape,
+): UnsignedMessage | 'text' | 'html' {
+  const utf8 = { text: toUtf8(bodies.text, textScratch.text), html: toUtf8(bodies.html, textScratch.html) }
+  // In either encoding.
+  const textBytes = mostQuotedPrintableBytes(utf8.text.bytes) + mostQuotedPrintableBytes(utf8.html.bytes)
+  const most = room + header.length + tree.bytes + textBytes
+  const target = most <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(most)
+  const isNoted = tree.isRelaxed && utf8.text.bytes + utf8.html.bytes <= MOST_NOTED_BYTES
+  const runs: number[] | null = isNoted ? [] : null
+  let end = room + header.copy(target, room)
+  let bodyStart = end
+  for (const piece of tree.pieces) {
+    if (typeof piece !== 'string') {
+      end = 'copy' in piece ? end + piece.copy(target, end) : writeBase64Lines(piece.bytes, target, end)
+    } else if (piece === 'boundary') {
+      end += target.write(boundary, end, 'latin1')
+    } else if (piece === 'body') {
+      bodyStart = end
+    } else {
+      const written =
+        shape[piece] === 'base64'
+          ? writeBase64(bodies[piece], target, end)
+          : writeReadable(utf8[piece], target, end, { mostEscaped: mostEscapedBytes(utf8[piece].bytes), runs })
+      if (written === undefined) return piece
+      end = written
+    }
+  }
+  if (tree.endsWithText) end = closeText(target, end)
+  return { buffer: ownBytes(target, room, end), start: room, bodyStart, runs }
 }
 
 /** The target itself where it is no scratch, and not much longer than what was written. */

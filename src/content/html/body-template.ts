@@ -31,6 +31,8 @@ function splitLines(text: string): BodyTemplate {
     : [text.slice(0, start), fixedLines(text.slice(start, end)), text.slice(end)]
 }
 
+export type BodyWriter = ReturnType<typeof createBodyWriter>
+
 export function createBodyWriter() {
   const body: (string | FixedLines)[] = []
   let text = ''
@@ -41,24 +43,25 @@ export function createBodyWriter() {
   }
   return {
     add,
-    fill(template: BodyTemplate, variables: Variables): void {
-      for (const part of template) {
-        if (typeof part === 'string') {
-          add(part)
-        } else if ('encoded' in part) {
-          body.push(text, part)
-          text = ''
-        } else {
-          add(substitutePlaceholder(part, variables))
-        }
-      }
+    addLines(lines: FixedLines): void {
+      body.push(text, lines)
+      text = ''
     },
     result: (): BodyText => [...body, text],
   }
 }
 
+/** No part of the writer: the optimized code of a function that is made anew for each message is lost again and again. */
+export function fillInto(writer: BodyWriter, template: BodyTemplate, variables: Variables): void {
+  for (const part of template) {
+    if (typeof part === 'string') writer.add(part)
+    else if ('encoded' in part) writer.addLines(part)
+    else writer.add(substitutePlaceholder(part, variables))
+  }
+}
+
 export function fillBody(template: BodyTemplate, variables: Variables): BodyText {
   const writer = createBodyWriter()
-  writer.fill(template, variables)
+  fillInto(writer, template, variables)
   return writer.result()
 }

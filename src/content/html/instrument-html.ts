@@ -4,7 +4,7 @@
  * Filling in throws only for a missing value, which acceptance has ruled out.
  */
 import type { Variables } from '../../mail/message.ts'
-import { createBodyWriter, withFixedLines, type BodyTemplate } from './body-template.ts'
+import { createBodyWriter, fillInto, withFixedLines, type BodyTemplate } from './body-template.ts'
 import { textOf, type BodyText } from '../mime/body-text.ts'
 import { findLinks, type FoundLink } from './find-links.ts'
 import { filledCharacters, hostOf, readLink, targetOf, type Link } from './link-target.ts'
@@ -104,7 +104,7 @@ export function fillHtmlBody(template: HtmlTemplate, options: FillOptions): Body
   const urls = rewritesLinks ? linkUrls(template.links, variables, options) : []
   const html = createBodyWriter()
   for (const piece of template.pieces) {
-    if (piece.kind === 'template') html.fill(piece.template, variables)
+    if (piece.kind === 'template') fillInto(html, piece.template, variables)
     else if (piece.kind === 'link') html.add(filledLink(piece, urls[piece.linkNumber], variables))
     // Clients do not fetch what is hidden, so it is not.
     else if (pixelUrl !== null) html.add(`<img src="${pixelUrl}" width="1" height="1" alt="" style="border:0">`)

@@ -164,8 +164,11 @@ function createSettling(database: Database): (result: WebhookResult) => void {
     set state = 'failed', ended_at = ?, attempts = attempts + 1, lease_epoch = null
     where delivery_seq = ?`,
   )
-  const changes = { succeeded: succeed, retry, 'dead-letter': bury }
-  return ({ key, next, endedAt }) => void changes[next.kind].run(next.kind === 'retry' ? next.at : endedAt, key)
+  return ({ key, next, endedAt }) => {
+    if (next.kind === 'retry') retry.run(next.at, key)
+    else if (next.kind === 'succeeded') succeed.run(endedAt, key)
+    else bury.run(endedAt, key)
+  }
 }
 
 /** What it returns counts the results of one verb: successes in a row are one write, of the last of them. */
