@@ -33,6 +33,7 @@ const IGNORED = /[\p{Cc}\p{Cf}\s]/gu
 
 /** The first of those that begin alike. */
 export function findOpenUrls(template: Template): OpenUrl[] {
+  if (template.every((part) => typeof part === 'string')) return []
   const found = new Map<string, OpenUrl>()
   let line = 1
   let before = ''

@@ -106,8 +106,14 @@ export function canonicalDigest(document: unknown): Uint8Array {
   return digest.update(gathered).digest()
 }
 
-// What stands in front of a number, and sixteen digits: fewer are never beyond a double's whole numbers.
+/** Fewer digits are never beyond a double's whole numbers. */
+const LONG_DIGITS = 16
+// So many digits.
+const LONG_RUN = /\d{16}/
+// The same behind what stands in front of a number.
 const LONG_NUMBER = /[:,[\s]-?\d{16}/
+const ZERO = 0x30
+const NINE = 0x39
 // A whole number, with nothing behind it.
 const WHOLE_NUMBER = /^-?\d+$/
 
@@ -131,9 +137,19 @@ function parseWithDigits(text: string): unknown {
   return document
 }
 
+/** Of so many digits in a row one stands at every sixteenth place: a search through all of them takes six times as long. */
+function hasLongNumber(text: string): boolean {
+  for (let at = LONG_DIGITS - 1; at < text.length; at += LONG_DIGITS) {
+    const code = text.charCodeAt(at)
+    const isRun = code >= ZERO && code <= NINE && LONG_RUN.test(text.slice(at - LONG_DIGITS + 1, at + LONG_DIGITS))
+    if (isRun) return LONG_NUMBER.test(text)
+  }
+  return false
+}
+
 function parse(text: string): unknown {
   try {
-    return LONG_NUMBER.test(text) ? parseWithDigits(text) : JSON.parse(text)
+    return hasLongNumber(text) ? parseWithDigits(text) : JSON.parse(text)
   } catch (cause) {
     throw malformed(`the body is not valid JSON${positionIn(cause)}`, cause)
   }

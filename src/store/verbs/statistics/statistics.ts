@@ -152,18 +152,31 @@ interface Sums extends Pick<Happened, 'hour' | 'isTest' | 'domain'> {
 
 function sumsOf(rows: Iterable<Happened>): Iterable<Sums> {
   const sums = new Map<string, Sums>()
-  for (const row of rows) {
+  for (const { row, count } of alike(rows)) {
     const counter = row.kind === FIRST_ATTEMPT ? 'accepted' : counterOf(row.kind, row.isMachine === 1)
     if (counter === undefined) continue
     for (const [dimension, name] of placesOf(row)) {
       const { hour, isTest, domain } = row
       const key = JSON.stringify([hour, isTest, domain, dimension, name])
       const sum = sums.get(key) ?? { hour, isTest, domain, dimension, name, counts: {} }
-      sum.counts[counter] = (sum.counts[counter] ?? 0) + 1
+      sum.counts[counter] = (sum.counts[counter] ?? 0) + count
       sums.set(key, sum)
     }
   }
   return sums.values()
+}
+
+/** Each once that counts in the same places, with how many there are: few of many thousands. */
+function alike(rows: Iterable<Happened>): Iterable<{ row: Happened; count: number }> {
+  const counts = new Map<string, { row: Happened; count: number }>()
+  for (const row of rows) {
+    const { hour, kind, isMachine, isTest, domain, pool, provider, ip, tags } = row
+    const key = `${hour}\n${kind}\n${isMachine}\n${isTest}\n${domain}\n${pool}\n${provider}\n${ip}\n${tags}`
+    const known = counts.get(key)
+    if (known === undefined) counts.set(key, { row, count: 1 })
+    else known.count += 1
+  }
+  return counts.values()
 }
 
 /** Where an event counts. Provider and IP are known from the first attempt on. */
