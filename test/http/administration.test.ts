@@ -100,7 +100,14 @@ t.test('the queue in groups, with filters', async (t) => {
   t.match(listed(await get(port, '/v1/admin/queue?by=domain')), [{ name: 'acme.com', waiting: 4 }])
   t.match(listed(await get(port, '/v1/admin/queue?by=pool&provider=gmail')), [{ name: 'default', waiting: 2 }])
   t.match(listed(await get(port, '/v1/admin/queue?by=ip')), [{ name: null, waiting: 4 }])
-  t.same(listed(await get(port, '/v1/admin/queue?pool=nowhere')), [])
+  t.same(listed(await get(port, '/v1/admin/queue?pool=spare')), [])
+  for (const [query, details] of [
+    ['pool=nowhere', 'pool: no pool "nowhere"; there are default, spare'],
+    ['domain=acne.com', 'domain: no sending domain "acne.com", and no mail of it waits'],
+  ]) {
+    const { status, json } = await get(port, `/v1/admin/queue?${query}`)
+    t.match([status, json.error?.details], [422, details])
+  }
   t.same(listed(await get(port, '/v1/admin/queue?held=true')), [])
   for (const query of ['by=colour', 'held=maybe']) t.equal((await get(port, `/v1/admin/queue?${query}`)).status, 422)
 })
@@ -169,6 +176,8 @@ t.test('an action counts first, changes what fits, and tells the dispatcher', as
     { action: 'burn' },
     { action: 'move' },
     { action: 'move', to_pool: 'nowhere' },
+    { action: 'hold', filter: { pool: 'nowhere' } },
+    { action: 'hold', filter: { domain: 'acne.com' } },
     { action: 'hold', to_pool: 'spare' },
     { action: 'hold', filter: { held: 'yes' } },
     // Left out in silence, these would mean all mail.
