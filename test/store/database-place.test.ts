@@ -34,7 +34,7 @@ t.test('a file in the place of the folder, or of one above it, is the fault of t
     ['file/below', 'is below a file'],
   ] as const) {
     const folder = join(location.folder, name)
-    const message = new RegExp(`^data_dir: ${folder} ${what}, not a folder. Fix: name another place`)
+    const message = new RegExp(`^data_dir: ${folder} ${what}, not a folder. Fix: name another folder`)
     t.throws(() => openDatabase({ ...location, folder }), { message, exitCode: 78 })
   }
 })

@@ -18,7 +18,7 @@ export function isBehindFile(thrown: unknown): boolean {
 export function unwritableText(folder: string, thrown: unknown): string | null {
   if (isBehindFile(thrown)) {
     const place = errorCode(thrown) === 'EEXIST' ? 'is a file, not a folder' : 'is below a file, not a folder'
-    return `${folder} ${place}. Fix: name another place in sternpost.yaml, or move the file away`
+    return `${folder} ${place}. Fix: name another folder, or move the file away`
   }
   if (!NOT_OURS.includes(errorCode(thrown))) return null
   const user = process.getuid?.()
