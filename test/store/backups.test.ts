@@ -219,6 +219,7 @@ t.test('damage anywhere in it is found, and a restore of it touches nothing', as
   t.throws(() => verifyBackup(join(folder, 'linked.tar'), work('unlinked'), () => {}), { message: /in it is no file/ })
   writeFileSync(join(folder, 'letter.tar'), 'Dear Sir or Madam')
   t.throws(() => verifyBackup(join(folder, 'letter.tar'), work('letter'), () => {}), { name: 'BackupError' })
+  t.throws(() => verifyBackup(folder, work('folder'), () => {}), { name: 'BackupError', message: /is a folder; name/ })
   t.throws(() => verifyBackup(join(folder, 'none.tar'), work('none'), () => {}), { message: /there is no such file/ })
   t.same(readdirSync(location.folder).sort(), before)
   t.same(verifyDatabase(location).problems, [])
