@@ -219,7 +219,11 @@ t.test('paths that are held back, and how they are resumed', async (t) => {
   const resume = (fields: object): Promise<Got> => post(port, '/v1/admin/paths/resume', fields)
   t.same((await resume({ dry_run: true })).json.data, { paths: 2, dry_run: true })
   t.equal(listed(await get(port, '/v1/admin/paths')).length, 2)
+  t.same((await resume({ ip: `::ffff:${WARMED}`, dry_run: true })).json.data, { paths: 1, dry_run: true })
   t.same((await resume({ ip: WARMED })).json.data, { paths: 1, dry_run: false })
+  for (const { status, json } of [await resume({ ip: '9.9.9.9' }), await get(port, '/v1/admin/paths?ip=9.9.9.9')]) {
+    t.match([status, json.error?.details], [422, /^ip: no IP 9\.9\.9\.9 in pools\.yaml; /])
+  }
   t.match(listed(await get(port, '/v1/admin/paths')), [{ route: 'yahoo' }])
   t.match((await resume({ route: 'yahoo' })).json.data, { paths: 1 })
   t.same((await resume({})).json.data, { paths: 0, dry_run: false })
