@@ -26,7 +26,7 @@ import type { LogLevelKeeper } from './log-level.ts'
 import type { Nodes } from '../nodes/nodes.ts'
 import { createNodeAdministration } from './node-administration.ts'
 import { reloadResult, type Reload } from './reload.ts'
-import { createSuspensions, type SuspensionParts } from './suspend-and-resume.ts'
+import { createSuspensions, requireIp, type SuspensionParts } from './suspend-and-resume.ts'
 import type { HostTls } from '../delivery/protocol/host-tls.ts'
 import { dnsProblem } from '../delivery/settle/judge-dns.ts'
 import { readDomainName } from '../senders/domain-name.ts'
@@ -130,7 +130,8 @@ function requireIsp(live: ReplaceableConfiguration, { isp: name }: QueueFilter):
 }
 
 /** No mail fits a misspelt name, and "0 messages" would read as if none waited. Mail may outlive its domain. */
-async function requireNames({ live, store }: AdministrationParts, { pool, domain }: QueueFilter): Promise<void> {
+async function requireNames({ live, store }: AdministrationParts, { pool, domain, ip }: QueueFilter): Promise<void> {
+  requireIp(live, ip)
   if (pool !== undefined) requirePool(live, pool, 'pool')
   if (domain === undefined || (await store.findDomain(domain)) !== null) return
   if ((await store.queuedMessages(domain)) > 0) return

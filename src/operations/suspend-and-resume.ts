@@ -59,26 +59,16 @@ export function createSuspensions({ live, logger, warmup, shaping, nodes }: Susp
     throw new ServiceError('invalid_request', `provider: no block "${name}" in providers.yaml; ${fix}`)
   }
 
-  /** Nothing fits an address that is mistyped, which would read as if nothing were held back. */
-  function requireIp({ ip }: PathFilter): void {
-    const pools = Object.values(live.current().pools.pools)
-    if (ip === undefined || pools.some(({ ips }) => ips.some(({ address }) => address === ip))) return
-    throw new ServiceError(
-      'invalid_request',
-      `ip: no IP ${ip} in pools.yaml; \`sternpost ip list\` shows which there are`,
-    )
-  }
-
   return {
     paths(filter) {
       const found = paths(filter)
-      if (found.length === 0) requireIp(filter)
+      if (found.length === 0) requireIp(live, filter.ip)
       return found
     },
     async resumePaths(filter, isDryRun, actor) {
       if (filter.ip !== undefined) requireHere(filter.ip)
       const count = isDryRun ? paths(filter).length : await resumePaths(filter, actor)
-      if (count === 0) requireIp(filter)
+      if (count === 0) requireIp(live, filter.ip)
       return count
     },
     async suspendIp(ip, { provider, reason }, actor) {
@@ -103,4 +93,14 @@ export function createSuspensions({ live, logger, warmup, shaping, nodes }: Susp
       return warmup.find(ip)
     },
   }
+}
+
+/** Nothing fits an address that is mistyped, which would read as if nothing waited or were held back. */
+export function requireIp(live: SuspensionParts['live'], ip: string | undefined): void {
+  const pools = Object.values(live.current().pools.pools)
+  if (ip === undefined || pools.some(({ ips }) => ips.some(({ address }) => address === ip))) return
+  throw new ServiceError(
+    'invalid_request',
+    `ip: no IP ${ip} in pools.yaml; \`sternpost ip list\` shows which there are`,
+  )
 }

@@ -178,6 +178,7 @@ t.test('an action counts first, changes what fits, and tells the dispatcher', as
     { action: 'move', to_pool: 'nowhere' },
     { action: 'hold', filter: { pool: 'nowhere' } },
     { action: 'hold', filter: { domain: 'acne.com' } },
+    { action: 'hold', filter: { ip: '9.9.9.9' } },
     { action: 'hold', to_pool: 'spare' },
     { action: 'hold', filter: { held: 'yes' } },
     // Left out in silence, these would mean all mail.
