@@ -63,7 +63,7 @@ t.test('where a backup goes is said by the admin socket alone, and only below wh
   const refusals = ['/etc/evil', `${root}/backups/../run`, `${root}/backups-2`, `${root}/backups/etc`, '/', root]
   for (const to of refusals) {
     const { status, json } = await begin(to, adminSocket)
-    t.match([status, json.error?.details], [403, /backup\.folders/], to)
+    t.match([status, json.error?.details], [422, /backup\.folders/], to)
   }
   t.equal((await begin('backups', adminSocket)).status, 422, 'a relative path')
   for (const to of [`${root}/backups`, `${root}/backups/inner/new`, `${root}/out/inner`]) {
