@@ -152,9 +152,9 @@ function report(thrown: unknown): number {
   return EXIT.failed
 }
 
-/** A folder or file that cannot be made, read or written: the sentence of the system names it. */
+/** A folder or file that cannot be made, read or written: the sentence of the system names it, but a folder that is read. */
 function isFileError(thrown: unknown): thrown is Error {
-  return thrown instanceof Error && 'syscall' in thrown && 'path' in thrown
+  return thrown instanceof Error && 'syscall' in thrown && ('path' in thrown || errorCode(thrown) === 'EISDIR')
 }
 
 function addVersionCommand(program: Command, version: string): void {

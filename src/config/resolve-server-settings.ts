@@ -103,8 +103,10 @@ function readSecret(reference: SecretReference, credentialsFolder: string | unde
   }
   const file = 'file' in reference ? reference.file : join(credentialsFolder ?? '', reference.credential)
   try {
-    const { mode, size } = statSync(file)
-    if ((mode & OTHERS_MASK) !== 0) return refused(`others can use ${file}; run chmod o= ${file}`, `chmod o= ${file}`)
+    const facts = statSync(file)
+    const { mode, size } = facts
+    if (facts.isFile() && (mode & OTHERS_MASK) !== 0)
+      return refused(`others can use ${file}; run chmod o= ${file}`, `chmod o= ${file}`)
     if (size > MOST_SECRET_BYTES) return refused(`${file} is too large for a secret`)
     const text = readRegularFile(file).toString('utf8').trim()
     return text === '' ? refused(`${file} is empty`) : accepted(text)

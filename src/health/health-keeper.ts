@@ -55,6 +55,8 @@ export function createHealthKeeper(options: HealthKeeperOptions) {
   const kept = readKeptHealth(file)
   const growth = createDatabaseGrowth(kept, clock)
   const startedAt = clock.now()
+  /** Of this process. */
+  let ranAt: number | null = null
   let running: Promise<void> | null = null
   showInMetric(kept, metrics)
 
@@ -71,7 +73,7 @@ export function createHealthKeeper(options: HealthKeeperOptions) {
     const findings = await runChecks(INSIDE, world)
     logChanges(before, findings, options.logger)
     kept.findings = findings
-    kept.ranAt = clock.now()
+    kept.ranAt = ranAt = clock.now()
     for (const [check, result] of worstByCheck(findings)) if (result === 'ok') kept.okAt[check] = kept.ranAt
     await growth.note(world)
     showInMetric(kept, metrics)
@@ -99,9 +101,11 @@ export function createHealthKeeper(options: HealthKeeperOptions) {
     /** Job: runs all when their time has come. */
     async runDue(): Promise<void> {
       const now = clock.now()
-      const dueAt = kept.ranAt === null ? startedAt + FIRST_RUN_AFTER : kept.ranAt + options.interval()
-      // The last run lies ahead: the clock was set back since.
-      if (now >= dueAt || now < (kept.ranAt ?? 0)) await runAll(false)
+      // What was found before the start may be of another version, another engine or other files.
+      const from = ranAt ?? startedAt
+      const dueAt = from + (ranAt === null ? FIRST_RUN_AFTER : options.interval())
+      // It lies ahead: the clock was set back since.
+      if (now >= dueAt || now < from) await runAll(false)
     },
     /** No IP could reach any mail host the last time. */
     isPort25Blocked(): boolean {

@@ -19,6 +19,7 @@ export interface HttpListener extends Port {
 
 /** Owner and group may connect (config/README.md "sternpost.yaml", listen.admin_socket). */
 const ADMIN_SOCKET_MODE = 0o660
+const ANOTHER_PLACE = 'name another place in sternpost.yaml'
 
 /** Returns the port that was bound. */
 export function openListener(server: Server, listener: HttpListener, passed?: PassedSockets): Promise<number> {
@@ -37,7 +38,7 @@ export async function openAdminSocket(server: Server, path: string): Promise<voi
     const problem = existsSync(folder)
       ? errorText(cause)
       : `there is no folder ${folder}; make it (mkdir -p ${shellWord(folder)})`
-    const message = `listen.admin_socket: ${path} cannot be opened: ${problem}, or name another place in sternpost.yaml`
+    const message = `listen.admin_socket: ${path} cannot be opened: ${problem}, or ${ANOTHER_PLACE}`
     throw new ProcessExit(EXIT.configuration, message, { cause })
   }
 }
@@ -45,11 +46,13 @@ export async function openAdminSocket(server: Server, path: string): Promise<voi
 async function removeStaleSocket(path: string): Promise<void> {
   const found = await lstat(path).catch((thrown: unknown) => {
     if (errorCode(thrown) === 'ENOENT') return undefined
-    throw new ProcessExit(EXIT.configuration, `listen.admin_socket: ${errorText(thrown)}`, { cause: thrown })
+    const message = `listen.admin_socket: ${errorText(thrown)}; ${ANOTHER_PLACE}`
+    throw new ProcessExit(EXIT.configuration, message, { cause: thrown })
   })
   if (found === undefined) return
   if (!found.isSocket()) {
-    throw new ProcessExit(EXIT.configuration, `listen.admin_socket: ${path} is there and is no socket`)
+    const message = `listen.admin_socket: ${path} is there and is no socket; ${ANOTHER_PLACE}, or move it away`
+    throw new ProcessExit(EXIT.configuration, message)
   }
   if (await answers(path)) {
     throw new ProcessExit(EXIT.tryAgain, `listen.admin_socket: another server answers at ${path}`)

@@ -26,7 +26,7 @@ import type { LogLevelKeeper } from './log-level.ts'
 import type { Nodes } from '../nodes/nodes.ts'
 import { createNodeAdministration } from './node-administration.ts'
 import { reloadResult, type Reload } from './reload.ts'
-import { createSuspensions, type SuspensionParts } from './suspend-and-resume.ts'
+import { createSuspensions, requireIp, type SuspensionParts } from './suspend-and-resume.ts'
 import type { HostTls } from '../delivery/protocol/host-tls.ts'
 import { dnsProblem } from '../delivery/settle/judge-dns.ts'
 import { readDomainName } from '../senders/domain-name.ts'
@@ -37,7 +37,16 @@ interface AdministrationParts extends SuspensionParts {
   reload: Reload['reload']
   store: Pick<
     Store,
-    'queueGroups' | 'actOnQueue' | 'moveOrphans' | 'warmupDays' | 'ipDays' | 'nodesSeen' | 'drainNode' | 'forgetNode'
+    | 'queueGroups'
+    | 'actOnQueue'
+    | 'findDomain'
+    | 'queuedMessages'
+    | 'moveOrphans'
+    | 'warmupDays'
+    | 'ipDays'
+    | 'nodesSeen'
+    | 'drainNode'
+    | 'forgetNode'
   >
   clock: Clock
   egress: Pick<Egress, 'ips'>
@@ -94,12 +103,16 @@ function createQueueAdministration(parts: AdministrationParts): Pick<Administrat
   return {
     async queueGroups(by, filter) {
       requireIsp(live, filter)
-      return walks.get(JSON.stringify([by, filter]), () => store.queueGroups(by, filter, clock.now()))
+      const groups = await walks.get(JSON.stringify([by, filter]), () => store.queueGroups(by, filter, clock.now()))
+      if (groups.length === 0) await requireNames(parts, filter)
+      return groups
     },
     async actOnQueue(action, filter, isDryRun) {
       requireIsp(live, filter)
-      const messages = actOnQueue(parts, action, filter, isDryRun)
-      return isDryRun ? messages : messages.finally(walks.forget)
+      const acted = actOnQueue(parts, action, filter, isDryRun)
+      const messages = await (isDryRun ? acted : acted.finally(walks.forget))
+      if (messages === 0) await requireNames(parts, filter)
+      return messages
     },
   }
 }
@@ -116,12 +129,21 @@ function requireIsp(live: ReplaceableConfiguration, { isp: name }: QueueFilter):
   )
 }
 
+/** No mail fits a misspelt name, and "0 messages" would read as if none waited. Mail may outlive its domain. */
+async function requireNames({ live, store }: AdministrationParts, { pool, domain, ip }: QueueFilter): Promise<void> {
+  requireIp(live, ip)
+  if (pool !== undefined) requirePool(live, pool, 'pool')
+  if (domain === undefined || (await store.findDomain(domain)) !== null) return
+  if ((await store.queuedMessages(domain)) > 0) return
+  throw new ServiceError('invalid_request', `domain: no sending domain "${domain}", and no mail of it waits`)
+}
+
 /** The dispatcher is told of what is due otherwise now. */
 async function actOnQueue(
   { live, store, clock, dispatcher, onEvents }: AdministrationParts,
   ...[action, filter, isDryRun]: Parameters<Administration['actOnQueue']>
 ): Promise<number> {
-  if (action.kind === 'move') requirePool(live, action.pool)
+  if (action.kind === 'move') requirePool(live, action.pool, 'to_pool')
   const { messages, queued } = await store.actOnQueue({ filter, action, now: clock.now(), limit: NO_LIMIT, isDryRun })
   if (isDryRun) return messages
   dispatcher.noteQueued(queued)
@@ -147,10 +169,10 @@ function poolStates({ live, egress, dispatcher }: AdministrationParts): ReturnTy
   }))
 }
 
-function requirePool(live: ReplaceableConfiguration, name: string): void {
+function requirePool(live: ReplaceableConfiguration, name: string, field: 'pool' | 'to_pool'): void {
   const { pools } = live.current().pools
   if (Object.hasOwn(pools, name)) return
-  throw new ServiceError('invalid_request', `to_pool: no pool "${name}"; there are ${Object.keys(pools).join(', ')}`)
+  throw new ServiceError('invalid_request', `${field}: no pool "${name}"; there are ${Object.keys(pools).join(', ')}`)
 }
 
 /** `text` as the operator wrote it. ServiceError `invalid_request` for what is no domain. */

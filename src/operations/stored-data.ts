@@ -67,7 +67,7 @@ function requireBackupFolder(folder: string, allowed: readonly string[]): void {
   const place = realPath(folder)
   if (allowed.some((each) => `${place}/`.startsWith(`${realPath(each)}/`))) return
   const fix = 'add it to backup.folders of sternpost.yaml, then: sternpost reload'
-  throw new ServiceError('forbidden', `to: ${folder} is neither in backup.dir nor in backup.folders; ${fix}`)
+  throw new ServiceError('invalid_request', `to: ${folder} is neither in backup.dir nor in backup.folders; ${fix}`)
 }
 
 /** With links resolved, as far as it is there. */

@@ -60,10 +60,16 @@ export function createSuspensions({ live, logger, warmup, shaping, nodes }: Susp
   }
 
   return {
-    paths,
+    paths(filter) {
+      const found = paths(filter)
+      if (found.length === 0) requireIp(live, filter.ip)
+      return found
+    },
     async resumePaths(filter, isDryRun, actor) {
       if (filter.ip !== undefined) requireHere(filter.ip)
-      return isDryRun ? paths(filter).length : resumePaths(filter, actor)
+      const count = isDryRun ? paths(filter).length : await resumePaths(filter, actor)
+      if (count === 0) requireIp(live, filter.ip)
+      return count
     },
     async suspendIp(ip, { provider, reason }, actor) {
       if (provider === null) return warmup.suspendIp(ip, reason, actor)
@@ -87,4 +93,14 @@ export function createSuspensions({ live, logger, warmup, shaping, nodes }: Susp
       return warmup.find(ip)
     },
   }
+}
+
+/** Nothing fits an address that is mistyped, which would read as if nothing waited or were held back. */
+export function requireIp(live: SuspensionParts['live'], ip: string | undefined): void {
+  const pools = Object.values(live.current().pools.pools)
+  if (ip === undefined || pools.some(({ ips }) => ips.some(({ address }) => address === ip))) return
+  throw new ServiceError(
+    'invalid_request',
+    `ip: no IP ${ip} in pools.yaml; \`sternpost ip list\` shows which there are`,
+  )
 }

@@ -82,7 +82,7 @@ function newKeys({ name, selector, privateKey }: ReadRequest, parts: DomainParts
 
 type ReadRequest = ReturnType<typeof readRequest>
 
-function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainParts) {
+function readRequest(request: AddDomainRequest, { poolNames, tracking, facts }: DomainParts) {
   const problems: string[] = []
   const reading = readDomainName(request.name)
   if (!reading.ok) problems.push(`domain: ${reading.problem}`)
@@ -93,7 +93,12 @@ function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainP
   if (!isHostLabel(trackingDomain)) problems.push(`tracking_domain: ${LABEL_RULE}`)
   if (trackingDomain === returnPath) problems.push('tracking_domain: is the same name as return_path')
   if (!isHostLabel(selector)) problems.push(`dkim_selector: ${LABEL_RULE}`)
-  if (reading.ok) problems.push(...lengthProblems(reading.name, [`${selector}._domainkey`, returnPath, trackingDomain]))
+  if (reading.ok) {
+    const { name } = reading
+    const aliases = { return_path: `${returnPath}.${name}`, tracking_domain: `${trackingDomain}.${name}` }
+    problems.push(...aliasProblems(aliases, facts.hostname))
+    problems.push(...lengthProblems(name, [`${selector}._domainkey`, returnPath, trackingDomain]))
+  }
   const key = request.privateKeyPem === undefined ? undefined : readPrivateKey(request.privateKeyPem)
   if (key?.ok === false) problems.push(`dkim_private_key: ${key.problem}`)
   const ipPool = request.ipPool ?? null
@@ -109,6 +114,12 @@ function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainP
     privateKey: key?.ok === true ? key.key : undefined,
     allowSubdomains: request.allowSubdomains ?? false,
   }
+}
+
+/** The CNAME would take the place of the addresses of this server, which our targets lead to. */
+function aliasProblems(names: Record<'return_path' | 'tracking_domain', string>, hostname: string): string[] {
+  const taken = Object.entries(names).filter(([, name]) => name === hostname.toLowerCase())
+  return taken.map(([field, name]) => `${field}: ${name} is the host name of this server, which cannot be an alias`)
 }
 
 function lengthProblems(domain: string, hosts: string[]): string[] {

@@ -49,7 +49,8 @@ t.test('list groups what waits', async (t) => {
   t.match(rows(byDomain.stdout), [['big.example', '2']])
   t.match(rows((await run('queue', 'list', '--by', 'domain')).stdout), [['acme.com', '3']])
   t.match(JSON.parse((await run('queue', 'list', '--by', 'pool', '--json')).stdout), [{ name: 'default', waiting: 3 }])
-  t.match(await run('queue', 'list', '--pool', 'x'), { code: 0, stdout: '', stderr: 'Nothing waits there.\n' })
+  t.match(await run('queue', 'list', '--held'), { code: 0, stdout: '', stderr: 'Nothing waits there.\n' })
+  t.match(await run('queue', 'list', '--pool', 'x'), { code: 1, stdout: '', stderr: /no pool "x"; there are default/ })
   t.match(await run('queue', 'list', '--by', 'colour'), { code: 64, stdout: '' })
 })
 

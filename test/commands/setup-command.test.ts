@@ -85,6 +85,8 @@ t.test('without a terminal it lists what is missing, and asks nothing', async (t
   const ended = await setup(['--hostname', 'mail.acme.test'])
   t.equal(ended.code, 64)
   t.match(ended.stderr, /missing: --domain <name> --operator-email <address> --ip <address> --yes/)
+  const named = await setup(['--hostname', 'mail.acme.test', '--domain', 'acme.test', '--ip', '127.0.0.11', '--yes'])
+  t.match(named, { code: 64, stderr: /missing: --operator-email <address>\.\n$/ })
   const wrong = await setup([...GIVEN.slice(0, -3), '--ip', '127.0.0.300', '--yes'])
   t.match(wrong, { code: 64, stderr: /--ip: "127\.0\.0\.300" is no IP address/ })
   t.same(readdirSync(folder), ['sternpost.d'], 'nothing was written')

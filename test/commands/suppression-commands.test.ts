@@ -96,6 +96,7 @@ t.test('an import says which line of the file is wrong, and is repeatable', asyn
   t.match(await run('suppression', 'import', file), { code: 1, stderr: /header line/ })
   const absent = await run('suppression', 'import', join(folder, 'none.csv'))
   t.match(absent, { code: 74, stderr: /^sternpost: ENOENT.*none\.csv/ })
+  t.match(await run('suppression', 'import', folder), { code: 74, stderr: /^sternpost: EISDIR.*read\n$/ })
   const { api } = await commandServer(t)
   const elsewhere = ['--url', `http://127.0.0.1:${api.port}`, '--api-key', keyNamed('read')]
   t.match(await sternpost(['suppression', 'list', ...elsewhere]), { code: 77, stderr: /suppressions/ })

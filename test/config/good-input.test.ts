@@ -290,6 +290,8 @@ t.test('a secret is read from a file or a credential, and refused when others ca
   t.match(problems({ file }), ['secrets.master_key: the master key must be 32 bytes in base64'])
   write(' \n', 0o600)
   t.strictSame(problems({ file }), [`secrets.master_key: ${file} is empty`])
+  chmodSync(folder, 0o755)
+  t.strictSame(problems({ file: folder }), [`secrets.master_key: cannot read ${folder}: is a folder, not a file`])
   t.strictSame(problems({ file: `${file}x` }), [`secrets.master_key: there is no file ${file}x`])
   t.match(problems({ credential: 'other' }, folder), ['secrets.master_key: there is no file'])
 })

@@ -238,7 +238,7 @@ t.test('a platform domain that signs nothing is told, and nobody else is asked a
 t.test('who asks at once shares one run, and a clock that was set back does not silence the checks', async (t) => {
   let [now, runs] = [Date.UTC(2030, 0, 1), 0]
   const file = join(t.testdir({}), 'health.json')
-  const keeper = createHealthKeeper({
+  const options = {
     file,
     hostname: 'mail.acme.test',
     metrics: createMetrics(),
@@ -251,7 +251,8 @@ t.test('who asks at once shares one run, and a clock that was set back does not 
       runs += 1
       return { server: null } as CheckWorld
     },
-  })
+  }
+  const keeper = createHealthKeeper(options)
   const all = { checks: null, ip: null, domain: null }
   await keeper.runDue()
   t.equal(runs, 0, 'not at the start')
@@ -265,6 +266,10 @@ t.test('who asks at once shares one run, and a clock that was set back does not 
   t.equal(runs, 2)
   await keeper.runDue()
   t.equal(runs, 2)
+  const next = createHealthKeeper(options)
+  now += 5 * MINUTE
+  await next.runDue()
+  t.equal(runs, 3, 'what the server before found is looked at anew 5 minutes after a start')
 })
 
 t.test('a TLSA record is printed only for a key that stays', async (t) => {

@@ -63,7 +63,7 @@ t.test('where a backup goes is said by the admin socket alone, and only below wh
   const refusals = ['/etc/evil', `${root}/backups/../run`, `${root}/backups-2`, `${root}/backups/etc`, '/', root]
   for (const to of refusals) {
     const { status, json } = await begin(to, adminSocket)
-    t.match([status, json.error?.details], [403, /backup\.folders/], to)
+    t.match([status, json.error?.details], [422, /backup\.folders/], to)
   }
   t.equal((await begin('backups', adminSocket)).status, 422, 'a relative path')
   for (const to of [`${root}/backups`, `${root}/backups/inner/new`, `${root}/out/inner`]) {
@@ -100,7 +100,14 @@ t.test('the queue in groups, with filters', async (t) => {
   t.match(listed(await get(port, '/v1/admin/queue?by=domain')), [{ name: 'acme.com', waiting: 4 }])
   t.match(listed(await get(port, '/v1/admin/queue?by=pool&provider=gmail')), [{ name: 'default', waiting: 2 }])
   t.match(listed(await get(port, '/v1/admin/queue?by=ip')), [{ name: null, waiting: 4 }])
-  t.same(listed(await get(port, '/v1/admin/queue?pool=nowhere')), [])
+  t.same(listed(await get(port, '/v1/admin/queue?pool=spare')), [])
+  for (const [query, details] of [
+    ['pool=nowhere', 'pool: no pool "nowhere"; there are default, spare'],
+    ['domain=acne.com', 'domain: no sending domain "acne.com", and no mail of it waits'],
+  ]) {
+    const { status, json } = await get(port, `/v1/admin/queue?${query}`)
+    t.match([status, json.error?.details], [422, details])
+  }
   t.same(listed(await get(port, '/v1/admin/queue?held=true')), [])
   for (const query of ['by=colour', 'held=maybe']) t.equal((await get(port, `/v1/admin/queue?${query}`)).status, 422)
 })
@@ -169,6 +176,9 @@ t.test('an action counts first, changes what fits, and tells the dispatcher', as
     { action: 'burn' },
     { action: 'move' },
     { action: 'move', to_pool: 'nowhere' },
+    { action: 'hold', filter: { pool: 'nowhere' } },
+    { action: 'hold', filter: { domain: 'acne.com' } },
+    { action: 'hold', filter: { ip: '9.9.9.9' } },
     { action: 'hold', to_pool: 'spare' },
     { action: 'hold', filter: { held: 'yes' } },
     // Left out in silence, these would mean all mail.
@@ -210,7 +220,11 @@ t.test('paths that are held back, and how they are resumed', async (t) => {
   const resume = (fields: object): Promise<Got> => post(port, '/v1/admin/paths/resume', fields)
   t.same((await resume({ dry_run: true })).json.data, { paths: 2, dry_run: true })
   t.equal(listed(await get(port, '/v1/admin/paths')).length, 2)
+  t.same((await resume({ ip: `::ffff:${WARMED}`, dry_run: true })).json.data, { paths: 1, dry_run: true })
   t.same((await resume({ ip: WARMED })).json.data, { paths: 1, dry_run: false })
+  for (const { status, json } of [await resume({ ip: '9.9.9.9' }), await get(port, '/v1/admin/paths?ip=9.9.9.9')]) {
+    t.match([status, json.error?.details], [422, /^ip: no IP 9\.9\.9\.9 in pools\.yaml; /])
+  }
   t.match(listed(await get(port, '/v1/admin/paths')), [{ route: 'yahoo' }])
   t.match((await resume({ route: 'yahoo' })).json.data, { paths: 1 })
   t.same((await resume({})).json.data, { paths: 0, dry_run: false })

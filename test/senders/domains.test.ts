@@ -181,6 +181,13 @@ t.test('labels and pool can be chosen; every mistake is listed', async (t) => {
       'dkim_selector: is not one label of letters, digits and hyphens; ' +
       'ip_pool: there is no such pool; known are default, spare, cold, off',
   })
+  for (const [chosen, field] of [
+    [{ returnPath: 'Mail' }, 'return_path'],
+    [{ trackingDomain: 'mail' }, 'tracking_domain'],
+  ] as const) {
+    const details = `${field}: mail.example.net is the host name of this server, which cannot be an alias`
+    await t.rejects(parts.domains.add({ name: 'example.net', ...chosen }), { code: 'invalid_request', details })
+  }
   for (const selector of ['', 'a_b', 'a b', 'x'.repeat(64), 'a\r\n']) {
     const adding = parts.domains.add({ name: 'acme.com', selector })
     await t.rejects(adding, { code: 'invalid_request' }, JSON.stringify(selector))

@@ -27,6 +27,18 @@ for (const name of ['sternpost.db', 'sternpost.db-wal']) {
   })
 }
 
+t.test('a file in the place of the folder, or of one above it, is the fault of the configuration', async (t) => {
+  const location = locationIn(t.testdir({ data: { file: '' } }))
+  for (const [name, what] of [
+    ['file', 'is a file'],
+    ['file/below', 'is below a file'],
+  ] as const) {
+    const folder = join(location.folder, name)
+    const message = new RegExp(`^data_dir: ${folder} ${what}, not a folder. Fix: name another folder`)
+    t.throws(() => openDatabase({ ...location, folder }), { message, exitCode: 78 })
+  }
+})
+
 t.test('a start without the database that was there is refused', async (t) => {
   const location = locationIn(t.testdir({}))
   const file = join(location.folder, 'sternpost.db')

@@ -50,6 +50,7 @@ type NeededAnswers = Record<'server' | 'ips' | 'certificates', boolean>
 type LeadsHere = (hostname: string, ips: readonly SetupIp[]) => Promise<boolean>
 
 const USUAL_AUTHORITY = 'letsencrypt'
+const IP_FLAG = '--ip <address>'
 
 type Question = (text: string) => Promise<string>
 type Reading<Value> = { ok: true; value: Value } | { ok: false; problem: string }
@@ -68,7 +69,7 @@ export async function setupAnswers(
     ...(needed.server && given.hostname === null ? ['--hostname <name>'] : []),
     ...(needed.server && given.domain === null ? ['--domain <name>'] : []),
     ...(needed.server && given.operatorEmail === null ? ['--operator-email <address>'] : []),
-    ...(needed.ips && ips.length === 0 ? ['--ip <address>'] : []),
+    ...(needed.ips && ips.length === 0 ? [IP_FLAG] : []),
     ...((needed.server || needed.ips) && !isYes ? ['--yes'] : []),
   ]
   // A sternpost.yaml that is there says it already.
@@ -81,7 +82,8 @@ export async function setupAnswers(
   }
   if (!process.stdin.isTTY) {
     const found = detected.length === 0 ? 'no public address was found here' : `found here: ${detected.join(', ')}`
-    throw misuse(`nobody can be asked without a terminal; missing: ${missing.join(' ')} (${found})`)
+    const hint = missing.includes(IP_FLAG) ? ` (${found})` : ''
+    throw misuse(`nobody can be asked without a terminal; missing: ${missing.join(' ')}${hint}`)
   }
   const askAuthority = async (question: Question, answers: SetupAnswers): Promise<SetupAuthority | null> => {
     if (!isOpen) return given.authority

@@ -5,8 +5,9 @@ import { camelFields, snakeFields, withoutNulls, type CamelFields } from '../../
 import * as wire from '../../api/queue.ts'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
+import { canonicalIp } from '../../base/ip-address.ts'
 import { durationText, rateText } from '../../config/settings/field-types.ts'
-import type { PathHold, PathView } from '../../egress/shaping/shaping.ts'
+import type { PathFilter, PathHold, PathView } from '../../egress/shaping/shaping.ts'
 import type { QueueAction, QueueFilter, QueueGroup } from '../../mail/waiting-mail.ts'
 import type { Administration, DomainRoute, PoolState } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
@@ -61,7 +62,7 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
       summary: 'Paths that are limited, wait or are suspended, with cause and end.',
       query: wire.pathFilterSchema,
       ok: okList(wire.pathSchema),
-      handler: async (_request, given) => successList(administration.paths(withoutNulls(given)).map(pathAnswer)),
+      handler: async (_request, given) => successList(administration.paths(pathFilter(given)).map(pathAnswer)),
     }),
     post('/admin/paths/resume', {
       summary: 'Lifts what holds the paths of the filter back; a dry run counts them.',
@@ -69,7 +70,7 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
       ok: okData(wire.resumedPathsSchema),
       errors: ['conflict'],
       async handler(request, { dryRun, ...given }) {
-        const filter = withoutNulls(given)
+        const filter = pathFilter(given)
         const isDryRun = dryRun ?? false
         const paths = await administration.resumePaths(filter, isDryRun, auditName(request.principal))
         if (!isDryRun) note('paths resumed', request, { filter, paths })
@@ -89,11 +90,19 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
   ]
 }
 
+/** An address of IPv6 may be written in several ways: held is one of them. */
+const ipIn = (given: string | null): string | null => given && (canonicalIp(given) ?? given)
+
+function pathFilter(given: { [Name in keyof PathFilter]: string | null } & { ip: string | null }): PathFilter {
+  return withoutNulls({ ...given, ip: ipIn(given.ip) })
+}
+
 /** What is null does not restrict. */
 function queueFilter(given: CamelFields<z.infer<typeof wire.queueFilterSchema>>): QueueFilter {
   const { provider: isp, held: isHeld, recipientDomain, domain, acceptedBefore, ...same } = given
   return withoutNulls({
     ...same,
+    ip: ipIn(same.ip),
     isp,
     isHeld,
     recipientDomain: recipientDomain?.toLowerCase() ?? null,

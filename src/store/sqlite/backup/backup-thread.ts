@@ -114,14 +114,21 @@ function checkCopy(copy: string): Pick<BackupManifest, 'schema' | 'counts' | 'se
 /** For the service of the machine it is unpacked on by root, whatever user that has; no secret is in them. */
 const CONFIGURATION_MODE = 0o644
 
+/** Of a file or folder of the configuration; a full disk is another matter. */
+const UNREADABLE = ['ENOENT', 'EACCES', 'ENOTDIR', 'ELOOP', 'EISDIR', 'ERR_FS_EISDIR']
+
 /**
- * The YAML files and drop-ins, which hold no secrets: those are named in them. Keys and certificates stay. One that
- * cannot be read is named in the manifest, and keeps nobody from a copy of the database.
+ * The YAML files and drop-ins, which hold no secrets: those are named in them. Keys and certificates stay. What cannot
+ * be read is named in the manifest, and keeps nobody from a copy of the database.
  */
 function copyConfiguration(folder: string | null, workFolder: string): { copied: string[]; missed: string[] } {
   const copied: string[] = []
   const missed: string[] = []
-  for (const name of folder === null ? [] : configurationNames(folder)) {
+  const miss = (name: string, thrown: unknown): void => {
+    if (!UNREADABLE.includes(errorCode(thrown))) throw thrown
+    missed.push(`${CONFIGURATION}/${name}, which could not be copied: ${errorText(thrown)}`)
+  }
+  for (const name of folder === null ? [] : configurationNames(folder, miss)) {
     const target = join(workFolder, CONFIGURATION, name)
     mkdirSync(join(target, '..'), { recursive: true, mode: FOLDER_MODE })
     try {
@@ -129,22 +136,26 @@ function copyConfiguration(folder: string | null, workFolder: string): { copied:
       chmodSync(target, CONFIGURATION_MODE)
       copied.push(`${CONFIGURATION}/${name}`)
     } catch (thrown) {
-      if (!['ENOENT', 'EACCES'].includes(errorCode(thrown))) throw thrown
-      missed.push(`${CONFIGURATION}/${name}, which could not be copied: ${errorText(thrown)}`)
+      miss(name, thrown)
     }
   }
   return { copied, missed }
 }
 
 /** Also of drop-in folders that are links: the server reads those too. */
-function configurationNames(folder: string): string[] {
-  const isFolder = (name: string): boolean =>
-    statSync(join(folder, name), { throwIfNoEntry: false })?.isDirectory() === true
+function configurationNames(folder: string, miss: (name: string, thrown: unknown) => void): string[] {
+  const namesIn = (name: string): string[] => {
+    if (!name.endsWith('.d')) return [name]
+    try {
+      return readdirSync(join(folder, name)).map((each) => `${name}/${each}`)
+    } catch (thrown) {
+      // A file of such a name is no drop-in.
+      if (errorCode(thrown) !== 'ENOTDIR') miss(name, thrown)
+      return []
+    }
+  }
   return readdirSync(folder)
-    .flatMap((name) => {
-      const isDropIns = name.endsWith('.d') && isFolder(name)
-      return isDropIns ? readdirSync(join(folder, name)).map((each) => `${name}/${each}`) : [name]
-    })
+    .flatMap(namesIn)
     .filter((name) => name.endsWith('.yaml'))
 }
 

@@ -79,7 +79,7 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     onStage('placing')
     const stamp = timeStamp(now)
     const movedTo = placeDatabase(work, folder, `before-restore-${stamp}`)
-    const configuration = placeConfiguration(work, join(folder, `restored-config-${stamp}`))
+    const configuration = placeConfiguration(work, freePlace(folder, `restored-config-${stamp}`))
     flush(folder)
     return { ...state, ...carried, mark, fromSchema, schema: SCHEMA_VERSION, counts, movedTo, configuration }
   } finally {
@@ -141,10 +141,18 @@ export function databaseParts(folder: string): string[] {
   return PARTS.map((part) => `${DATABASE}${part}`).filter((part) => existsSync(join(folder, part)))
 }
 
+/** What was put aside within the same second stays. */
+function freePlace(folder: string, name: string): string {
+  const place = join(folder, name)
+  let free = place
+  for (let count = 2; existsSync(free); count += 1) free = `${place}-${count}`
+  return free
+}
+
 function moveAside(folder: string, name: string): string | null {
   const names = databaseParts(folder)
   if (names.length === 0) return null
-  const target = join(folder, name)
+  const target = freePlace(folder, name)
   mkdirSync(target, { mode: FOLDER_MODE })
   ownAs(target, folder)
   // First all of them are there, then none is here: after a kill in between no database has lost its log.

@@ -3,7 +3,7 @@
  * A snapshot (`pre-migration-….db`) is taken as well, or what a restore moved aside: a database alone. Throws
  * BackupError, with a sentence.
  */
-import { closeSync, copyFileSync, existsSync, lstatSync, openSync, readSync, statSync } from 'node:fs'
+import { closeSync, copyFileSync, existsSync, lstatSync, openSync, readSync, statSync, type Stats } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { errorCode, errorText } from '../../../base/errors.ts'
@@ -56,14 +56,15 @@ function changedAt(file: string): number {
 }
 
 function requireSpace(file: string, folder: string): void {
-  let bytes: number
+  let facts: Stats
   try {
-    bytes = statSync(file).size
+    facts = statSync(file)
   } catch (thrown) {
     const problem = errorCode(thrown) === 'ENOENT' ? 'there is no such file' : errorText(thrown)
     throw new BackupError(`${file}: ${problem}`, { cause: thrown })
   }
-  const [needed, free] = [bytes + SPARE_BYTES, freeBytesIn(folder)]
+  if (facts.isDirectory()) throw new BackupError(`${file} is a folder; name the file of a backup in it`)
+  const [needed, free] = [facts.size + SPARE_BYTES, freeBytesIn(folder)]
   if (free < needed) throw new BackupError(`${needed} bytes are needed in ${folder}, ${free} are free`)
 }
 

@@ -14,7 +14,7 @@ import type { SqliteLocation } from '../../store-location.ts'
 import { addAddressFunctions } from './address-functions.ts'
 import { migrate, prepareNewFile } from './migrate.ts'
 import { ownAs } from './snapshot.ts'
-import { unwritableText } from './unwritable.ts'
+import { isBehindFile, unwritableText } from './unwritable.ts'
 
 export interface OpenDatabase {
   /** The only connection that writes. */
@@ -67,7 +67,7 @@ function makeWritable(folder: string): void {
   } catch (cause) {
     const text = unwritableText(folder, cause)
     if (text === null) throw cause
-    throw new ProcessExit(exitCode, `data_dir: ${text}`, { cause })
+    throw new ProcessExit(isBehindFile(cause) ? EXIT.configuration : exitCode, `data_dir: ${text}`, { cause })
   }
 }
 

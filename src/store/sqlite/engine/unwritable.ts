@@ -6,11 +6,20 @@ import { shellWord } from '../../../base/shell-word.ts'
 /** A folder that cannot be made on a file system which is read-only is one that is not there, to Node. */
 const NOT_OURS = ['EACCES', 'EROFS', 'ENOENT']
 
+/** A file is in the place of the folder, or of one above it: no owner or mount helps. */
+export function isBehindFile(thrown: unknown): boolean {
+  return ['EEXIST', 'ENOTDIR'].includes(errorCode(thrown))
+}
+
 /**
  * The unit of the package lets the service write below its own folders alone, whoever owns another one. null: something
  * else is wrong, such as a full disk.
  */
 export function unwritableText(folder: string, thrown: unknown): string | null {
+  if (isBehindFile(thrown)) {
+    const place = errorCode(thrown) === 'EEXIST' ? 'is a file, not a folder' : 'is below a file, not a folder'
+    return `${folder} ${place}. Fix: name another folder, or move the file away`
+  }
   if (!NOT_OURS.includes(errorCode(thrown))) return null
   const user = process.getuid?.()
   const place = shellWord(folder)
