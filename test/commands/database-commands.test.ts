@@ -1,5 +1,5 @@
-/** `sternpost restore` as an administrator runs it, on the files of a stopped server. */
-import { copyFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
+/** `sternpost restore` and `migrate` as an administrator runs them, on the files of a stopped server. */
+import { copyFileSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
@@ -57,4 +57,16 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   t.match(back.stdout, /since the backup are only in \S.*before-restore-\S+, of schema \d+\n/)
   const checked = await sternpost(['migrate', '--to', 'postgres', '--check', '--config', folder])
   t.match(checked, { code: 64, stderr: /--check says nothing of a move/ })
+})
+
+t.test('what a migration makes is for nobody else, whatever the umask', async (t) => {
+  const folder = t.testdir({})
+  writeServerFiles(folder, '/run/sternpost/admin.sock')
+  const data = join(folder, 'data')
+  mkdirSync(join(folder, 'sternpost.d'))
+  writeFileSync(join(folder, 'sternpost.d', '10-data.yaml'), JSON.stringify({ version: 1, data_dir: data }))
+  writeOldDatabase(locationIn(folder), OLD_SCHEMA)
+  t.match(await sternpost(['migrate', '--config', folder]), { code: 0, stdout: /Migrated from schema 8/ })
+  const { mode } = statSync(join(data, `pre-migration-${OLD_SCHEMA}-${SCHEMA_VERSION}.db`))
+  t.equal(mode & 0o077, 0)
 })

@@ -172,7 +172,7 @@ function listNotes(): SetupNotes & { lines: string[] } {
 t.test('a server that does not start takes back the files and the units', async (t) => {
   const folder = await configurationFolder(t)
   const [systemd, notes] = [fakeSystemd([], async () => false), listNotes()]
-  const work = { folder, files: stage(folder), notes, hostname: null, domain: null, systemd, ending: ENDING }
+  const work = { folder, files: stage(folder), notes, unheard: [], domain: null, systemd, ending: ENDING }
   await t.rejects(carryOut(work), { exitCode: 1, message: /did not start: Job failed\nsternpost: port 25 is taken/ })
   t.same(readdirSync(folder), ['sternpost.d'], 'nothing is left behind')
   t.match(notes.lines.join('\n'), /took back sternpost\.yaml, pools\.yaml, master\.key/)
@@ -184,7 +184,7 @@ t.test('a server that was on before stays on, though it does not answer', async 
   stage(folder).commit()
   const before = readdirSync(folder)
   const running = fakeSystemd(['is-active', 'is-enabled'], async () => true)
-  const work = { folder, notes: listNotes(), hostname: null, domain: null, ending: ENDING }
+  const work = { folder, notes: listNotes(), unheard: [], domain: null, ending: ENDING }
   await t.rejects(carryOut({ ...work, files: stage(folder), systemd: running }), { message: /it does not answer/ })
   t.notMatch(running.asked.join('\n'), /stop|disable/)
   const crashed = fakeSystemd(['is-enabled'], async () => false)
@@ -208,8 +208,8 @@ t.test('a server that starts gets its first domain and key', async (t) => {
     return true
   })
   const notes = listNotes()
-  const [hostname, domain] = ['mail.acme.test', 'acme.test']
-  const work = { folder, files: stage(folder), notes, hostname, domain, systemd, ending: ENDING }
+  const domain = 'acme.test'
+  const work = { folder, files: stage(folder), notes, unheard: [], domain, systemd, ending: ENDING }
   const result = await carryOut(work)
   t.match(result, {
     server: 'started',

@@ -216,8 +216,25 @@ t.test('what only looks like a boundary is content', async (t) => {
   t.equal(new Set(found.map((each) => each.toString('hex'))).size, raws.length)
 })
 
-t.test('an answer that 0.1.0 kept under a key is given again', async (t) => {
+t.test('recipients in another order are the same ones', async (t) => {
+  const { submit, stored } = await submissionParts(t)
+  const recipients = ['bob@example.net', 'ada@example.net', 'eve@example.net']
+  for (const idempotencyKey of [undefined, 'receipt-1042']) {
+    const request = submission({ idempotencyKey, recipients, raw: mail(['Message-ID: <1@app>']) })
+    const first = await submit(request, KEY)
+    t.equal(first.messageIds.length, 3)
+    t.same(await submit({ ...request, recipients: recipients.toReversed() }, KEY), first)
+  }
+  t.equal(stored.length, 2)
+})
+
+t.test('an answer that 0.1.0 kept is given again', async (t) => {
   const { submit, store, clock, stored } = await submissionParts(t)
+  const several = submission({ recipients: ['bob@example.net', 'ada@example.net'], raw: mail(['Message-ID: <1@app>']) })
+  const whole = await mailFingerprint(several.recipients, several.raw, [])
+  const byContent = { apiKeyId: KEY.apiKeyId, key: `smtp:${whole.toString('hex')}`, fingerprint: whole }
+  await store.keepAnswer(byContent, { status: 250, body: '["msg_1","msg_2"]' }, clock.now())
+  t.same((await submit(several, KEY)).messageIds, ['msg_1', 'msg_2'])
   const request = submission({ idempotencyKey: 'receipt-1042', raw: mail(['Date: Sat, 21 Nov 2026 12:00:00 +0000']) })
   const fingerprint = await mailFingerprint(request.recipients, request.raw, [])
   const entry = { apiKeyId: KEY.apiKeyId, key: 'smtp:receipt-1042', fingerprint }

@@ -3,6 +3,7 @@
  * and nothing happens twice. store/README.md "A server that does not answer".
  */
 import { chownSync, mkdirSync, statSync } from 'node:fs'
+import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -367,6 +368,9 @@ async function startInVain(t: Test, cluster: PostgresCluster, like: string): Pro
   await cluster.query('alter role app connection limit -1')
   await start(as('app', empty))
   await start(as('app', empty))
+  await cluster.query(`create role "${userInfo().username}" superuser login`)
+  process.env['USER'] = 'of-another'
+  await start(cluster.url(empty).replace('postgres@', ''))
 }
 
 async function speakGerman(t: Test): Promise<void> {

@@ -26,6 +26,8 @@ import { addLocalVerb, CONFIG_FLAG, withOutputFlags } from '../shared/verb.ts'
 type Flags = OutputFlags & { config?: string }
 type RestoreFlags = Flags & { keepAllowance?: boolean; migrate?: boolean; yes?: boolean }
 
+const OTHERS_AND_GROUP = 0o077
+
 export function addRestoreCommand(program: Command): void {
   const verb = program
     .command('restore <file>')
@@ -137,6 +139,8 @@ export function addMigrateCommands(program: Command): void {
 
 async function migrate(flags: Flags & { check?: boolean; to?: string }): Promise<void> {
   if (flags.to !== undefined && flags.check === true) throw misuse('--check says nothing of a move: leave out --to')
+  // As a server does: databases and snapshots are for the service alone.
+  process.umask(OTHERS_AND_GROUP)
   if (flags.to !== undefined) return moveTo(flags.to, serverSettings(flags), flags)
   const location = dataLocation(flags)
   const isCheck = flags.check === true

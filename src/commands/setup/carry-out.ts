@@ -28,8 +28,8 @@ interface Work {
   folder: string
   files: SetupFiles
   notes: SetupNotes
-  /** As it was asked for; null: as in the files. */
-  hostname: string | null
+  /** Warnings: what was asked for, and stays as it is. */
+  unheard: readonly string[]
   domain: string | null
   systemd: Systemd
   ending: SetupEnding
@@ -103,9 +103,8 @@ const SERVER_WORDS: Readonly<Record<SetupResult['server'], string>> = {
 }
 
 /** Returns what was warned of. */
-async function putInPlace({ folder, files, notes, hostname: wanted }: Work, isRunning: boolean): Promise<string[]> {
+async function putInPlace({ folder, files, notes, unheard }: Work, isRunning: boolean): Promise<string[]> {
   const { configuration, kept, added } = files
-  const { hostname } = configuration.server
   const onInterruption = (): void => {
     files.remove()
     notes.say('interrupted: nothing was changed')
@@ -114,10 +113,7 @@ async function putInPlace({ folder, files, notes, hostname: wanted }: Work, isRu
   }
   for (const signal of SIGNALS) process.once(signal, onInterruption)
   try {
-    const warnings = await firstChecks(folder, configuration, isRunning)
-    if (wanted !== null && wanted !== hostname) {
-      warnings.push(`sternpost.yaml stays as it is: its hostname is ${hostname}, not ${wanted}; edit it, then restart`)
-    }
+    const warnings = [...(await firstChecks(folder, configuration, isRunning)), ...unheard]
     for (const warning of warnings) notes.say(`warning: ${warning}`)
     files.commit()
     for (const path of kept) notes.say(`kept      ${join(folder, path)}`)

@@ -19,6 +19,7 @@ import { collect, configurationFolder, durationFlag } from '../shared/flag-value
 import { CONFIG_FLAG } from '../shared/verb.ts'
 import { setupAnswers, type SetupFlags } from './answers.ts'
 import { carryOut } from './carry-out.ts'
+import { differences } from './differences.ts'
 import { CERTIFICATE, stageFiles } from './files.ts'
 import { leadsHere } from './leads-here.ts'
 import { createSetupNotes } from './report.ts'
@@ -78,10 +79,12 @@ async function setup(flags: SetupCommandFlags): Promise<void> {
   const screen = isDocument ? process.stderr : process.stdout
   const notes = createSetupNotes(flags.log, (text) => void screen.write(text), !isDocument)
   try {
-    const files = stageFiles({ folder, answers, isWarmed: flags.warmed === true })
-    const { hostname, domain } = answers
+    const isWarmed = flags.warmed === true
+    const files = stageFiles({ folder, answers, isWarmed })
+    const unheard = differences(answers, isWarmed, files.configuration)
+    const { domain } = answers
     const ending = { withConsole: flags.console, waitMilliseconds: mostWait ?? (process.stdin.isTTY ? FOREVER : 0) }
-    const result = await carryOut({ folder, files, notes, hostname, domain, systemd, ending })
+    const result = await carryOut({ folder, files, notes, unheard, domain, systemd, ending })
     if (isDocument) process.stdout.write(`${JSON.stringify(result)}\n`)
   } finally {
     notes.close()

@@ -143,15 +143,19 @@ function shownSubject(subject: string): string {
   return [...line].slice(0, MOST_SUBJECT_CHARACTERS).join('')
 }
 
-/** Under a key of the sender's, a mail that was written anew is the same one. */
+/** Under a key of the sender's, a mail that was written anew is the same one; the order of recipients never counts. */
 async function entryOf(
   { recipients, raw, idempotencyKey }: SubmissionRequest,
   apiKeyId: string | null,
 ): Promise<IdempotencyEntry | null> {
   if (idempotencyKey === undefined && !hasMessageId(raw)) return null
   const leftOut = idempotencyKey === undefined ? [] : partsMadeAnew(raw)
-  const fingerprint = await mailFingerprint(recipients, raw, leftOut)
-  return { apiKeyId, key: `${KEY_PREFIX}${idempotencyKey ?? fingerprint.toString('hex')}`, fingerprint }
+  const fingerprint = await mailFingerprint(recipients.toSorted(), raw, leftOut)
+  return { apiKeyId, key: keyOf(idempotencyKey, fingerprint), fingerprint }
+}
+
+function keyOf(idempotencyKey: string | undefined, fingerprint: Buffer): string {
+  return `${KEY_PREFIX}${idempotencyKey ?? fingerprint.toString('hex')}`
 }
 
 function hasMessageId(raw: Uint8Array): boolean {
@@ -163,14 +167,15 @@ function hasMessageId(raw: Uint8Array): boolean {
 async function findKept(
   store: Pick<Store, 'findIdempotent'>,
   entry: IdempotencyEntry,
-  { recipients, raw }: SubmissionRequest,
+  { recipients, raw, idempotencyKey }: SubmissionRequest,
   now: number,
 ): Promise<SubmissionAnswer | null> {
   let found = await store.findIdempotent(entry, now)
-  if (found.kind === 'mismatch') {
-    // 0.1.0 kept the fingerprint of the whole mail.
+  const hasOrder = recipients.toSorted().some((each, index) => each !== recipients[index])
+  if (found.kind === 'mismatch' || (found.kind === 'new' && hasOrder)) {
+    // 0.1.0 kept the fingerprint of the whole mail, and of the recipients as they came.
     const fingerprint = await mailFingerprint(recipients, raw, [])
-    found = await store.findIdempotent({ ...entry, fingerprint }, now)
+    found = await store.findIdempotent({ ...entry, key: keyOf(idempotencyKey, fingerprint), fingerprint }, now)
   }
   if (found.kind === 'mismatch') throw mismatch()
   return found.kind === 'new' ? null : readKept(found.answer.body)

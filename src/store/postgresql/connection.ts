@@ -2,6 +2,7 @@
  * One connection to PostgreSQL: statements go out in one flight (statement-flight.ts). Rejects with what the driver
  * says when it cannot be opened, or is not one that mail may be trusted to. A connection that fails once is ended.
  */
+import { userInfo } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { findPrimary } from './primary.ts'
@@ -30,6 +31,17 @@ const CONNECT_TIMEOUT_MILLISECONDS = 5_000
 const OPEN_TIMEOUT_MILLISECONDS = 15_000
 const CLOSE_TIMEOUT_MILLISECONDS = 2_000
 const types = { getTypeParser: readerOf } as unknown as pg.CustomTypesConfig
+pg.defaults.user = ownName() ?? pg.defaults.user
+
+/** Of whoever runs this, whom a Unix socket shows to the server; $USER may be missing, or another's (runuser, cron). */
+function ownName(): string | undefined {
+  try {
+    return userInfo().username
+  } catch {
+    // No name belongs to its number, as in some containers.
+    return undefined
+  }
+}
 
 export interface ConnectionOptions {
   url: string

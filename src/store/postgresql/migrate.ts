@@ -30,7 +30,7 @@ export function migrate(wire: BlockingWire): number {
     throw new ProcessExit(
       EXIT.configuration,
       `the database has schema version ${found}, this program knows versions up to ${MIGRATIONS.length}: install the ` +
-        'newer Sternpost that wrote it, or restore a copy that was made before',
+        'newer Sternpost that wrote it, or go back to a dump of before (systemd/README.md "PostgreSQL")',
     )
   }
   for (const [index, name] of MIGRATIONS.entries()) if (index >= found) apply(wire, index + 1, name)
