@@ -140,6 +140,7 @@ export function startSchedule(foundation: Foundation, parts: ScheduledParts): Sc
     uncertainRetry: () => live.current().server.delivery.uncertain_retry,
     isFirst: nodes.isFirst,
     logger: logger.child({ part: 'schedule' }),
+    renewLeases: parts.dispatcher.renewLeases,
     onQueued: parts.dispatcher.wake,
     onEvents: parts.webhookEngine.wake,
   })

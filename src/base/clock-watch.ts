@@ -3,6 +3,7 @@
  * waits until the clock was steady for a while. Never throws.
  */
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from './clock.ts'
+import { RestartNeeded } from './errors.ts'
 import type { Logger } from './logger.ts'
 
 interface ClockWatchOptions {
@@ -41,7 +42,7 @@ export function createClockWatch({ clock, monotonic, logger, onSetBack }: ClockW
     if (Math.abs(jump) > JUMP) logger.error({ jump_ms: Math.round(jump) }, 'the clock of this machine has jumped')
     if (Math.abs(jump) > LARGE_JUMP) jumpedAt = now.monotonic
     if (jump < -LARGE_JUMP)
-      onSetBack(new Error('the clock of this machine was set back: the server has to start again'))
+      onSetBack(new RestartNeeded('the clock of this machine was set back: the server has to start again'))
   }
   function lookAgain(): void {
     cancel = clock.after(LOOK_EVERY, () => {

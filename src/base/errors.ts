@@ -94,6 +94,11 @@ export class ProcessExit extends Error {
   }
 }
 
+/** A fatal report of a server that still works, and has to start again: what is under way may end first. */
+export class RestartNeeded extends Error {
+  override readonly name = 'RestartNeeded'
+}
+
 /** The end of an exhaustive switch: the compiler proves that it is never reached. */
 export function unreachable(value: never): never {
   throw new Error(`unexpected value: ${JSON.stringify(value)}`)

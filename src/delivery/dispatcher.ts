@@ -90,6 +90,8 @@ export function createDispatcher(options: DispatcherOptions) {
       wake.walk()
       wake.claims()
     },
+    /** Of all rows that are held here. */
+    renewLeases: () => leases.renew(),
     start: () => startAll(parts, { ...sending, ...claiming, leases }, resume),
     /** Claims nothing more, lets what runs finish as `DeliveryThreads.drain` does, and records all of it. */
     stop(...times: StopTimes): Promise<void> {

@@ -164,7 +164,8 @@ export type LeaseRenewal = ReturnType<typeof createLeaseRenewal>
 type LeaseRenewalOptions = DispatcherParts & { holders: Holders; orphans: Orphans }
 
 /**
- * Each minute: renews the leases of the rows that memory truly holds, and looks for rows in nobody's hand. A row that
+ * Each minute, and before lapsed leases are freed (behind a clock that was set ahead all have lapsed): renews the leases
+ * of the rows that memory truly holds. Each minute also looks for rows in nobody's hand. A row that
  * nobody holds is not renewed: if the look does not find it either, its lease lapses and the store frees it. An error
  * of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
  */
@@ -195,6 +196,7 @@ export function createLeaseRenewal(options: LeaseRenewalOptions) {
 
   return {
     start: wait,
+    renew,
     stop(): void {
       isStopped = true
       cancel()

@@ -7,14 +7,14 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import { readRegularFile } from '../base/regular-file.ts'
+import type { FilePair } from '../base/service/server-certificates.ts'
 import type { CertificateAdministration, CertificateState } from '../http/exchange/operator-features.ts'
 import { partsOfProblem, type CertificateRecord } from '../store/records/certificate-records.ts'
-import type { DoorCertificates } from './certificates.ts'
 
 const NOT_ORDERED = 'certificates come from files alone; to have them ordered: tls.acme in sternpost.yaml'
 
 interface AdministrationParts {
-  doorCertificates: Pick<DoorCertificates, 'files'>
+  doorCertificates: { files(): readonly Pick<FilePair, 'cert_file' | 'cert'>[] }
   /** null: no authority is asked. */
   issuing: {
     list(): Promise<CertificateRecord[]>
@@ -30,7 +30,7 @@ interface AdministrationParts {
 export function createCertificateAdministration(parts: AdministrationParts): CertificateAdministration {
   const { doorCertificates, issuing, logger } = parts
   const all = async (): Promise<CertificateState[]> => [
-    ...doorCertificates.files().map(({ cert_file: file }) => ofFile(file)),
+    ...doorCertificates.files().map(ofFile),
     ...((await issuing?.list()) ?? []).map((record) => ofOrder(record, parts)),
   ]
   return {
@@ -62,19 +62,23 @@ function problemOf(problem: string): Pick<CertificateState, 'problem' | 'fix'> {
   return { problem: seen, fix }
 }
 
-function ofFile(file: string): CertificateState {
+/** What our doors show, and whether that is still what lies in the file. */
+function ofFile({ cert_file: file, cert }: Pick<FilePair, 'cert_file' | 'cert'>): CertificateState {
+  const names = namesIn(cert)
   const known = { source: 'file', file, keepsKey: true, renewsAt: null, nextTryAt: null } as const
+  return { ...known, ...changeOf(file, cert), name: names[0] ?? file, names, ...factsOf(cert) }
+}
+
+function changeOf(file: string, cert: string | Buffer): Pick<CertificateState, 'problem' | 'fix'> {
   try {
-    const content = readRegularFile(file)
-    const names = namesIn(content)
-    return { ...known, name: names[0] ?? file, names, problem: null, fix: null, ...factsOf(content) }
+    if (readRegularFile(file).equals(Buffer.from(cert))) return { problem: null, fix: null }
+    return { problem: `${file} has another one, which is not in use yet`, fix: 'sternpost reload' }
   } catch (thrown) {
-    const missing = { names: [], authority: null, endsAt: null, tlsa: null }
-    return { ...known, ...missing, name: file, problem: errorText(thrown), fix: 'put it back, then: sternpost reload' }
+    return { problem: errorText(thrown), fix: 'put it back, then: sternpost reload' }
   }
 }
 
-function namesIn(certificate: Buffer): string[] {
+function namesIn(certificate: string | Buffer): string[] {
   const { subjectAltName = '' } = new X509Certificate(certificate)
   return subjectAltName.split(', ').flatMap((part) => (part.startsWith('DNS:') ? [part.slice('DNS:'.length)] : []))
 }

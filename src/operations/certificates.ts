@@ -4,14 +4,13 @@
  * in use count, whatever lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
  */
 import { X509Certificate } from 'node:crypto'
-import { readRegularFile } from '../base/regular-file.ts'
 import { DAY, toUnixSeconds, type Clock } from '../base/clock.ts'
-import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import {
   readKeyPairs,
   serverCertificates,
+  type FilePair,
   type KeyPair,
   type ServerCertificates,
 } from '../base/service/server-certificates.ts'
@@ -43,16 +42,6 @@ interface UsedCertificate {
 export function createCertificateWatch({ clock, metrics, logger }: WatchOptions) {
   let used: UsedCertificate[] = []
 
-  function usedFile(file: string): UsedCertificate[] {
-    try {
-      return [usedOf(readRegularFile(file), file, FIX)]
-    } catch (thrown) {
-      // A moment ago the doors could read it.
-      logger.warn({ file, error: errorText(thrown) }, 'the end of a certificate is not known')
-      return []
-    }
-  }
-
   /** Says what ends soon; each thing once. */
   function check(): void {
     const now = clock.now()
@@ -69,9 +58,9 @@ export function createCertificateWatch({ clock, metrics, logger }: WatchOptions)
 
   return {
     /** These are used from now on. */
-    use(files: CertificateFiles, issued: readonly KeyPair[]): void {
+    use(files: readonly Pick<FilePair, 'cert_file' | 'cert'>[], issued: readonly KeyPair[]): void {
       used = [
-        ...files.flatMap(({ cert_file: file }) => usedFile(file)),
+        ...files.map(({ cert_file: file, cert }) => usedOf(cert, file, FIX)),
         ...issued.map(({ cert }) => usedOf(cert, new X509Certificate(cert).subjectAltName ?? '', FIX_OF_AUTHORITY)),
       ]
       metrics.certificateExpiry.reset()
@@ -95,25 +84,24 @@ export function createDoorCertificates(
   issued: () => Promise<readonly KeyPair[]>,
 ) {
   const doors: ((read: ServerCertificates | null) => void)[] = []
-  let files = tls.certificates
+  let files: readonly FilePair[] = []
   let fromAuthority: readonly KeyPair[] = []
   let current: ServerCertificates | null = null
-  const combined = (pairs: readonly KeyPair[]): ServerCertificates | null => {
-    const [first, ...others] = [...pairs, ...fromAuthority]
-    return first === undefined ? null : serverCertificates([first, ...others], tls.min_version)
-  }
-  const handOut = (read: ServerCertificates | null): void => {
-    current = read
-    for (const setCertificates of doors) setCertificates(read)
+  function useThese(read: readonly FilePair[], issuedNow: readonly KeyPair[]): void {
+    files = read
+    fromAuthority = issuedNow
+    const [first, ...others] = [...files, ...fromAuthority]
+    current = first === undefined ? null : serverCertificates([first, ...others], tls.min_version)
+    for (const setCertificates of doors) setCertificates(current)
     watch.use(files, fromAuthority)
   }
   return {
-    files: (): CertificateFiles => files,
+    /** Those that are shown. */
+    files: (): readonly FilePair[] => files,
     /** Those of the start, for doors that are about to open; null: there is none. Throws ProcessExit as reading does. */
     async open(): Promise<ServerCertificates | null> {
-      fromAuthority = await issued()
-      current = combined(readKeyPairs(files, tls.min_version))
-      watch.use(files, fromAuthority)
+      const first = await issued()
+      useThese(readKeyPairs(tls.certificates, tls.min_version), first)
       return current
     },
     /** Until when clients accept our doors under this name, Unix milliseconds; 0: they do not. */
@@ -122,19 +110,16 @@ export function createDoorCertificates(
     serve: (setCertificates: (read: ServerCertificates | null) => void): void => void doors.push(setCertificates),
     /** Reads these files, once for all doors; what it returns puts them to use. Throws when one cannot be used. */
     read(changed: CertificateFiles): () => void {
-      const read = combined(readKeyPairs(changed, tls.min_version))
+      const read = readKeyPairs(changed, tls.min_version)
       // The files have none any more, and a door that is open needs one: the door closes at the next start.
       const isNeeded = listen.http.some((door) => door.tls) || listen.submission.some((door) => door.tls !== 'none')
-      if (read === null && isNeeded) return () => {}
-      return () => {
-        files = changed
-        handOut(read)
-      }
+      if (read.length + fromAuthority.length === 0 && isNeeded) return () => {}
+      // Beside what an authority has issued by then.
+      return () => useThese(read, fromAuthority)
     },
-    /** An authority has issued another one. */
+    /** An authority has issued another one. The files are those that are in use: somebody may be writing to them. */
     async renew(): Promise<void> {
-      fromAuthority = await issued()
-      handOut(combined(readKeyPairs(files, tls.min_version)))
+      useThese(files, await issued())
     },
   }
 }

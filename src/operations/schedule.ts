@@ -47,6 +47,8 @@ export interface ScheduleOptions {
   epoch: number
   /** False: another node does what one does for all. */
   isFirst: () => boolean
+  /** Of all rows that memory holds: what lapses then is in nobody's hand. */
+  renewLeases: () => Promise<void>
   onQueued: () => void
   onEvents: () => void
   drive: (jobs: readonly Job[]) => JobDriver
@@ -213,6 +215,7 @@ async function watchQueue(options: ScheduleOptions): Promise<void> {
 
 async function recoverLeases(options: ScheduleOptions): Promise<void> {
   const { store, clock, realClock, logger, metrics, onQueued } = options
+  await options.renewLeases()
   const now = clock.now()
   const recovered = await store.recoverLapsedLeases(realClock.now(), now, now + options.uncertainRetry(), options.epoch)
   if (recovered === 0) return

@@ -1,35 +1,55 @@
 /** The life of a server process as its service manager sees it. */
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { openPort } from '../../src/base/service/open-port.ts'
 
-/** A server whose stop never ends, on a clock that runs a thousand times as fast. */
-const SERVER = `
+/** A server on a clock that runs a thousand times as fast. */
+const server = (start: string, stop: string): ChildProcess =>
+  spawn(process.execPath, ['--input-type=module-typescript', '--eval', programOf(start, stop)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+const programOf = (start: string, stop: string): string => `
+  import { RestartNeeded } from './src/base/errors.ts'
   import { runService } from './src/base/service/run-service.ts'
   import { createLogger } from './src/base/logger.ts'
   const clock = { now: Date.now, after(ms, call) { const timer = setTimeout(call, ms / 1_000); return () => clearTimeout(timer) } }
-  const service = { isAlive: async () => {}, describe: async () => '', reload() {}, stop: () => new Promise(() => {}) }
+  const service = { isAlive: async () => {}, describe: async () => '', reload() {}, stop: () => new Promise((resolve) => ${stop}) }
   const logger = createLogger({ level: 'info', write: (line) => process.stdout.write(line) })
   setInterval(() => {}, 60_000)
-  await runService({ start: async () => service, reportFolder: '.', logger, clock })
+  const start = async (onFatal) => {
+    ${start}
+    return service
+  }
+  await runService({ start, reportFolder: '.', logger, clock })
 `
 
 t.test('a stop that never ends is ended after five minutes, as by a kill', async (t) => {
-  const server = spawn(process.execPath, ['--input-type=module-typescript', '--eval', SERVER], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.teardown(() => server.kill('SIGKILL'))
-  let said = ''
-  server.stdout.on('data', (bytes: Buffer) => {
-    said += bytes.toString()
-    if (said.includes('"ready"') && !said.includes('"stopping"')) server.kill('SIGTERM')
-  })
-  const [code] = await once(server, 'exit')
+  const { code, said } = await endOf(t, server('', '{}'), 'SIGTERM')
   t.equal(code, 1)
   t.match(said, /not stopped in time/)
 })
+
+t.test('one that works and has to start again ends what is under way first, a broken one within 5 s', async (t) => {
+  const stop = 'setTimeout(resolve, 50)'
+  const again = await endOf(t, server("onFatal(new RestartNeeded('the clock was set back'))", stop))
+  t.match(again, { code: 1, said: /"stopped"/ })
+  const broken = await endOf(t, server("onFatal(new Error('the store is gone'))", stop))
+  t.match(broken, { code: 1, said: /not stopped in time/ })
+})
+
+/** `signal`: sent once it is ready. */
+async function endOf(t: Test, child: ChildProcess, signal?: NodeJS.Signals): Promise<{ code: number; said: string }> {
+  t.teardown(() => child.kill('SIGKILL'))
+  let said = ''
+  child.stdout?.on('data', (bytes: Buffer) => {
+    said += bytes.toString()
+    if (signal !== undefined && said.includes('"ready"') && !said.includes('"stopping"')) child.kill(signal)
+  })
+  const [code] = await once(child, 'close')
+  return { code, said }
+}
 
 t.test('an address that this machine does not have yet is worth another start', async (t) => {
   const port = { address: '203.0.113.10', port: 9464 }

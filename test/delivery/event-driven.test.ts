@@ -172,7 +172,7 @@ for (const holder of HOLDERS) {
   })
 }
 
-function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
+function upkeep({ store, metrics, dispatcher }: Engine, clock: ManualClock): Schedule {
   return createSchedule({
     store,
     clock,
@@ -195,6 +195,7 @@ function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
     certificates: { check() {}, issue: nothing },
     health: { runDue: nothing },
     isClockSteady: () => true,
+    renewLeases: dispatcher.renewLeases,
     onQueued() {},
     onEvents() {},
   })

@@ -25,8 +25,9 @@ async function jumpingEngine(t: Test, script: NonNullable<ScriptedMxOptions['scr
   return {
     server,
     engine,
-    async lapse(uncertainAfter: number): Promise<number> {
+    async lapse(uncertainAfter: number, renew = async (): Promise<void> => {}): Promise<number> {
       jump = HOUR
+      await renew()
       const now = clock.now()
       const recovered = await engine.store.recoverLapsedLeases(now, now, now + uncertainAfter)
       engine.dispatcher.wake()
@@ -34,6 +35,15 @@ async function jumpingEngine(t: Test, script: NonNullable<ScriptedMxOptions['scr
     },
   }
 }
+
+t.test('what is held keeps its lease when it is renewed behind the jump', async (t) => {
+  const { server, engine, lapse } = await jumpingEngine(t, { dot: { afterMilliseconds: 500, reply: '250 ok' } })
+  const [id] = await engine.accept(ANNA)
+  await until('it is past its dot', () => server.messages.length === 1)
+  t.equal(await lapse(0, engine.dispatcher.renewLeases), 0)
+  t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 1 }, isPossibleDuplicate: false })
+  t.equal(server.messages.length, 1)
+})
 
 t.test('what is heard of a dot whose lease lapsed ends the row before it is sent again', async (t) => {
   const { server, engine, lapse } = await jumpingEngine(t, { dot: { afterMilliseconds: 500, reply: '250 ok' } })

@@ -7,7 +7,7 @@ import { createCertificateAdministration } from '../../src/operations/certificat
 import { createDataAdministration } from '../../src/operations/stored-data.ts'
 import { ALONE } from '../../src/nodes/nodes.ts'
 import { createReload } from '../../src/operations/reload.ts'
-import type { CertificateFiles } from '../../src/base/service/server-certificates.ts'
+import type { FilePair } from '../../src/base/service/server-certificates.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
@@ -35,7 +35,7 @@ export interface AdministrationSetup {
   /** The configuration of the files; left out: what is in force. */
   load: (() => Configuration) | undefined
   backupFolders: readonly string[]
-  certificateFiles: CertificateFiles[]
+  certificateFiles: Pick<FilePair, 'cert_file' | 'cert'>[]
 }
 
 export function administrationWorld(

@@ -517,11 +517,12 @@ t.test('certificates of files are shown with what a client sees of them, and not
   const { certificate, chain, key } = authority.issue(['mail.example.com', 't.example.com'])
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const [cert_file, key_file] = [join(folder, 'chain.pem'), join(folder, 'key.pem')]
+  const [cert_file, changed_file] = [join(folder, 'chain.pem'), join(folder, 'changed.pem')]
   writeFileSync(cert_file, chain)
-  writeFileSync(key_file, key)
-  const gone = { cert_file: join(folder, 'gone.pem'), key_file }
-  const { port } = await startApi(t, { certificateFiles: [{ cert_file, key_file }, gone] })
+  writeFileSync(changed_file, authority.issue(['other.example.com']).chain)
+  const gone = { cert_file: join(folder, 'gone.pem'), cert: chain }
+  const changed = { cert_file: changed_file, cert: chain }
+  const { port } = await startApi(t, { certificateFiles: [{ cert_file, cert: chain }, gone, changed] })
   const { text, json } = await get(port, '/v1/admin/certificates', 'admin')
   const parsed = new X509Certificate(certificate)
   const publicKey = parsed.publicKey.export({ type: 'spki', format: 'der' })
@@ -538,7 +539,8 @@ t.test('certificates of files are shown with what a client sees of them, and not
         problem: null,
         tlsa: `3 1 1 ${createHash('sha256').update(publicKey).digest('hex')}`,
       },
-      { name: gone.cert_file, names: [], ends_at: null, problem: /ENOENT/, fix: /sternpost reload/ },
+      { name: 'mail.example.com', file: gone.cert_file, problem: /ENOENT/, fix: /sternpost reload/ },
+      { name: 'mail.example.com', file: changed_file, problem: /not in use yet/, fix: 'sternpost reload' },
     ],
   })
   t.notMatch(text, 'PRIVATE KEY')

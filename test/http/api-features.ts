@@ -4,7 +4,7 @@
  */
 import { createHash, createSecretKey } from 'node:crypto'
 import type { Test } from 'tap'
-import type { CertificateFiles } from '../../src/base/service/server-certificates.ts'
+import type { FilePair } from '../../src/base/service/server-certificates.ts'
 import { createKeyRing, MASTER_KEY_BYTES, type KeyRing } from '../../src/base/key-ring.ts'
 import { createLogger, type Logger } from '../../src/base/logger.ts'
 import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
@@ -90,7 +90,7 @@ export interface FeatureOptions {
   /** Where backups may go. */
   backupFolders?: readonly string[]
   /** Of the doors. */
-  certificateFiles?: CertificateFiles[]
+  certificateFiles?: Pick<FilePair, 'cert_file' | 'cert'>[]
   /** A store of its own, where the others of the file share one. */
   ownStore?: boolean
   /** Which addresses this machine has; left out: all. */

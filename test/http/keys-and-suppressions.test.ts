@@ -5,7 +5,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { ask, get, post, startApi, VALID_SEND, type Got, type KeyName } from './api-server.ts'
+import { ask, get, post, rawConnection, startApi, VALID_SEND, type Got, type KeyName } from './api-server.ts'
+import { until } from '../support/until.ts'
 
 const KEY = { name: 'x', mode: 'live', scopes: ['send'] }
 const NO_KEY = 'key_01kapg6t3vq8x2m5r7w9y4c6d0'
@@ -52,6 +53,24 @@ t.test('a key is made, listed, changed and revoked at once; only its creation sh
     )
   }
   t.notMatch(JSON.stringify(log), String(key).slice(8))
+})
+
+t.test('a key that is revoked while a body comes does nothing with it', async (t) => {
+  const { port, seen } = await startApi(t)
+  const made = await post(port, '/v1/keys', KEY)
+  const { key, id } = made.json.data ?? {}
+  const body = JSON.stringify(VALID_SEND)
+  const connection = await rawConnection(port)
+  const before = seen.addresses.length
+  const head = `POST /v1/email/send HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json`
+  connection.write(`${head}\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, 9)}`)
+  await until('the key was looked at', () => seen.addresses.length > before)
+  t.equal((await revoke(port, String(id))).status, 200)
+  connection.write(body.slice(9))
+  await until('it is answered', () => connection.text().includes('\r\n\r\n{'))
+  t.match(connection.text(), /^HTTP\/1\.1 401 [^]*was revoked/)
+  t.same(seen.sends, [])
+  connection.socket.destroy()
 })
 
 t.test('wrong changes and unknown keys are refused', async (t) => {

@@ -6,12 +6,14 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createCertificateWatch } from '../../src/operations/certificates.ts'
+import { createCertificateWatch, createDoorCertificates } from '../../src/operations/certificates.ts'
 import { DAY } from '../../src/base/clock.ts'
+import type { KeyPair } from '../../src/base/service/server-certificates.ts'
+import type { ServerSettings } from '../../src/config/settings/server-settings.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { ask, get, post, rawConnection, shareStore, startApi, VALID_SEND } from './api-server.ts'
-import { MAIL_CERTIFICATE } from './certificates.ts'
+import { MAIL_CERTIFICATE, MAIL_KEY, OTHER_CERTIFICATE, OTHER_KEY } from './certificates.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
@@ -126,14 +128,13 @@ t.test('a listener for tracking knows nothing of the API, and looks at no key', 
 
 t.test('a certificate that ends is announced 14 and 3 days before, once each', async (t) => {
   const file = join(folder, 'cert.pem')
-  writeFileSync(file, MAIL_CERTIFICATE)
   const endsAt = Date.UTC(2126, 9, 28, 12, 18, 41)
   const lines: Record<string, unknown>[] = []
   const logger = createLogger({ level: 'debug', write: (line) => void lines.push(JSON.parse(line)) })
   const metrics = createMetrics()
   const clock = manualClock(endsAt - 20 * DAY)
   const watch = createCertificateWatch({ clock, metrics, logger })
-  watch.use([{ cert_file: file, key_file: 'unused' }], [])
+  watch.use([{ cert_file: file, cert: MAIL_CERTIFICATE }], [])
   t.same(lines, [])
   t.match(
     await metrics.text(),
@@ -150,6 +151,26 @@ t.test('a certificate that ends is announced 14 and 3 days before, once each', a
   t.same(await checkAt(2.5 * DAY), [['error', 'certificate ends soon', 2]])
   watch.use([], [])
   t.notMatch(await metrics.text(), 'certificate="')
-  watch.use([{ cert_file: join(folder, 'gone.pem'), key_file: 'unused' }], [])
-  t.match(lines, [{ level: 'warn', msg: 'the end of a certificate is not known' }])
+})
+
+t.test('what an authority has issued is shown while the files are being written, and behind a reload', async (t) => {
+  const [cert_file, key_file] = [join(folder, 'chain.pem'), join(folder, 'key.pem')]
+  const write = (cert: string): void => writeFileSync(cert_file, cert)
+  write(MAIL_CERTIFICATE)
+  writeFileSync(key_file, MAIL_KEY)
+  const settings = {
+    listen: { http: [], submission: [] },
+    tls: { certificates: [{ cert_file, key_file }], min_version: 'TLSv1.2' },
+  }
+  let issued: KeyPair[] = []
+  const doors = createDoorCertificates({ use() {} }, settings as unknown as ServerSettings, async () => issued)
+  await doors.open()
+  const shows = (name: string): boolean => doors.endFor(name) > 0
+  const takeOver = doors.read(settings.tls.certificates)
+  write(MAIL_CERTIFICATE.slice(0, 200))
+  issued = [{ cert: OTHER_CERTIFICATE, key: OTHER_KEY }]
+  await doors.renew()
+  t.same(['mail.example.net', 'other.example.net'].map(shows), [true, true])
+  takeOver()
+  t.same(['mail.example.net', 'other.example.net'].map(shows), [true, true], 'a reload began before it came')
 })

@@ -347,10 +347,17 @@ t.test('a login needs a living key with the scope, from an allowed address', asy
 
   const revoked = await parts.key()
   const open = await loggedIn(port, revoked)
+  const sending = await loggedIn(port, revoked)
+  await sending.say('MAIL FROM:<a@acme.com>')
+  await sending.say('RCPT TO:<ada@example.com>')
+  await sending.say('DATA')
   await parts.store.revokeApiKey(await idOf(revoked), parts.clock.now(), false)
   await parts.clock.advance(6 * SECOND)
   t.match(await open.say('MAIL FROM:<a@acme.com>'), /^535 5\.7\.8 .*was revoked/, 'an open connection sends no more')
+  t.match(await sending.say(`${MAIL}\r\n.`), /^535 5\.7\.8 .*was revoked/, 'nor what it was sending')
+  t.same(parts.stored, [])
   open.destroy()
+  sending.destroy()
 })
 
 t.test('guessing keys is slow, and ends with 421 for the address', async (t) => {

@@ -404,6 +404,14 @@ t.test('explain: the end of a message', async (t) => {
   const expired = await send()
   await settle(expired, { kind: 'path-failed', retryAt: clock.now() + MINUTE }, 'no answer from the DNS')
   await clock.advance(LIFETIME + SECOND)
+  // The clock has jumped, and nothing may expire by it yet.
+  t.match(await explain(expired), {
+    state: 'deferred',
+    summary: /^Its lifetime is over: it is not tried any more/,
+    waiting_for: null,
+    next_attempt_at: null,
+    advice: [/sternpost doctor clock/],
+  })
   await store.expireDue(clock.now(), 10)
   t.match(await explain(expired), {
     state: 'expired',

@@ -2,7 +2,7 @@
  * The upkeep jobs beside their table: how they stop, and what they tell.
  */
 import t, { type Test } from 'tap'
-import { SECOND } from '../../src/base/clock.ts'
+import { HOUR, SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { createSchedule, type ScheduleOptions } from '../../src/operations/schedule.ts'
@@ -87,6 +87,20 @@ t.test('what expired in a pause ends and is no error; nothing is told by a clock
   )
 })
 
+t.test('behind a clock that was set ahead only the leases lapse that nobody holds', async (t) => {
+  const given = await parts(t)
+  const { store, metrics } = given
+  await store.acceptMessages(acceptRequest({ messages: [newMessage(), newMessage()] }))
+  const { epoch } = await store.beginEpoch(NOW, NOW)
+  const [held] = await claim(store, epoch, NOW, 2)
+  const later = NOW + HOUR
+  const clock = manualClock(later)
+  const renewLeases = (): Promise<void> => store.renewLeases(epoch, held === undefined ? [] : [held], later + HOUR)
+  await createSchedule({ ...given, epoch, clock, realClock: clock, renewLeases }).run('recover-leases')
+  t.match(await metrics.text(), 'sternpost_leases_recovered_total 1')
+  t.match(await store.queueSummary(later), { sending: 1 })
+})
+
 t.test('a time of backups that never comes leaves the former one at work', async (t) => {
   let when = '17 3 * * *'
   const ended: string[] = []
@@ -129,6 +143,7 @@ async function parts(t: Test): Promise<ScheduleOptions> {
     health: { async runDue() {} },
     isClockSteady: () => true,
     logger: createLogger({ level: 'silent' }),
+    renewLeases: nothing,
     onQueued() {},
     onEvents() {},
   }

@@ -240,6 +240,7 @@ export async function startProcess(
     uncertainRetry: () => server.delivery.uncertain_retry,
     epoch,
     isFirst: () => true,
+    renewLeases: dispatcher.renewLeases,
     onQueued: () => dispatcher.wake(),
     onEvents: webhooks.wake,
     drive: driveUpkeep,

@@ -5,7 +5,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { MINUTE, SECOND, type Clock } from '../clock.ts'
-import { errorText, EXIT, ProcessExit } from '../errors.ts'
+import { errorText, EXIT, ProcessExit, RestartNeeded } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { createServiceManager, type ServiceManager, type ServiceNotices } from './service-manager.ts'
 
@@ -72,7 +72,8 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
     logger.error('not stopped in time')
     endProcess(EXIT.failed)
   }
-  const cancel = clock.after(ending.kind === 'fatal' ? LONGEST_STOP_AFTER_FATAL : LONGEST_STOP, endAtOnce)
+  const isBroken = ending.kind === 'fatal' && !(ending.reason instanceof RestartNeeded)
+  const cancel = clock.after(isBroken ? LONGEST_STOP_AFTER_FATAL : LONGEST_STOP, endAtOnce)
   await service.stop()
   cancel()
   logger.info('stopped')

@@ -18,6 +18,9 @@ export interface KeyPair {
   key: string | Buffer
 }
 
+/** As it was read: what is written to the files later is not shown. */
+export type FilePair = CertificateFiles & KeyPair
+
 export type ServerCertificates = ReturnType<typeof serverCertificates>
 
 /** The first is the default. Throws what node:tls throws of a pair that does not fit. */
@@ -66,10 +69,10 @@ export function readServerCertificates(files: readonly CertificateFiles[], minVe
   throw new ProcessExit(EXIT.configuration, 'tls.certificates: a TLS listener needs a certificate')
 }
 
-export function readKeyPairs(files: readonly CertificateFiles[], minVersion: SecureVersion): KeyPair[] {
+export function readKeyPairs(files: readonly CertificateFiles[], minVersion: SecureVersion): FilePair[] {
   return files.map(({ cert_file, key_file }) => {
     try {
-      const pair = { cert: readRegularFile(cert_file), key: readRegularFile(key_file) }
+      const pair = { cert_file, key_file, cert: readRegularFile(cert_file), key: readRegularFile(key_file) }
       serverCertificates([pair], minVersion)
       return pair
     } catch (cause) {

@@ -75,6 +75,14 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     throw new ServiceError('unavailable', refusal.reason, { headers })
   }
 
+  /** While the body came the key may have been revoked, or changed. */
+  async function authenticateAgain(ctx: RequestContext, apiRequest: ApiRequest, route: Route): Promise<void> {
+    if (route.scope === null) return
+    ctx.state.principal = await authenticate(ctx.req)
+    requireScope(ctx.state.principal, route)
+    apiRequest.principal = ctx.state.principal
+  }
+
   async function handleWithBody(
     ctx: RequestContext,
     apiRequest: ApiRequest,
@@ -82,9 +90,11 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     body: RouteBody,
   ): Promise<Answer> {
     requireType(ctx.req, body)
+    const isOnItsWay = !ctx.req.complete
     const bytes = await bodies.read(ctx.req, ctx.res, body.limit ?? options.bodyLimit)
     const { length } = bytes
     try {
+      if (isOnItsWay) await authenticateAgain(ctx, apiRequest, route)
       const isLarge = length > MOST_BYTES_HERE && body.contentType === 'application/json'
       const document = isLarge
         ? await thread.readJson(bytes, givenKey(ctx.req.headers) !== undefined)

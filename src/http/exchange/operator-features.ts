@@ -89,7 +89,7 @@ export interface Administration extends DataAdministration, CertificateAdministr
 }
 
 export interface CertificateState {
-  /** The first of `names`; of a file that cannot be read its path. */
+  /** The first of `names`; of a certificate without any the path of its file. */
   name: string
   names: string[]
   source: 'acme' | 'file'

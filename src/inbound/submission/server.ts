@@ -56,6 +56,8 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
       if (!parsed.ok) throw smtpRefusal(553, `5.1.3 invalid_recipient: ${parsed.problem}`)
     },
     async onMessage({ bytes, sizeBytes }, session) {
+      // While it came the key may have been revoked, or changed.
+      await loginOf(session).recheck()
       const { apiKeyId } = loginOf(session).caller
       const facts = { remote_address: session.remoteAddress, bytes: sizeBytes, api_key_id: apiKeyId }
       try {

@@ -62,14 +62,14 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
     const category = cause?.category ?? null
     const waiting = waitingReason(message, whyWaiting, now)
     const advice = cause === null ? null : (categoryWords(cause.category)?.advice ?? null)
-    const unsigned = state === 'queued' || state === 'deferred' ? unsignedReason(domain) : undefined
+    const held = isOver(message, now) ? OVER : unsignedReason(message, domain)
     const told =
       state === 'sending'
         ? explainSending({ message, where, longestStageMilliseconds, now })
         : {
-            summary: unsigned?.summary ?? summaryOf(state, { message, category, waiting: waiting?.text, now }),
+            summary: held?.summary ?? summaryOf(state, { message, category, waiting: waiting?.text, now }),
             check: null,
-            advice: unsigned?.advice ?? null,
+            advice: held?.advice ?? null,
           }
     const domainChecks = domain === null ? [] : explainChecks(domain, message.ip)
     return {
@@ -80,7 +80,7 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
       reply: message.attempts.at(-1)?.reply ?? null,
       category,
       rule: cause?.rule ?? null,
-      next_attempt_at: secondsOrNull(nextAttempt(message, waiting)),
+      next_attempt_at: held === OVER ? null : secondsOrNull(nextAttempt(message, waiting)),
       checks: told.check === null ? domainChecks : [told.check, ...domainChecks],
       similar,
       advice: told.advice ?? [advice ?? NOTHING_TO_DO],
@@ -105,8 +105,26 @@ function causeOf(message: MessageView, classify: ClassifyReply): Cause | null {
   return { category, rule: judged?.category === category ? judged.rule : null }
 }
 
+interface Held {
+  summary: string
+  advice: string[]
+}
+
+/** operations/README.md "The jobs": nothing expires while the clock is unsteady, and nothing is claimed either. */
+const OVER: Held = {
+  summary:
+    'Its lifetime is over: it is not tried any more, and ends as expired within seconds; behind a jump of the clock of ' +
+    'this machine within ten minutes.',
+  advice: ['Look at the clock: sternpost doctor clock'],
+}
+
+function isOver({ state, expiresAt }: MessageView, now: number): boolean {
+  return (state === 'queued' || state === 'deferred') && expiresAt <= now
+}
+
 /** Its domain's key was sealed with another master key: it waits, whatever else holds it. */
-function unsignedReason(domain: DomainView | null): { summary: string; advice: string[] } | undefined {
+function unsignedReason({ state }: MessageView, domain: DomainView | null): Held | undefined {
+  if (state !== 'queued' && state !== 'deferred') return undefined
   const active = domain?.records.find(({ role, error }) => role === undefined && error === FOREIGN_KEY)
   if (active === undefined || domain === null) return undefined
   return { summary: `It waits: ${FOREIGN_KEY}.`, advice: [rotationHint(domain.domain)] }
@@ -128,7 +146,7 @@ function waitingReason(
   if (state === 'scheduled') {
     return { waitingFor: 'send_at', untilMilliseconds: sendAt, text: `It is sent ${timeUntil(sendAt ?? now, now)}.` }
   }
-  if (state !== 'queued' && state !== 'deferred') return undefined
+  if ((state !== 'queued' && state !== 'deferred') || isOver(message, now)) return undefined
   const known = whyWaiting(message)
   if (known !== undefined || state === 'queued') return known
   const next = nextAttemptAt ?? now
