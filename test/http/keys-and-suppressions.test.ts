@@ -4,11 +4,13 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { ask, get, post, rawConnection, startApi, VALID_SEND, type Got, type KeyName } from './api-server.ts'
 import { until } from '../support/until.ts'
 
 const KEY = { name: 'x', mode: 'live', scopes: ['send'] }
+const LONGER_THAN_A_SHORT_BODY = 150
 const NO_KEY = 'key_01kapg6t3vq8x2m5r7w9y4c6d0'
 
 const patch = (port: number, id: string, body: object, key: KeyName = 'admin'): Promise<Got> =>
@@ -66,6 +68,7 @@ t.test('a key that is revoked while a body comes does nothing with it', async (t
   connection.write(`${head}\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, 9)}`)
   await until('the key was looked at', () => seen.addresses.length > before)
   t.equal((await revoke(port, String(id))).status, 200)
+  await sleep(LONGER_THAN_A_SHORT_BODY)
   connection.write(body.slice(9))
   await until('it is answered', () => connection.text().includes('\r\n\r\n{'))
   t.match(connection.text(), /^HTTP\/1\.1 401 [^]*was revoked/)

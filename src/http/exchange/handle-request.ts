@@ -75,7 +75,7 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     throw new ServiceError('unavailable', refusal.reason, { headers })
   }
 
-  /** While the body came the key may have been revoked, or changed. */
+  /** While a body came that took its time the key may have been revoked, or changed. */
   async function authenticateAgain(ctx: RequestContext, apiRequest: ApiRequest, route: Route): Promise<void> {
     if (route.scope === null) return
     ctx.state.principal = await authenticate(ctx.req)
@@ -90,11 +90,11 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     body: RouteBody,
   ): Promise<Answer> {
     requireType(ctx.req, body)
-    const isOnItsWay = !ctx.req.complete
+    const readSince = performance.now()
     const bytes = await bodies.read(ctx.req, ctx.res, body.limit ?? options.bodyLimit)
     const { length } = bytes
     try {
-      if (isOnItsWay) await authenticateAgain(ctx, apiRequest, route)
+      if (performance.now() - readSince > SHORT_BODY) await authenticateAgain(ctx, apiRequest, route)
       const isLarge = length > MOST_BYTES_HERE && body.contentType === 'application/json'
       const document = isLarge
         ? await thread.readJson(bytes, givenKey(ctx.req.headers) !== undefined)
@@ -106,6 +106,8 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
   }
 }
 
+/** Milliseconds: a body that came sooner came with its request. */
+const SHORT_BODY = 100
 /** What takes at most some milliseconds to read, whatever is in it. A larger JSON body is read by its own thread. */
 const MOST_BYTES_HERE = 64 * 1024
 
