@@ -129,9 +129,13 @@ t.test('retry_delay of a greylisted message', async (t) => {
 t.test('warmup_day', async (t) => {
   const engine = await warmingWorld(t, {
     curves: { standard: { stages: [20, 50] } },
-    defaults: { provider_share: { default: 1 }, smoothing: { min_burst: 20, hourly_fraction: 1 } },
+    defaults: { provider_share: { default: 1 }, smoothing: { min_burst: 22, hourly_fraction: 1 } },
   })
   await expectReason(t, engine, 'warmup_day', { count: 22, taken: 20 })
+  const { warmup, ...others } = engine.live.current()
+  const higher = Object.entries(warmup.curves).map(([name, curve]) => [name, { ...curve, stages: [22, 50] }])
+  await engine.live.replace({ ...others, warmup: { ...warmup, curves: Object.fromEntries(higher) } })
+  await engine.until('a higher cap lets the others go at once', () => engine.sink.arrivals.length === 22)
 })
 
 t.test('warmup_hour', async (t) => {

@@ -35,7 +35,7 @@ export function createIpRegistry(options: EgressOutside) {
   const { configuration, store, clock } = options
   const records = new Map<string, IpRecord>()
   const disabled = createDisabledIps(options)
-  const listeners: (() => void)[] = []
+  const listeners = createListeners()
   let known = new Map<string, KnownIp>()
   let ips: EgressIp[] = []
   let byPool = new Map<string, EgressIp[]>()
@@ -66,7 +66,7 @@ export function createIpRegistry(options: EgressOutside) {
     rebuild,
     change,
     move,
-    onChange: (listener: () => void): void => void listeners.push(listener),
+    onChange: listeners.add,
   }
 
   /** Disabled IPs that can be bound again are used again. */
@@ -80,15 +80,14 @@ export function createIpRegistry(options: EgressOutside) {
     const fresh = settings.filter(({ address }) => !records.has(address))
     if (fresh.length > 0) await store.addIpRecords(fresh.map((ip) => firstRecord(ip, clock.now())))
     await disabled.test(settings)
-    await refresh()
-    rebuild()
-    await curves.follow()
+    // What came for caps that today's rows do not have yet, these would refuse.
+    await listeners.tellAfter(() => refresh().then(curves.follow))
     await tryDisabled()
   }
 
   function rebuild(): void {
     arrange()
-    for (const listener of listeners) listener()
+    listeners.tell()
   }
 
   function arrange(): void {
@@ -109,6 +108,28 @@ export function createIpRegistry(options: EgressOutside) {
     // The time of the last grant alone changes nothing for anybody.
     if (isNews) rebuild()
     else arrange()
+  }
+}
+
+function createListeners() {
+  const listeners: (() => void)[] = []
+  let isLater = false
+
+  function tell(): void {
+    if (!isLater) for (const listener of listeners) listener()
+  }
+
+  return {
+    add: (listener: () => void): void => void listeners.push(listener),
+    tell,
+    /** Once, when all of it is done or has failed. */
+    async tellAfter(work: () => Promise<void>): Promise<void> {
+      isLater = true
+      await work().finally(() => {
+        isLater = false
+        tell()
+      })
+    },
   }
 }
 
