@@ -19,7 +19,7 @@ export interface SuspensionParts {
   logger: Logger
   warmup: Pick<Warmup, 'find' | 'suspendIp' | 'resumeIp' | 'noteProvider'>
   shaping: Pick<Shaping, 'views' | 'suspend' | 'resume'>
-  nodes: Pick<Nodes, 'isElsewhere' | 'refusalOf'>
+  nodes: Pick<Nodes, 'isElsewhere' | 'refusalOf' | 'living' | 'nodeId'>
 }
 
 type Suspensions = Pick<Administration, 'paths' | 'resumePaths' | 'suspendIp' | 'resumeIp'>
@@ -63,7 +63,8 @@ export function createSuspensions({ live, logger, warmup, shaping, nodes }: Susp
     paths,
     async resumePaths(filter, isDryRun, actor) {
       if (filter.ip !== undefined) requireHere(filter.ip)
-      return isDryRun ? paths(filter).length : resumePaths(filter, actor)
+      const node = nodes.living() > 1 ? nodes.nodeId : null
+      return { paths: isDryRun ? paths(filter).length : await resumePaths(filter, actor), node }
     },
     async suspendIp(ip, { provider, reason }, actor) {
       if (provider === null) return warmup.suspendIp(ip, reason, actor)
