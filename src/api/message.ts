@@ -115,6 +115,7 @@ export const explanationSchema = z
         'provider_share',
         'rate',
         'connections',
+        'sockets',
         'suspension',
         'ip_paused',
         'held',

@@ -94,7 +94,12 @@ export const pathSchema = z.object({
   holds: z.array(holdSchema),
 })
 
-export const resumedPathsSchema = z.object({ paths: count(), dry_run: z.boolean() })
+export const resumedPathsSchema = z.object({
+  paths: count(),
+  dry_run: z.boolean(),
+  /** The one whose paths are meant, while others live: they keep what they know. null: there is no other. */
+  node: textOrNull(),
+})
 
 const limitsSchema = z.object({
   connections: z.int().min(1),

@@ -11,6 +11,7 @@ export type WaitingFor =
   | 'provider_share' // the provider's part of the allowance
   | 'rate' // a limit of messages in a time
   | 'connections' // a limit of connections
+  | 'sockets' // this server: it has no socket or port free
   | 'suspension' // the end of a pause that the receiver caused
   | 'ip_paused' // an IP: all of them are paused
   | 'held' // the operator

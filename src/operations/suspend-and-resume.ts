@@ -19,7 +19,7 @@ export interface SuspensionParts {
   logger: Logger
   warmup: Pick<Warmup, 'find' | 'suspendIp' | 'resumeIp' | 'noteProvider'>
   shaping: Pick<Shaping, 'views' | 'suspend' | 'resume'>
-  nodes: Pick<Nodes, 'isElsewhere' | 'refusalOf'>
+  nodes: Pick<Nodes, 'isElsewhere' | 'refusalOf' | 'living' | 'nodeId'>
 }
 
 type Suspensions = Pick<Administration, 'paths' | 'resumePaths' | 'suspendIp' | 'resumeIp'>
@@ -69,7 +69,7 @@ export function createSuspensions({ live, logger, warmup, shaping, nodes }: Susp
       if (filter.ip !== undefined) requireHere(filter.ip)
       const count = isDryRun ? paths(filter).length : await resumePaths(filter, actor)
       if (count === 0) requireIp(live, filter.ip)
-      return count
+      return { paths: count, node: nodes.living() > 1 ? nodes.nodeId : null }
     },
     async suspendIp(ip, { provider, reason }, actor) {
       if (provider === null) return warmup.suspendIp(ip, reason, actor)

@@ -5,6 +5,7 @@ import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { HostTls } from '../../src/delivery/protocol/host-tls.ts'
 import { NO_CONNECTION } from '../../src/delivery/protocol/try-result.ts'
 import { createHostMemory } from '../../src/delivery/session/open-connection.ts'
+import type { Opened } from '../../src/delivery/session/smtp-session.ts'
 import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { hostOf, keysUpTo, pathTo, recipients } from './path-kit.ts'
@@ -491,6 +492,20 @@ t.test('an address that this machine does not have gives its rows back', async (
   const path = pathTo(t, server)
   path.add([1], { plan: { source: '198.51.100.7' } })
   t.match(await path.untilDone(1), [{ end: { kind: 'returned', why: 'source-gone' }, wasRcptSent: false }])
+})
+
+t.test('without a free socket all rows of the site go back at once, and no host is blamed', async (t) => {
+  const server = await mx(t)
+  let asked = 0
+  const open = async (): Promise<Opened> => {
+    asked++
+    return { kind: 'local', why: 'no-socket', reason: 'bind EMFILE' }
+  }
+  const path = pathTo(t, server, { open })
+  path.add([1, 2, 3])
+  const returned = { end: { kind: 'returned', why: 'no-socket', reason: 'bind EMFILE' } }
+  t.match(await path.untilDone(3), [returned, returned, returned])
+  t.same([asked, path.notes], [1, []])
 })
 
 t.test('how long a try took is real time, however far the clock jumps meanwhile', async (t) => {

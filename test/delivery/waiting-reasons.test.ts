@@ -2,8 +2,10 @@
  * The reason for which a message waits, as `explain` and the statistics of an IP tell it: one test for each cause of
  * delivery/README.md "Why a message waits", made by the world and not by a stub.
  */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import t, { type Test } from 'tap'
-import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createClassifier } from '../../src/mail/reply/classify-reply.ts'
 import { createExplainMessage } from '../../src/messages/lookup/explain-message.ts'
 import type { QueuedRows, WaitingFor } from '../../src/store/records/queue-records.ts'
@@ -15,6 +17,7 @@ const ANNA = 'anna@dest.test'
 const IP = '127.0.0.11'
 const WARMING = { ips: [{ address: IP, hostname: 'mta1.sternpost.test', warmed: false }] }
 const VIEWER = { isTest: false, domains: [] }
+const ON_LINUX = { skip: process.platform !== 'linux' && 'prlimit is of Linux' }
 const BLOCK = '554 5.7.1 blocked using a list'
 
 interface World extends Engine {
@@ -82,6 +85,22 @@ async function tell(t: Test, engine: World, id: string | undefined, wanted: Wait
   t.ok((dispatcher.waitingByReason()[wanted] ?? 0) > 0, 'the sum over all')
 }
 
+/** Takes all file descriptors that this process may still open, and gives them back: prlimit(1), which is there by then. */
+function fileLimit(t: Test): { take(): Promise<void>; giveBack(): Promise<void> } {
+  const script =
+    'old=$(prlimit -p "$1" -n -o SOFT --noheadings); while read n; do prlimit -p "$1" -n"${n:-$old}:"; echo; done'
+  const shell = spawn('sh', ['-c', script, 'sh', String(process.pid)], { stdio: ['pipe', 'pipe', 'inherit'] })
+  async function set(limit: string): Promise<void> {
+    shell.stdin.write(`${limit}\n`)
+    await once(shell.stdout, 'data')
+  }
+  t.teardown(async () => {
+    await set('')
+    shell.stdin.end()
+  })
+  return { take: () => set('3'), giveBack: () => set('') }
+}
+
 t.test('send_at', async (t) => {
   const engine = await world(t)
   await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
@@ -110,9 +129,13 @@ t.test('retry_delay of a greylisted message', async (t) => {
 t.test('warmup_day', async (t) => {
   const engine = await warmingWorld(t, {
     curves: { standard: { stages: [20, 50] } },
-    defaults: { provider_share: { default: 1 }, smoothing: { min_burst: 20, hourly_fraction: 1 } },
+    defaults: { provider_share: { default: 1 }, smoothing: { min_burst: 22, hourly_fraction: 1 } },
   })
   await expectReason(t, engine, 'warmup_day', { count: 22, taken: 20 })
+  const { warmup, ...others } = engine.live.current()
+  const higher = Object.entries(warmup.curves).map(([name, curve]) => [name, { ...curve, stages: [22, 50] }])
+  await engine.live.replace({ ...others, warmup: { ...warmup, curves: Object.fromEntries(higher) } })
+  await engine.until('a higher cap lets the others go at once', () => engine.sink.arrivals.length === 22)
 })
 
 t.test('warmup_hour', async (t) => {
@@ -146,6 +169,22 @@ t.test('connections', async (t) => {
   await engine.until('one is under way', () => engine.sink.held() > 0)
   await tell(t, engine, id, 'connections')
   engine.sink.release()
+})
+
+t.test('sockets, of which this machine has none left for a moment', ON_LINUX, async (t) => {
+  const engine = await world(t, { providers: { default: { messages_per_connection: 1 } } })
+  await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
+  const files = fileLimit(t)
+  await files.take()
+  const ids = await engine.accept(ANNA, { count: 2 })
+  const said = (): typeof engine.log => engine.log.filter(({ msg }) => /no socket or port free/.test(String(msg)))
+  await engine.until('the log says so', () => said().length > 0)
+  await tell(t, engine, ids[1], 'sockets')
+  t.match(said(), [{ ip: IP, reason: /EMFILE/ }], 'once')
+  t.same(engine.shaping.views(), [], 'the host has no fault in it')
+  await files.giveBack()
+  await engine.clock.advance(10 * SECOND)
+  for (const id of ids) t.equal((await engine.untilState(id, 'delivered')).attempts.length, 1)
 })
 
 t.test('suspension of the path', async (t) => {

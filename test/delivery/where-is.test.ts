@@ -228,7 +228,7 @@ t.test('a thread tells what has ended before it says that it does not have it', 
     end: async () => {},
     post: (message) => void posted.push(message),
     render: () => new Promise(() => {}),
-    open: async () => ({ kind: 'source-gone', reason: 'the address is gone' }),
+    open: async () => ({ kind: 'local', why: 'source-gone', reason: 'the address is gone' }),
   })
   const path = {
     key: 'path',

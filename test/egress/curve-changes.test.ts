@@ -75,6 +75,34 @@ t.test('other numbers in a curve hold for the day that has begun, never below wh
   t.equal((await again.warmup.audit(IP, 100)).length, rows, 'nothing is news to a restart')
 })
 
+t.test('a curve that is taken back at once costs no stage', async (t) => {
+  const pools = (curve: string): Configuration => {
+    const ips = [ipSettings(IP, { curve })]
+    return { ...withCurves({ slow }), pools: { ...onePool.pools, pools: { default: poolOf(ips) } } }
+  }
+  const { warmup, configuration } = await startEgressWorld(t, pools('standard'))
+  await warmup.start(IP, startAsked({ stage: 5 }), 'cli')
+  const refuse = async (): Promise<void> => {
+    throw new Error('a later part refuses it')
+  }
+  await t.rejects(configuration.replace(pools('slow'), refuse))
+  t.match((await warmup.find(IP)).warmup, { curve: 'standard', stage: 5 }, 'a reload that fails')
+  await configuration.replace(pools('slow'))
+  t.match((await warmup.find(IP)).warmup, { curve: 'slow', stage: 40 }, 'as much as it had, or less')
+  await configuration.replace(pools('standard'))
+  t.match((await warmup.find(IP)).warmup, { curve: 'standard', stage: 5 }, 'and the way back')
+})
+
+t.test('what a day that is used up may send more can go at once', async (t) => {
+  const withFirst = (cap: number): Configuration => withCurves({ standard: { ...base, stages: [cap, 200] } })
+  const { warmup, egress, configuration } = await startEgressWorld(t, withFirst(10))
+  await warmup.start(IP, startAsked({}), 'cli')
+  const ask = [{ ip: IP, isp: 'gmail', count: 10 }]
+  t.match(await egress.reserve(ask), [{ granted: 5, reason: 'provider_share' }])
+  await configuration.replace(withFirst(100))
+  t.match(await egress.reserve(ask), [{ granted: 5, reason: 'provider_share' }], 'a burst')
+})
+
 t.test('another curve allows no more than the former one did, also when that gets other numbers at once', async (t) => {
   const { warmup, configuration } = await startEgressWorld(t, withCurves({}))
   await warmup.start(IP, startAsked({ stage: 4 }), 'cli')

@@ -387,12 +387,12 @@ t.test('a reload takes over what the files say, and keeps what the machine learn
   await configuration.replace(files('conservative'))
   t.same(states(egress), { '127.0.0.11': 'warming', '127.0.0.12': 'warmed' }, 'one that comes back is as it was')
   await configuration.replace(files('fast'))
-  t.match((await warmup.find('127.0.0.11')).warmup, { curve: 'fast', stage: 1, dailyLimit: 200 })
+  t.match((await warmup.find('127.0.0.11')).warmup, { curve: 'fast', stage: 1, dailyLimit: 200 }, 'no more')
   await configuration.replace(files('conservative'))
   t.match(
     (await warmup.find('127.0.0.11')).warmup,
-    { curve: 'conservative', stage: 6, dailyLimit: 200 },
-    'another curve goes on at the stage that allows no more',
+    { curve: 'conservative', stage: 7, dailyLimit: 300 },
+    'and what it had when that is taken back',
   )
   const audit = await warmup.audit('127.0.0.11', 1)
   t.match(audit, [{ action: 'stage', actor: 'config', reason: 'curve fast -> conservative' }])

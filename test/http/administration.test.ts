@@ -218,16 +218,16 @@ t.test('paths that are held back, and how they are resumed', async (t) => {
   t.match(listed(await get(port, `/v1/admin/paths?ip=${WARMED}&route=google`)), [{ ip: WARMED }])
   t.same(listed(await get(port, `/v1/admin/paths?ip=${WARMED}&route=yahoo`)), [])
   const resume = (fields: object): Promise<Got> => post(port, '/v1/admin/paths/resume', fields)
-  t.same((await resume({ dry_run: true })).json.data, { paths: 2, dry_run: true })
+  t.same((await resume({ dry_run: true })).json.data, { paths: 2, dry_run: true, node: null })
   t.equal(listed(await get(port, '/v1/admin/paths')).length, 2)
-  t.same((await resume({ ip: `::ffff:${WARMED}`, dry_run: true })).json.data, { paths: 1, dry_run: true })
-  t.same((await resume({ ip: WARMED })).json.data, { paths: 1, dry_run: false })
+  t.match((await resume({ ip: `::ffff:${WARMED}`, dry_run: true })).json.data, { paths: 1, dry_run: true })
+  t.same((await resume({ ip: WARMED })).json.data, { paths: 1, dry_run: false, node: null })
   for (const { status, json } of [await resume({ ip: '9.9.9.9' }), await get(port, '/v1/admin/paths?ip=9.9.9.9')]) {
     t.match([status, json.error?.details], [422, /^ip: no IP 9\.9\.9\.9 in pools\.yaml; /])
   }
   t.match(listed(await get(port, '/v1/admin/paths')), [{ route: 'yahoo' }])
   t.match((await resume({ route: 'yahoo' })).json.data, { paths: 1 })
-  t.same((await resume({})).json.data, { paths: 0, dry_run: false })
+  t.same((await resume({})).json.data, { paths: 0, dry_run: false, node: null })
 })
 
 t.test('whoever resumes the mail of one domain lifts nothing else on its way', async (t) => {

@@ -487,16 +487,19 @@ t.test('mail for postmaster goes on to the operator, within limits, and never ba
 
 t.test('mail for postmaster that cannot be kept is none of those of the hour', async (t) => {
   let isFull = true
+  let refusal = new ServiceError('unavailable', 'the disk is full')
   const accept = createAcceptSubmission(parts.options)
   const { port: own } = await parts.reports({
     settings: { operator: { email: 'ops@example.org' } },
     async acceptSubmission(request, caller) {
-      if (isFull) throw new ServiceError('unavailable', 'the disk is full')
+      if (isFull) throw refusal
       return accept(request, caller)
     },
   })
   const complaint = 'From: neighbour@example.org\r\nSubject: still your spam\r\n\r\nPlease stop.'
   for (let time = 0; time < 25; time++) t.match(await bring(`abuse@${HOSTNAME}`, complaint, own), /^45\d /)
+  refusal = new ServiceError('ip_not_warmed', 'every IP is cold', { headers: { 'Retry-After': '3600' } })
+  t.match(await bring(`abuse@${HOSTNAME}`, complaint, own), /^451 /, 'until an IP may send it')
   isFull = false
   parts.stored.splice(0)
   t.match(await bring(`abuse@${HOSTNAME}`, complaint, own), taken)

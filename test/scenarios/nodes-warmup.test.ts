@@ -99,6 +99,8 @@ async function suspendElsewhere(t: Test, cluster: NodeCluster, one: ClusterNode,
       { status: 409, body: { error: { details: `${ip}: the node ${one.nodeId} sends from it` } } },
     )
   }
+  const { body } = await two.api.post('/admin/paths/resume', { dry_run: true })
+  t.match(body, { data: { dry_run: true, node: two.nodeId } }, 'it speaks of its own paths')
   await one.api.post(`/admin/nodes/${one.nodeId}/drain`, {})
   await until('the IP has moved', async () => (await cluster.owners())[two.nodeId]?.includes(ip) === true)
   await until('it is suspended there', async () => (await statusBy(two)) === 'suspended')

@@ -39,7 +39,7 @@ export async function openSimulated(target: SessionTarget, owner: Owner, world: 
   const { host, address, source } = target
   const connection: Connection = { site: siteOf(host), ip: source, owner }
   await sleep(world.receivers.answerTime(connection.site))
-  if (!world.hasAddress(source)) return { kind: 'source-gone', reason: 'bind EADDRNOTAVAIL' }
+  if (!world.hasAddress(source)) return { kind: 'local', why: 'source-gone', reason: 'bind EADDRNOTAVAIL' }
   const facts = { host, localAddress: source, remoteAddress: address, tls: null }
   const failed = (reason: string, more: object = {}): Opened => ({
     kind: 'failed',

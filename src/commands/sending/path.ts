@@ -14,9 +14,11 @@ type ResumeFlags = ConsentFlags & FilterFlags & Given<'pool' | 'domain'>
 
 export function addPathCommands(program: Command): void {
   const path = program.command('path').description('paths from an IP to a mailbox provider: limits and suspensions')
-  const listed = 'list the paths that are limited, wait or are suspended, with cause and end'
+  const listed =
+    'list the paths that are limited, wait or are suspended, with cause and end; of several nodes, those of this one'
   withFilter(addVerb(path, 'list', listed, '--ip 203.0.113.10')).action(list)
-  const resumed = 'lift what holds paths back; the next suspension is as long as it would have been'
+  const resumed =
+    'lift what holds paths back, of several nodes on this one; the next suspension is as long as it would have been'
   withFilter(addVerb(path, 'resume', resumed, '--ip 203.0.113.10 --route google --yes'))
     .option('--pool <name>', 'what holds back mail of a sending domain from this pool')
     .option('--domain <name>', 'what holds back mail of this sending domain alone, as the list names it')
@@ -61,7 +63,9 @@ async function resume(flags: ResumeFlags): Promise<void> {
   const { ip, route, pool, domain } = flags
   const body = { ip, route, pool, domain, dry_run: flags.yes !== true }
   const resumed = await ask(flags, resumedPathsSchema, 'POST /v1/admin/paths/resume', body)
-  const count = countOf(resumed.paths, 'path')
+  const where = resumed.node === null || ip !== undefined ? '' : ` on the node ${resumed.node}`
+  const count = `${countOf(resumed.paths, 'path')}${where}`
+  if (where !== '') printNote(flags, 'Other nodes keep what holds their paths back: run this there, too.')
   if (resumed.dry_run && resumed.paths > 0) {
     const command = { verb: 'path resume', options: { ip, route, pool, domain } }
     isConfirmed(flags, { document: resumed, text: `${count} would be resumed`, command })

@@ -31,7 +31,7 @@ function splitLines(text: string): BodyTemplate {
     : [text.slice(0, start), fixedLines(text.slice(start, end)), text.slice(end)]
 }
 
-export type BodyWriter = ReturnType<typeof createBodyWriter>
+type BodyWriter = ReturnType<typeof createBodyWriter>
 
 export function createBodyWriter() {
   const body: (string | FixedLines)[] = []

@@ -24,6 +24,7 @@ const SENTENCES: Readonly<Record<WaitingFor, string>> = {
   provider_share: 'The warming IPs of its pool have used up what they may send to this provider today.',
   rate: 'The rate at which its provider is sent mail is used up.',
   connections: 'All connections to its provider are in use.',
+  sockets: 'This server has no socket or port free for a connection; it tries again in a few seconds.',
   suspension: 'Its provider takes no mail from the IPs of its pool for now.',
   ip_paused: 'No IP of its pool can send it now.',
   held: 'The operator holds it back.',

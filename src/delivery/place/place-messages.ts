@@ -10,7 +10,7 @@ import type { Egress } from '../../egress/egress.ts'
 import type { EgressIp } from '../../egress/ips/egress-ip.ts'
 import type { Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
-import type { Grant } from '../../store/records/queue-records.ts'
+import type { Grant, WaitingFor } from '../../store/records/queue-records.ts'
 import type { MailHost } from '../protocol/try-result.ts'
 import type { HostsRoute } from '../route/route-message.ts'
 import { hostsFor, type ChoosePath, type ChosenPath } from './choose-path.ts'
@@ -29,6 +29,9 @@ const MOST_CHOICES = 3
  */
 const LONGEST_HOLD = 15 * MINUTE
 const UNKNOWN_HOLD = 5 * MINUTE
+/** While there is none its key is closed, and costs nothing; an operator may raise it at any time. */
+const ALLOWANCE_HOLD = MINUTE
+const OF_ALLOWANCE: ReadonlySet<WaitingFor> = new Set(['warmup_day', 'warmup_hour', 'provider_share'])
 
 /** A claimed message with the path it was given: from which IP, to which hosts, under which limits. */
 export interface PlacedRow extends PathRow {
@@ -153,7 +156,8 @@ function createGivePaths(
     const isInLine = keptTo !== undefined && end !== null && waitingFor === 'rate'
     const until = isInLine ? inLine(`${keptTo} ${message.route} ${message.stream}`, end, now) : end
     logger.debug({ message_id: message.id, waiting_for: waitingFor, until, reason: text }, 'message waits')
-    const nextAt = hasNoIp ? now : Math.ceil(Math.min(until ?? now + UNKNOWN_HOLD, now + LONGEST_HOLD))
+    const longest = OF_ALLOWANCE.has(waitingFor) ? ALLOWANCE_HOLD : LONGEST_HOLD
+    const nextAt = hasNoIp ? now : Math.ceil(Math.min(until ?? now + UNKNOWN_HOLD, now + longest))
     recorder.giveBack(message, { nextAt, waitingFor })
   }
 

@@ -80,9 +80,10 @@ export type TryEnd =
   | { kind: 'returned'; why: ReturnCause; reason: string } // nothing was concluded, and no dot was sent
 
 /** Why a row comes back without a result. */
-type ReturnCause =
+export type ReturnCause =
   | 'stopping' // the server stops
   | 'source-gone' // this machine does not have the egress IP any more
+  | 'no-socket' // this machine has no socket or port free for a connection now
   | 'not-renderable' // it could not be rendered or signed
   | 'store-away' // what it is made of cannot be read now
   | 'stale' // its claim held the row no more when the dot mark was asked for: it waits, or a newer claim has it

@@ -8,12 +8,11 @@ import {
   NO_CONNECTION,
   type DispatchedRow,
   type PathBatch,
-  type PathFailure,
   type TryEnd,
   type TryResult,
 } from '../protocol/try-result.ts'
 import type { RenderedMessage } from './message-renderer.ts'
-import { openConnection } from './open-connection.ts'
+import { openConnection, type OpenedConnection } from './open-connection.ts'
 import {
   createRowTrials,
   dropRendering,
@@ -26,6 +25,7 @@ import {
   type Trial,
 } from './row-trials.ts'
 import type { SmtpSession } from './smtp-session.ts'
+import type { LocalFailure } from './smtp-wire.ts'
 import type { SendEnd, SessionJob } from './transaction-end.ts'
 import { reuseLine } from './transcript.ts'
 
@@ -51,7 +51,7 @@ interface WorkerOptions {
   report: (row: DispatchedRow, result: TryResult) => void
   onOpen: () => void
   /** The connection did not come about; the row is the path's again, with the try that is to be told of it. */
-  onFailed: (sending: RowToSend, failure: PathFailure, tell: (end: TryEnd) => void) => void
+  onFailed: (sending: RowToSend, failure: TryEnd, tell: (end: TryEnd) => void) => void
   onEnd: () => void
 }
 
@@ -62,8 +62,7 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
   const trials = createRowTrials(options)
   let session: SmtpSession | undefined
   let feed: RowFeed | undefined
-  let isAborted = false
-  let isOver = false
+  let [isAborted, isOver] = [false, false]
   /** What it is connected to, or tries to be. */
   let server: Pick<ThreadPlace, 'host' | 'address'> = { host: null, address: null }
 
@@ -80,13 +79,16 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
     const opened = await openConnection({ ...to, ...how }, tools)
     if (opened.kind === 'open') return serve(opened.session, trial, rendering)
     dropRendering(rendering)
-    if (opened.kind === 'failed') {
-      trials.leave(trial)
-      if (!isAborted) options.onFailed(first, opened.failure, (end) => trials.conclude(trial, end, opened.facts))
-    } else if (opened.kind === 'source-gone' && !isAborted) {
-      trials.conclude(trial, { kind: 'returned', why: 'source-gone', reason: opened.reason }, NO_CONNECTION)
-    }
+    if (opened.kind !== 'aborted' && !isAborted) failTrial(trial, opened)
     leave()
+  }
+
+  function failTrial(trial: Trial, opened: Extract<OpenedConnection, { kind: 'failed' | 'local' }>): void {
+    const [end, facts] = opened.kind === 'failed' ? [opened.failure, opened.facts] : [returned(opened), NO_CONNECTION]
+    // Other connections of the path left from that address too: its IP is disabled first.
+    if (opened.kind === 'local' && opened.why === 'source-gone') return trials.conclude(trial, end, facts)
+    trials.leave(trial)
+    options.onFailed(first, end, (told) => trials.conclude(trial, told, facts))
   }
 
   function serve(opened: SmtpSession, trial: Trial, rendering: Rendering): void {
@@ -135,6 +137,8 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
     },
   }
 }
+
+const returned = ({ why, reason }: LocalFailure): TryEnd => ({ kind: 'returned', why, reason })
 
 type RowFeed = ReturnType<typeof createRowFeed>
 

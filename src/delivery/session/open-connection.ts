@@ -12,6 +12,7 @@ import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
 import type { Opened, SessionTarget, SetupFailure, SmtpSession } from './smtp-session.ts'
+import type { LocalFailure } from './smtp-wire.ts'
 import type { Transcript } from './transcript.ts'
 import { NO_CONNECTION, type PathBatch, type PathFailure, type ThreadConnectionNote } from '../protocol/try-result.ts'
 
@@ -37,10 +38,10 @@ interface ConnectionRequest extends Omit<PathBatch, 'rows'> {
   onConnect: (place: { host: string; address: string }) => void
 }
 
-type OpenedConnection =
+export type OpenedConnection =
   | { kind: 'open'; session: SmtpSession }
   | { kind: 'failed'; failure: PathFailure; facts: ConnectionFacts }
-  | { kind: 'source-gone'; reason: string }
+  | LocalFailure
   | { kind: 'aborted' }
 
 type Place = { host: string; address: string; tls: HostTls }
@@ -118,7 +119,7 @@ async function openPlace(place: Place, request: ConnectionRequest, tools: Connec
     opened = await tools.open({ ...target, tls: { kind: 'plain', reason, policy: tls.policy } }, transcript)
     if (said !== null) said = { ...said, isPlainFallback: opened.kind === 'open' }
   }
-  if (opened.kind === 'source-gone') return opened
+  if (opened.kind === 'local') return opened
   if (opened.kind === 'failed') {
     const { failure, facts } = opened
     tools.hosts.failed(source, address, failure.isTimeout)
@@ -146,7 +147,7 @@ function mayFallBack(tls: HostTls, { stage, isInjection }: SetupFailure): boolea
 
 /** null: it did not come to TLS, or nothing is asked of it here. */
 function tlsNote(tls: HostTls, opened: Opened): ThreadConnectionNote['tls'] {
-  if (tls.kind === 'plain' || opened.kind === 'source-gone') return null
+  if (tls.kind === 'plain' || opened.kind === 'local') return null
   const reason = opened.kind === 'open' ? (opened.session.facts.tls?.problem ?? null) : opened.failure.reason
   const result = opened.kind === 'open' ? opened.tlsResult : opened.failure.tlsResult
   return result === null ? null : { policy: tls.policy, result, reason, isPlainFallback: false }

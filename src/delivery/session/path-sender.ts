@@ -6,6 +6,7 @@
  * | messages per connection, 5 min, idle time, any doubt        | is reported; the next row gets a new connection    |
  * | it cannot be opened while others of the site are open       | waits for one of those: the host limits us         |
  * | it cannot be opened and no other is open                    | `path-failed`, with all rows waiting for this site |
+ * | the machine has no socket for it, and no other is open      | is returned, with all rows waiting for this site   |
  * | the path may have fewer, or another site has waited longer  | is reported                                        |
  *
  * A site is tried with one connection first; the others follow once that one is open. Every row that was added is
@@ -18,7 +19,6 @@ import {
   NO_CONNECTION,
   type DispatchedRow,
   type PathBatch,
-  type PathFailure,
   type PathLimits,
   type PathPlan,
   type TryEnd,
@@ -162,13 +162,13 @@ function createPathConnections(options: PathConnectionsOptions) {
     for (const worker of workers) if (rows.size() > 0 && worker.isIdle()) worker.wake()
   }
 
-  function failSite(queue: SiteQueue, sending: RowToSend, failure: PathFailure, tell: (end: TryEnd) => void): void {
+  function failSite(queue: SiteQueue, sending: RowToSend, failure: TryEnd, tell: (end: TryEnd) => void): void {
     if (hasOpen(queue) && !isHalted()) {
       queue.limit = { workers: queue.workers.size - 1, until: performance.now() + LIMIT_HOLDS }
       return putBack(queue, sending)
     }
     tell(failure)
-    finishUntried(queue.rows.takeAll(), { ...failure, wasTried: false })
+    finishUntried(queue.rows.takeAll(), untried(failure))
   }
 
   /** The path has too many connections, or another site needs this one more. */
@@ -218,6 +218,8 @@ function createPathConnections(options: PathConnectionsOptions) {
     finishUntried,
   }
 }
+
+const untried = (end: TryEnd): TryEnd => (end.kind === 'path-failed' ? { ...end, wasTried: false } : end)
 
 /**
  * One row for each connection is rendered before its turn: signing takes longer than what a connection waits for before

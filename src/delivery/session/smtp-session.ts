@@ -21,6 +21,7 @@ import {
   type WireEnd,
   type WireListener,
   type WireStage,
+  type LocalFailure,
 } from './smtp-wire.ts'
 import { startTls, type TlsTickets } from './start-tls.ts'
 import type { ConnectionEnd, SessionJob, TransactionTimeouts } from './transaction-end.ts'
@@ -70,7 +71,7 @@ export interface SetupFailure extends Pick<PathFailure, 'stage' | 'code' | 'reas
 export type Opened =
   | { kind: 'open'; session: SmtpSession; /** `success`, or a result type of RFC 8460 §4.3. */ tlsResult: string }
   | { kind: 'failed'; failure: SetupFailure; facts: ConnectionFacts }
-  | { kind: 'source-gone'; reason: string }
+  | LocalFailure
 
 export interface SmtpSession {
   facts: ConnectionFacts
@@ -113,7 +114,7 @@ export async function openSession(
   const { host, address, port, source } = target
   const connected = await connectFrom({ address, source, port, timeoutMilliseconds: settings.timeouts.connect })
   if (connected.kind === 'connected') return greet(connected.socket, { target, settings, transcript })
-  if (connected.kind === 'source-gone') return connected
+  if (connected.kind === 'local') return connected
   const { reason, isTimeout } = connected
   transcript?.note(`no connection to ${host} [${address}] from [${source}]: ${reason}`)
   const failure = { ...NO_FAILURE, stage: 'connect' as const, code: '4.4.1', reason, isTimeout }

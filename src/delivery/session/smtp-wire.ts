@@ -10,6 +10,7 @@ import { connect, type Socket } from 'node:net'
 import { errorCode, errorText } from '../../base/errors.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
+import type { ReturnCause } from '../protocol/try-result.ts'
 import { createReplyReader, type RawReply, type ReplyReader } from './reply-reader.ts'
 import { oneLine, type Transcript } from './transcript.ts'
 
@@ -205,16 +206,22 @@ const NAMES: Record<WireStage, string> = {
 }
 
 type Connected =
-  | { kind: 'connected'; socket: Socket }
-  | { kind: 'failed'; reason: string; isTimeout: boolean }
-  | { kind: 'source-gone'; reason: string }
+  { kind: 'connected'; socket: Socket } | { kind: 'failed'; reason: string; isTimeout: boolean } | LocalFailure
+
+/** This machine could not make the connection, whatever its host is like. */
+export interface LocalFailure {
+  kind: 'local'
+  why: Extract<ReturnCause, 'source-gone' | 'no-socket'>
+  reason: string
+}
 
 type ConnectRequest = { address: string; port: number; source: string; timeoutMilliseconds: number }
 
 /**
  * Opens a TCP connection that leaves from one given address, or none at all. Never throws. The address is bound before
  * connecting and read back afterwards: mail must not leave from another source than the chosen one. An address this
- * machine does not have any more is a result of its own. delivery/README.md "The SMTP session".
+ * machine does not have any more is a result of its own, and so is a lack of sockets or ports: neither says anything of
+ * the host. delivery/README.md "The SMTP session".
  */
 export function connectFrom(request: ConnectRequest): Promise<Connected> {
   return new Promise((resolve) => {
@@ -236,13 +243,22 @@ export function connectFrom(request: ConnectRequest): Promise<Connected> {
 function checkSource(socket: Socket, source: string): Connected {
   const used = canonicalIp(socket.localAddress ?? '')
   if (used === canonicalIp(source)) return { kind: 'connected', socket }
-  return { kind: 'source-gone', reason: `the socket left from ${used ?? 'no address'} instead of ${source}` }
+  return {
+    kind: 'local',
+    why: 'source-gone',
+    reason: `the socket left from ${used ?? 'no address'} instead of ${source}`,
+  }
 }
 
+/** No descriptor, no memory, or no port is free: connect(2), bind(2), socket(2). */
+const NO_SOCKET = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'EADDRINUSE', 'EADDRNOTAVAIL', 'EAGAIN'])
+
 function judgeError(error: Error): Connected {
+  const [code, reason] = [errorCode(error) ?? '', errorText(error)]
   const isBindError = 'syscall' in error && error.syscall === 'bind'
-  if (isBindError && errorCode(error) === 'EADDRNOTAVAIL') return { kind: 'source-gone', reason: errorText(error) }
-  return { kind: 'failed', reason: errorText(error), isTimeout: errorCode(error) === 'ETIMEDOUT' }
+  if (isBindError && code === 'EADDRNOTAVAIL') return { kind: 'local', why: 'source-gone', reason }
+  if (NO_SOCKET.has(code)) return { kind: 'local', why: 'no-socket', reason }
+  return { kind: 'failed', reason, isTimeout: code === 'ETIMEDOUT' }
 }
 
 /** A socket given up may still report why; nobody waits for that. */

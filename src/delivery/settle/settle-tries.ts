@@ -5,7 +5,7 @@
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
 import type { Egress } from '../../egress/egress.ts'
-import type { Shaping, TryNote } from '../../egress/shaping/shaping.ts'
+import { SOCKET_WAIT, type Shaping, type TryNote } from '../../egress/shaping/shaping.ts'
 import { createClassifier } from '../../mail/reply/classify-reply.ts'
 import type { ClaimedMessage, GiveBack } from '../../store/records/claim-records.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
@@ -158,7 +158,8 @@ function createSettleRow(options: SettleTriesOptions) {
       const { id, domain } = row.message
       logger.error({ message_id: id, domain, reason: end.reason }, 'message cannot be rendered')
     }
-    giveBack(row, { nextAt: dueAfter(row, end, clock.now()) }, refund)
+    const nextAt = dueAfter(row, end, clock.now())
+    giveBack(row, end.why === 'no-socket' ? { nextAt, waitingFor: 'sockets' } : { nextAt }, refund)
   }
 
   return {
@@ -166,7 +167,7 @@ function createSettleRow(options: SettleTriesOptions) {
       const { end, facts, startedAt: at, durationMilliseconds, transcript, wasRcptSent } = result
       const refund = wasRcptSent ? null : row.grant
       if (end.kind === 'returned') {
-        noteTry(row, { kind: 'neither' })
+        noteTry(row, end.why === 'no-socket' ? { kind: 'no-socket', reason: end.reason } : { kind: 'neither' })
         // Of its message rate it has used nothing.
         if (row.facts.shaped !== null && !wasRcptSent) shaping.giveBack(row.facts.shaped, 1)
         return giveBackReturned(row, end, refund)
@@ -207,6 +208,8 @@ function dueAfter({ message, ip }: PlacedRow, { why }: Extract<TryEnd, { kind: '
       return now
     case 'source-gone':
       return ip === null ? now + LOOK_AGAIN_AFTER : now
+    case 'no-socket':
+      return now + SOCKET_WAIT
     case 'not-renderable':
       return now + LOOK_AGAIN_AFTER
     case 'store-away':

@@ -22,10 +22,20 @@ interface ChangeableIps {
 /** Days whose rows tell what a curve allowed that is gone. */
 const DAYS_REMEMBERED = 60
 
+/** What an IP had before it took another curve: taken back, that costs nothing while nothing else has changed. */
+interface LeftCurve {
+  curve: string | null
+  stage: number
+  cap: number
+  /** Of the record behind that change. */
+  version: number
+}
+
 export function createCurveChanges({ configuration, store, clock }: EgressOutside, registry: ChangeableIps) {
   let curvesInForce = new Map<string, string | null>()
   let settingsInForce: WarmupSettings | undefined
   const lastCaps = new Map<string, number>()
+  const left = new Map<string, LeftCurve>()
 
   function isCurveGone(record: IpRecord | undefined): boolean {
     const name = record?.curve ?? null
@@ -42,17 +52,23 @@ export function createCurveChanges({ configuration, store, clock }: EgressOutsid
 
   async function takeCurve(address: string, wanted: string | null, lastCap: number): Promise<void> {
     const { warmup } = configuration.current()
-    await registry.move(address, (record) => {
-      if (!isInWarmup(record)) return null
+    const before = left.get(address)
+    let leaving: Omit<LeftCurve, 'version'> | undefined
+    const moved = await registry.move(address, (record) => {
       const next = findCurve(warmup, [wanted])
-      if (next.name === record.curve) return null
+      if (!isInWarmup(record) || next.name === record.curve) return null
       // The same change may give its former curve other numbers.
       const earlier = record.curve === null ? undefined : (settingsInForce ?? warmup).curves[record.curve]
       const cap = earlier === undefined ? lastCap : capOf(earlier, record.stage ?? 1)
+      leaving = { curve: record.curve, stage: record.stage ?? 1, cap }
       const reason = `curve ${record.curve ?? ''} -> ${next.name}`
-      const changes = { curve: next.name, stage: stageWithin(next.curve, cap) }
+      const isBack = before?.curve === next.name && before.version === record.version
+      const stageBefore = isBack && capOf(next.curve, before.stage) <= before.cap ? before.stage : null
+      const changes = { curve: next.name, stage: stageBefore ?? stageWithin(next.curve, cap) }
       return { action: 'stage', actor: 'config', reason, changes }
     })
+    if (leaving === undefined || moved === undefined || moved.record.curve === leaving.curve) return
+    left.set(address, { ...leaving, version: moved.record.version })
   }
 
   async function followCurves(): Promise<void> {

@@ -45,7 +45,7 @@ export function createIpRegistry(options: EgressOutside) {
   const find = (address: string): KnownIp | undefined => known.get(address)
   const { change, move } = createIpChanges(options, find, refresh)
   const all = (): readonly KnownIp[] => [...known.values()]
-  const curves = createCurveChanges(options, { find, move, known: all })
+  const curves = createCurveChanges(options, { find, move: createIpChanges(options, find, reread).move, known: all })
   return {
     apply,
     ips: (): readonly EgressIp[] => ips,
@@ -80,9 +80,9 @@ export function createIpRegistry(options: EgressOutside) {
     const fresh = settings.filter(({ address }) => !records.has(address))
     if (fresh.length > 0) await store.addIpRecords(fresh.map((ip) => firstRecord(ip, clock.now())))
     await disabled.test(settings)
-    await refresh()
-    rebuild()
-    await curves.follow()
+    await reread()
+    // Told behind it: what came for caps that today's rows do not have yet, these would refuse.
+    await curves.follow().finally(rebuild)
     await tryDisabled()
   }
 
@@ -93,8 +93,7 @@ export function createIpRegistry(options: EgressOutside) {
 
   function arrange(): void {
     for (const { settings } of configured()) disabled.forgetElsewhere(settings.address)
-    const arranged = knownIps(options, configured(), records, disabled)
-    const { entries } = arranged
+    const { entries, ...arranged } = knownIps(options, configured(), records, disabled)
     elsewhere = arranged.elsewhere
     entries.forEach(curves.remember)
     known = new Map(entries.map((entry) => [entry.ip.address, entry]))
@@ -103,13 +102,27 @@ export function createIpRegistry(options: EgressOutside) {
   }
 
   async function refresh(): Promise<void> {
-    const found = await store.ipRecords()
-    const isNews = found.some(({ ip, version }) => records.get(ip)?.version !== version)
-    for (const record of found) records.set(record.ip, record)
     // The time of the last grant alone changes nothing for anybody.
-    if (isNews) rebuild()
-    else arrange()
+    if (await reread()) rebuild()
   }
+
+  /** Nobody is told. */
+  function reread(): Promise<boolean> {
+    return readRecords(store, records, arrange)
+  }
+}
+
+/** Whether there was news. */
+async function readRecords(
+  store: EgressOutside['store'],
+  records: Map<string, IpRecord>,
+  onRead: () => void,
+): Promise<boolean> {
+  const found = await store.ipRecords()
+  const isNews = found.some(({ ip, version }) => records.get(ip)?.version !== version)
+  for (const record of found) records.set(record.ip, record)
+  onRead()
+  return isNews
 }
 
 /** What is known of each IP of the files; `elsewhere`: how the node has it that sends from it. */
@@ -135,7 +148,7 @@ function knownIps(
 function createIpChanges(
   { configuration, store, clock, logger, onEvents }: EgressOutside,
   find: (address: string) => KnownIp | undefined,
-  refresh: () => Promise<void>,
+  refresh: () => Promise<unknown>,
 ): { change: ChangeIp; move: MoveIp } {
   /** Decides on the record as it is in the store, and stores what was decided with audit and events. */
   const change: ChangeIp = async (address, decide) => {

@@ -235,7 +235,7 @@ function isHeld(path: PathState): boolean {
 }
 
 function isBusy({ waitingFor }: Wait): boolean {
-  return waitingFor === 'rate' || waitingFor === 'connections'
+  return waitingFor === 'rate' || waitingFor === 'connections' || waitingFor === 'sockets'
 }
 
 function allowanceText({ address }: EgressIp, waitingFor: string, isp: string): string {

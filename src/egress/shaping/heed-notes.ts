@@ -8,6 +8,7 @@
  * | other 4xx, 5xx to MAIL … dot                  |             | ends     | yes   | a block: again; else: passes   |
  * | 421, also between messages                    | halves      | counts   | yes   | a block: again                 |
  * | no connection, banner or EHLO refused         | halves      | counts   | yes   | a block: again                 |
+ * | no socket or port free on this machine        |             |          |       |                                |
  * | connection dropped in the dialogue            | halves      |          |       |                                |
  *
  * Never throws. egress/README.md "Concurrency", "Back-off of a path".
@@ -30,17 +31,19 @@ import { isSuspended } from './ladder.ts'
 import { limitsNow } from './path-limits.ts'
 import type { PathRecord } from './records.ts'
 import type { ShapingParts } from './state-keeper.ts'
-import type { ConnectionNote, Lane, ShapedPath, TryNote } from './shaping.ts'
+import { SOCKET_WAIT, type ConnectionNote, type Lane, type ShapedPath, type TryNote } from './shaping.ts'
 
 const CLOSING = 421
 /** A 421 between two messages stands where MAIL would have. */
 const STAGE_OF_CLOSING = 'mail'
+const SOCKETS_SAID_EVERY = MINUTE
 
 export function createHeedNotes(parts: ShapingParts) {
   const { records, keeper } = parts
   const suspensions = createSuspensions(parts)
   const heedRefusal = createHeedReplies(parts, suspensions)
   const { heedTrouble, heedAnswer } = createPathHealth(parts)
+  const heedNoSocket = createHeedNoSocket(parts)
   const reach = createIpReach()
 
   /** Its message may have been the one that the IP was tried with. */
@@ -78,7 +81,7 @@ export function createHeedNotes(parts: ShapingParts) {
         if (reply.code === CLOSING) heedTrouble(path, record, reply.text)
         else heedAnswer(record)
         heedRefusal(path, record, { reply, stage, category, lane })
-      }
+      } else if (note.kind === 'no-socket') heedNoSocket(path, record, note.reason)
       endProbeOfIp(path)
     },
     heedConnection(path: ShapedPath, note: ConnectionNote): void {
@@ -135,6 +138,20 @@ function createPathHealth({ now: timeNow, keeper, logger, wakeAt, onOpen }: Shap
       keeper.saveSoon(record)
       if (wasProbing) onOpen()
     },
+  }
+}
+
+/** It is the machine's and of a moment: the path takes nothing for some seconds, and nothing else follows. */
+function createHeedNoSocket({ now: timeNow, logger, wakeAt }: ShapingParts) {
+  let saidAt = -Infinity
+  return ({ ip, route }: ShapedPath, record: PathRecord, reason: string): void => {
+    const now = timeNow()
+    record.noSocket = { until: now + SOCKET_WAIT, reason }
+    wakeAt(now + SOCKET_WAIT)
+    // All paths lack them at once.
+    if (Math.abs(now - saidAt) < SOCKETS_SAID_EVERY) return
+    saidAt = now
+    logger.error({ ip, route, reason }, 'this machine has no socket or port free for a connection: mail waits')
   }
 }
 

@@ -66,6 +66,8 @@ export function createOpenGate(
     if (laneRecord !== undefined && isSuspended(laneRecord.ladder, now)) {
       return closedUntilEnd(laneRecord.ladder, `mail of ${laneRecord.domain} to ${path.route}`, now)
     }
+    const { until: freeAt = 0, reason = '' } = record?.noSocket ?? {}
+    if (freeAt > now) return closed(freeAt, 'sockets', `this server has no socket or port free (${reason})`)
     const limits = limitsNow(path, record, now)
     const isProbe = record !== undefined && (isHalfOpen(record.ladder, now) || isProbing(record.backOff, now))
     const mostUnderWay = isProbe || (ip !== undefined && isHalfOpen(ip.ladder, now)) ? 1 : Infinity

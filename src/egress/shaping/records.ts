@@ -28,6 +28,8 @@ export interface PathRecord {
   carefulHosts: CarefulHost[]
   counts: MatchCounts
   pace: PaceState
+  /** This machine had no socket for it; null: it has had one since the start. Not kept over a restart. */
+  noSocket: { until: number; reason: string } | null
 }
 
 /** A sending domain on a route, over all IPs of a pool. */
@@ -121,7 +123,7 @@ type PathFacts = Pick<PathRecord, 'ip' | 'route' | 'provider' | 'isp' | 'limits'
 export function newPathRecord({ ip, route, provider, isp, limits }: PathFacts, concurrency: Concurrency): PathRecord {
   const facts = { ip, route, provider, isp, limits, concurrency, pace: { arrivalAt: 0 } }
   const free = { backOff: newBackOff(), ladder: newLadder(), replyLimits: new Map(), counts: new Map() }
-  return { kind: 'path', ...facts, ...free, carefulHosts: [] }
+  return { kind: 'path', ...facts, ...free, carefulHosts: [], noSocket: null }
 }
 
 export function newIpRecord(ip: string): ShapedIpRecord {

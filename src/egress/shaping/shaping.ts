@@ -39,6 +39,8 @@ export type Gate = OpenGate | ClosedGate
 
 /** A path that is closed for no longer keeps its rows. */
 export const SHORT_WAIT = 2 * SECOND
+/** So long a path takes nothing for which this machine had no socket or port. */
+export const SOCKET_WAIT = 5 * SECOND
 
 export interface OpenGate {
   kind: 'open'
@@ -61,7 +63,7 @@ export interface ClosedGate {
   kind: 'closed'
   /** When it opens by time alone, or null: by an event that `onOpen` tells. */
   until: number | null
-  waitingFor: 'suspension' | 'rate' | 'connections'
+  waitingFor: 'suspension' | 'rate' | 'connections' | 'sockets'
   /** It opens within moments, by its rate: a row that is claimed already waits on the path. */
   takesRows: boolean
   /** One sentence: why, and until when. Ours: never fed to rules. */
@@ -74,6 +76,7 @@ export interface ClosedGate {
 export type TryNote =
   | { kind: 'delivered' } // 2xx to the dot
   | { kind: 'refused'; reply: SmtpReply; stage: SmtpStage; category: BounceCategory } // 4xx or 5xx to MAIL … dot
+  | { kind: 'no-socket'; reason: string } // this machine had none for a connection: nothing of the path
   | { kind: 'neither' } // lost, unanswered, expired, returned; or its connection failed, whose own note tells that
 
 /**

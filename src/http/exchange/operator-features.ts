@@ -72,7 +72,8 @@ export interface Administration extends DataAdministration, CertificateAdministr
   /** Paths and lanes that are limited, wait or are suspended; longest lasting first. */
   paths(filter: PathFilter): PathView[]
   /** Lifts what holds them back; how many there were, or would be. */
-  resumePaths(filter: PathFilter, isDryRun: boolean, actor: string): Promise<number>
+  /** `node`: of several nodes the one whose paths were meant; null: there is no other. */
+  resumePaths(filter: PathFilter, isDryRun: boolean, actor: string): Promise<{ paths: number; node: string | null }>
   pools(): PoolState[]
   /** `provider`: of its mail the one to this block of providers.yaml alone; null: all of it. */
   suspendIp(ip: string, what: { provider: string | null; reason: string | null }, actor: string): Promise<IpView>

@@ -59,22 +59,23 @@ function waitingMailRoutes(administration: Administration, note: Note): Route[] 
 function pathRoutes(administration: Administration, note: Note): Route[] {
   return [
     get('/admin/paths', {
-      summary: 'Paths that are limited, wait or are suspended, with cause and end.',
+      summary: 'Paths that are limited, wait or are suspended, with cause and end; of several nodes on the one asked.',
       query: wire.pathFilterSchema,
       ok: okList(wire.pathSchema),
       handler: async (_request, given) => successList(administration.paths(pathFilter(given)).map(pathAnswer)),
     }),
     post('/admin/paths/resume', {
-      summary: 'Lifts what holds the paths of the filter back; a dry run counts them.',
+      summary:
+        'Lifts what holds the paths of the filter back, of several nodes on the one asked; a dry run counts them.',
       body: wire.resumePathsSchema,
       ok: okData(wire.resumedPathsSchema),
       errors: ['conflict'],
       async handler(request, { dryRun, ...given }) {
         const filter = pathFilter(given)
         const isDryRun = dryRun ?? false
-        const paths = await administration.resumePaths(filter, isDryRun, auditName(request.principal))
+        const { paths, node } = await administration.resumePaths(filter, isDryRun, auditName(request.principal))
         if (!isDryRun) note('paths resumed', request, { filter, paths })
-        return success({ paths, dry_run: isDryRun })
+        return success({ paths, dry_run: isDryRun, node })
       },
     }),
     get('/admin/pools', {

@@ -1,7 +1,7 @@
 /**
  * Mail for postmaster and abuse goes on to the operator, as an attachment of a mail of our own (RFC 5321 §4.5.1;
- * inbound/README.md "Reports"). What cannot go on is dropped. Rejects when acceptance is unavailable, so that the
- * sender tries again.
+ * inbound/README.md "Reports"). What cannot go on is dropped. Rejects when acceptance refuses it for the moment, so that
+ * the sender tries again.
  */
 import { createHash } from 'node:crypto'
 import { HOUR, type Clock } from '../../base/clock.ts'
@@ -63,12 +63,17 @@ export function createOperatorForward({
       const { suppressed } = await acceptSubmission(request, ADMINISTRATOR)
       return suppressed.length > 0 ? 'suppressed' : 'forwarded'
     } catch (thrown) {
-      // Trying again helps only where the fault is ours for the moment: then it is one of the hour when it comes again.
-      if (thrown instanceof ServiceError && thrown.code !== 'unavailable') return 'refused'
+      // Trying again helps only where it is for the moment: then it is one of the hour when it comes again.
+      if (thrown instanceof ServiceError && !isForNow(thrown)) return 'refused'
       limit.giveBack('operator', 1)
       throw thrown
     }
   }
+}
+
+/** Our fault, or a refusal that says when to come again: no IP may send it yet, the rate, the same mail under way. */
+function isForNow({ code, headers }: ServiceError): boolean {
+  return code === 'unavailable' || code === 'internal_error' || headers['Retry-After'] !== undefined
 }
 
 function messageFor(mail: MailForOperator, header: readonly string[], boundary: string): Buffer {

@@ -4,6 +4,7 @@
  */
 import type { Database } from '../../engine/database.ts'
 import type { AuditRecord, IpChange, IpRecord, PathStateRecord } from '../../records/warmup-records.ts'
+import { HELD_UNTIL } from '../../records/queue-records.ts'
 import { providerCap, TOGETHER } from './allowance.ts'
 import { createEventRecorder } from '../events/record-events.ts'
 import { oneColumn } from '../tools/statements.ts'
@@ -107,14 +108,22 @@ function createAuditWriter(database: Database): (entry: AuditRecord) => void {
   }
 }
 
-/** The caps of a day that has begun; never below what is granted. */
+/**
+ * The caps of a day that has begun; never below what is granted. Where there is more than before, its pace begins anew:
+ * the last grants of a smaller day moved it beyond the day's end. Not on a day that a restore has closed.
+ */
 function createCapWriter(database: Database): (ip: string, caps: NonNullable<IpChange['caps']>) => void {
   const findIsps = oneColumn(database)<[string, string], string>('select isp from warmup_days where ip = ? and day = ?')
-  const setCap = database.prepare<[number, string, string, string]>(`
-    update warmup_days set cap = max(granted, ?) where ip = ? and day = ? and isp = ?`)
+  const setCap = database.prepare<[{ cap: number; closed: number; ip: string; day: string; isp: string }]>(`
+    update warmup_days
+    set cap = max(granted, @cap), arrival_at = case
+      when @cap > cap and arrival_at < @closed then 0
+      else arrival_at end
+    where ip = @ip and day = @day and isp = @isp`)
   return (ip, caps) => {
     for (const isp of findIsps.all(ip, caps.day)) {
-      setCap.run(isp === TOGETHER ? caps.cap : providerCap(caps, isp), ip, caps.day, isp)
+      const cap = isp === TOGETHER ? caps.cap : providerCap(caps, isp)
+      setCap.run({ cap, closed: HELD_UNTIL, ip, day: caps.day, isp })
     }
   }
 }
