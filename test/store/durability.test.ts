@@ -133,8 +133,8 @@ t.test('what is no database, or cannot be written, is refused with its reason', 
 
   const file = `${t.testdir({ file: '' })}/file`
   const folderless = await refusal(locationIn(file))
-  t.equal(folderless.exitCode, 74)
-  t.match(folderless.message, /ENOTDIR/)
+  t.equal(folderless.exitCode, 78)
+  t.match(folderless.message, /is below a file, not a folder\. Fix: name another folder/)
 })
 
 t.test('damage met while running rejects the caller and ends the store', async (t) => {
