@@ -165,9 +165,9 @@ type LeaseRenewalOptions = DispatcherParts & { holders: Holders; orphans: Orphan
 
 /**
  * Each minute, and before lapsed leases are freed (behind a clock that was set ahead all have lapsed): renews the leases
- * of the rows that memory truly holds. Each minute also looks for rows in nobody's hand. A row that
- * nobody holds is not renewed: if the look does not find it either, its lease lapses and the store frees it. An error
- * of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
+ * of the rows that memory truly holds. Each minute also looks for rows in nobody's hand. A row that nobody holds is not
+ * renewed: if the look does not find it either, its lease lapses and the store frees it. An error of the store is
+ * logged; a lease lasts for many renewals. store/README.md "Leases and claims".
  */
 export function createLeaseRenewal(options: LeaseRenewalOptions) {
   const { store, realClock, logger, lease, holders, orphans } = options
