@@ -2,7 +2,7 @@
  * Between the claim and the thread: what the store refuses half way, and a ready window that gets room.
  */
 import t, { type Test } from 'tap'
-import { SECOND } from '../../src/base/clock.ts'
+import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { EgressIp } from '../../src/egress/ips/egress-ip.ts'
@@ -103,6 +103,21 @@ t.test('what got its allowance before the store failed is sent, the rest goes ba
   await placer.settled()
   t.same(placed, [1])
   t.same(returned, [2, 3])
+})
+
+t.test('what no IP takes now is looked at again in 15 minutes, for want of allowance in one', async (t) => {
+  const clock = manualClock()
+  const waits: number[] = []
+  for (const waitingFor of ['suspension', 'warmup_day', 'warmup_hour', 'provider_share'] as const) {
+    const { placer } = world({
+      clock,
+      choosePath: () => ({ kind: 'wait', until: clock.now() + HOUR, waitingFor, text: 'a test' }),
+      recorder: { giveBack: (_message, { nextAt }) => void waits.push(nextAt - clock.now()) },
+    })
+    placer.place([message(1)])
+    await placer.settled()
+  }
+  t.same(waits, [15 * MINUTE, MINUTE, MINUTE, MINUTE])
 })
 
 t.test('what was given an IP before IPs changed is placed anew, and its allowance goes back', async (t) => {

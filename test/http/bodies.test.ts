@@ -489,9 +489,13 @@ t.test('a long number is found wherever it stands, and a short one is none', asy
   const read = (text: string) => readJson(Buffer.from(text)).value
   for (let before = 0; before < 16; before += 1) {
     const start = `{${' '.repeat(before)}"a":{"n":`
-    t.same(read(`${start}9007199254740993}}`), { a: { n: '9007199254740993' } }, `behind ${start.length} characters`)
-    t.same(read(`${start}900719925474099}}`), { a: { n: 900719925474099 } })
-    t.same(read(`${start}"x1234567890123456","m":-9007199254740993}}`), {
+    t.strictSame(
+      read(`${start}9007199254740993}}`),
+      { a: { n: '9007199254740993' } },
+      `behind ${start.length} characters`,
+    )
+    t.strictSame(read(`${start}900719925474099}}`), { a: { n: 900719925474099 } })
+    t.strictSame(read(`${start}"x1234567890123456","m":-9007199254740993}}`), {
       a: { n: 'x1234567890123456', m: '-9007199254740993' },
     })
   }
