@@ -127,6 +127,35 @@ t.test('Bcc and control headers are read and cut out, every other byte stays', a
   client.destroy()
 })
 
+t.test('a name in parentheses behind the address is the name', async (t) => {
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
+  const client = await loggedIn(port)
+  const mail = (from: string): Promise<string> =>
+    client.mail(['ada@example.net'], `From: ${from}\r\nSender: ${from}\r\nSubject: x\r\n\r\nhi`)
+  for (const [from, name] of [
+    ['root@acme.com (Cron Daemon)', 'Cron Daemon'],
+    ['root@acme.com\r\n\t(=?utf-8?Q?Caf=C3=A9?=)', 'Café'],
+    ['root@acme.com ()', null],
+  ] as const) {
+    t.match(await mail(from), /^250 /, from)
+    t.strictSame(parts.stored.splice(0)[0]?.content.from, { name, address: 'root@acme.com' })
+  }
+  for (const from of [
+    'root@acme.com (a <b@acme.org>)',
+    'root@acme.com (b@acme.org)',
+    'root@acme.com (a) (b)',
+    'root@acme.com (a (b))',
+    'a@acme.com,b@acme.org (x)',
+    '(x) root@acme.com',
+    'Root <root@acme.com> (x)',
+  ]) {
+    t.match(await mail(from), /^554 5\.6\.0 /, from)
+  }
+  client.destroy()
+})
+
 t.test('what acceptance refuses has the code of the contract, and nothing is stored', async (t) => {
   const {
     ports: [port = 0],
