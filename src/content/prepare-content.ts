@@ -20,7 +20,7 @@ import { plainTextOf } from './html/plain-text.ts'
 import { namesNonAscii, type MessageUrls } from './message-fields.ts'
 import { textOf, type BodyText } from './mime/body-text.ts'
 import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
-import { shortenLines } from './mime/encode-anew.ts'
+import { shortenLines, withMimeVersion } from './mime/encode-anew.ts'
 import { findSubmittedHtml, readSubmittedMail, type SubmittedMail } from './mime/submitted-mail.ts'
 import type { Template } from './template/parse-template.ts'
 import { substitute } from './template/substitute-variables.ts'
@@ -122,7 +122,7 @@ function prepareSubmitted(raw: Uint8Array, isTracked: boolean) {
   const withoutTracking = shortenLines(readSubmittedMail(raw))
   const found = isTracked ? findSubmittedHtml(raw) : undefined
   const mail = (html: string | null): SubmittedMail =>
-    html === null || found === undefined ? withoutTracking : shortenLines(found.replace(html))
+    html === null || found === undefined ? withoutTracking : shortenLines(withMimeVersion(found.replace(html)))
   return { html: found?.html ?? null, mail }
 }
 

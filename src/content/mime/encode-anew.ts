@@ -63,9 +63,13 @@ interface Level {
 
 function encodeAnew(mail: SubmittedMail, aim: Aim): SubmittedMail {
   const made = encodeParts(mail, { aim, defaultType: 'text/plain', depth: 0, looks: createLooks() })
-  // Without it nobody has to mind the encoding.
-  if (made === mail || fieldValue(mail.fields, 'mime-version') !== '') return made
-  return { ...made, fields: [...made.fields, 'MIME-Version: 1.0\r\n'] }
+  return made === mail ? mail : withMimeVersion(made)
+}
+
+/** Without this field nobody has to mind the encoding of a part: RFC 2045 §4. */
+export function withMimeVersion(mail: SubmittedMail): SubmittedMail {
+  if (fieldValue(mail.fields, 'mime-version') !== '') return mail
+  return { ...mail, fields: [...mail.fields, 'MIME-Version: 1.0\r\n'] }
 }
 
 /** The mail itself where nothing of it changes. */
