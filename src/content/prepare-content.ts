@@ -20,6 +20,7 @@ import { plainTextOf } from './html/plain-text.ts'
 import { namesNonAscii, type MessageUrls } from './message-fields.ts'
 import { textOf, type BodyText } from './mime/body-text.ts'
 import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
+import { shortenLines, withMimeVersion } from './mime/encode-anew.ts'
 import { findSubmittedHtml, readSubmittedMail, type SubmittedMail } from './mime/submitted-mail.ts'
 import type { Template } from './template/parse-template.ts'
 import { substitute } from './template/substitute-variables.ts'
@@ -40,7 +41,7 @@ export interface PreparedContent {
   treeOf: MimeTreeOf
   /** Where neither given nor different from message to message. */
   generatedText: BodyTemplate | null
-  /** The mail with this html in place of its own, or as it came; null: the message is composed. */
+  /** The mail with this html in place of its own, or without tracking; null: the message is composed. */
   submitted: ((html: string | null) => SubmittedMail) | null
 }
 
@@ -95,7 +96,7 @@ export function linksOf({ tracked, stored }: PreparedContent, variables: Variabl
   return tracked === null ? [] : trackedTargets(tracked, fillOptions(stored, variables, urls))
 }
 
-/** A submitted mail as it came, but for links and pixel; null: the message is composed. */
+/** A submitted mail as it came, but for links, pixel and lines that are too long; null: the message is composed. */
 export function submittedMailOf(
   { submitted, tracked, stored }: PreparedContent,
   urls: MessageUrls,
@@ -118,9 +119,10 @@ function unsubscribeUrlOf({ unsubscribe }: StoredContent, urls: MessageUrls): st
 }
 
 function prepareSubmitted(raw: Uint8Array, isTracked: boolean) {
-  const asItCame = readSubmittedMail(raw)
+  const withoutTracking = shortenLines(readSubmittedMail(raw))
   const found = isTracked ? findSubmittedHtml(raw) : undefined
-  const mail = (html: string | null): SubmittedMail => (html === null ? asItCame : (found?.replace(html) ?? asItCame))
+  const mail = (html: string | null): SubmittedMail =>
+    html === null || found === undefined ? withoutTracking : shortenLines(withMimeVersion(found.replace(html)))
   return { html: found?.html ?? null, mail }
 }
 

@@ -66,6 +66,7 @@ class SmtpDialogue extends SMTPConnection {
 
   override send(code: number, data?: string | string[] | null, context?: string | false): void {
     const { badRecipient } = this.rules
+    keepAnswering(this._socket)
     if (context === 'MAILBOX_SYNTAX_ERROR') return this.send(badRecipient.code, badRecipient.text)
     // RFC 5321 §4.5.3.1.10: each recipient beyond the limit is told so, and the client comes again with them.
     const isRefusal = code >= 400 && context !== 'TOO_MANY_RECIPIENTS'
@@ -123,9 +124,19 @@ class SmtpDialogue extends SMTPConnection {
     return super._validateMailParams(parsed)
   }
 
+  override upgrade(...callbacks: Parameters<SMTPConnection['upgrade']>): void {
+    // Who leaves in the middle of a handshake is gone.
+    this._socket.allowHalfOpen = false
+    super.upgrade(...callbacks)
+  }
+
   override _createParser(): ReturnType<SMTPConnection['_createParser']> {
     const parser = super._createParser()
     readDataInOnePass(parser)
+    // The client sends no more, and what it sent is answered.
+    parser.once('finish', () => {
+      if (this._parser === parser) this.close()
+    })
     return parser
   }
 
@@ -138,6 +149,13 @@ class SmtpDialogue extends SMTPConnection {
   private mayLogIn(): boolean {
     return this.secure || this.rules.allowsPlainLogin
   }
+}
+
+/** Exim closes its half behind QUIT, before its mail is answered; the library answers only where both are open. */
+function keepAnswering(socket: Socket): void {
+  socket.allowHalfOpen = true
+  if (socket.readyState !== 'writeOnly') return
+  Object.defineProperty(socket, 'readyState', { get: () => (socket.writable ? 'open' : 'closed') })
 }
 
 /** Cut at spaces; the enhanced code opens every line (RFC 2034 §4). */

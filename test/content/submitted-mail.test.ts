@@ -68,6 +68,30 @@ t.test('a submitted mail is sent as it came, below our fields, and signed', asyn
   }
 })
 
+t.test('a line above 998 octets is signed as it is sent, and html with it is tracked', async (t) => {
+  const long = `<i>${'long '.repeat(300)}</i>`
+  const text = `Content-Type: text/plain\r\n\r\n${long}\r\n`
+  const html = `Content-Type: text/html\r\n\r\n${LINK.replace('\u00fc\u00df', 'ue')}${long}\r\n`
+  const raw = mailOf(HEADER.slice(0, -1), '').subarray(0, -CRLF.length)
+  const mime = [text, html, multipart('alternative', 'b', [text, html])]
+  for (const tracking of [
+    { opens: false, clicks: false },
+    { opens: true, clicks: true },
+  ]) {
+    for (const part of mime) {
+      const whole = Buffer.concat([raw, Buffer.from(part)])
+      const bytes = await submit(whole, { tracking })
+      t.strictSame(brokenLimits(bytes), [])
+      t.equal((await dkimVerdict(bytes)).result, 'pass')
+      const { mail, keys } = await parse(bytes)
+      t.match(mail.text ?? mail.html, long)
+      t.equal(keys.filter((key) => key === 'mime-version').length, 1)
+      t.equal(TRACKED.test(mail.html ?? ''), tracking.opens && part !== text)
+      t.ok(bytes.equals(await submit(whole, { tracking })), 'the same bytes again')
+    }
+  }
+})
+
 t.test('Date and Message-ID are added only where they are missing, and our names are ours', async (t) => {
   const bare = await submit(mailOf(['From: a@acme.com', 'Subject: x'], 'x\r\n'))
   const { mail, keys } = await parse(bare)

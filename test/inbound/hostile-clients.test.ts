@@ -94,6 +94,28 @@ for (const { name, recipient, header, open } of DOORS) {
     client.destroy()
   })
 
+  t.test(`${name}: who closes its half behind the mail, as Exim does, gets the answer`, async (t) => {
+    const client = await open()
+    for (const line of ['MAIL FROM:<a@example.org>', `RCPT TO:<${recipient}>`, 'DATA']) await client.say(line)
+    client.write(`${header}last\r\n.\r\nQUIT\r\n`)
+    client.end()
+    t.match(await client.reply(), /^250 2\.0\.0 /)
+    t.match(await client.reply(), /^221 /)
+    await client.closed()
+    const cut = await open()
+    for (const line of ['MAIL FROM:<a@example.org>', `RCPT TO:<${recipient}>`, 'DATA']) await cut.say(line)
+    cut.write(`${header}in the middle`)
+    cut.end()
+    t.equal(await cut.reply(), 'closed')
+    t.notMatch(
+      parts.stored
+        .splice(0)
+        .map(({ content }) => String(content.raw))
+        .join(),
+      'in the middle',
+    )
+  })
+
   t.test(`${name}: bytes cut anywhere give the same one mail`, async (t) => {
     const client = await open()
     for (const line of ['MAIL FROM:<a@example.org>', `RCPT TO:<${recipient}>`, 'DATA']) await client.say(line)
@@ -108,6 +130,23 @@ for (const { name, recipient, header, open } of DOORS) {
     if (name === 'submission') t.match(Buffer.from(stored?.content.raw ?? []).toString(), '\r\n.dots\r\n.\r\nend\r\n')
   })
 }
+
+t.test('the same inside of TLS; who leaves in the middle of a handshake is gone', async (t) => {
+  const client = await smtpClient({ port: starttls })
+  await client.startTls()
+  await client.greet(key)
+  for (const line of ['MAIL FROM:<>', 'RCPT TO:<ada@example.net>', 'DATA']) await client.say(line)
+  client.write('From: orders@acme.com\r\n\r\nlast\r\n.\r\nQUIT\r\n')
+  client.end()
+  t.match(await client.reply(), /^250 2\.0\.0 /)
+  t.match(await client.reply(), /^221 /)
+  await client.closed()
+  parts.stored.splice(0)
+  const leaving = await smtpClient({ port: starttls })
+  await leaving.say('STARTTLS')
+  leaving.end()
+  await leaving.closed()
+})
 
 t.test('what was sent before TLS is forgotten', async (t) => {
   const client = await smtpClient({ port: starttls })

@@ -18,6 +18,8 @@ export interface SmtpClient {
   greet(key?: string): Promise<string>
   /** MAIL, one RCPT each, DATA and the text with its final dot; resolves with the last reply that came. */
   mail(recipients: readonly string[], message: string, sender?: string): Promise<string>
+  /** Nothing more comes from here; replies are still read. */
+  end(): void
   /** Resolves when the server has closed it. */
   closed(): Promise<void>
   destroy(): void
@@ -108,6 +110,7 @@ export async function rawClient({ port, implicitTls, localAddress }: ClientOptio
       socket.write(`${message}\r\n.\r\n`)
       return client.reply()
     },
+    end: () => void socket.end(),
     async closed() {
       while (!isClosed) await change()
     },

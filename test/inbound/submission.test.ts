@@ -127,6 +127,35 @@ t.test('Bcc and control headers are read and cut out, every other byte stays', a
   client.destroy()
 })
 
+t.test('a name in parentheses behind the address is the name', async (t) => {
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
+  const client = await loggedIn(port)
+  const mail = (from: string): Promise<string> =>
+    client.mail(['ada@example.net'], `From: ${from}\r\nSender: ${from}\r\nSubject: x\r\n\r\nhi`)
+  for (const [from, name] of [
+    ['root@acme.com (Cron Daemon)', 'Cron Daemon'],
+    ['root@acme.com\r\n\t(=?utf-8?Q?Caf=C3=A9?=)', 'Café'],
+    ['root@acme.com ()', null],
+  ] as const) {
+    t.match(await mail(from), /^250 /, from)
+    t.strictSame(parts.stored.splice(0)[0]?.content.from, { name, address: 'root@acme.com' })
+  }
+  for (const from of [
+    'root@acme.com (a <b@acme.org>)',
+    'root@acme.com (b@acme.org)',
+    'root@acme.com (a) (b)',
+    'root@acme.com (a (b))',
+    'a@acme.com,b@acme.org (x)',
+    '(x) root@acme.com',
+    'Root <root@acme.com> (x)',
+  ]) {
+    t.match(await mail(from), /^554 5\.6\.0 /, from)
+  }
+  client.destroy()
+})
+
 t.test('what acceptance refuses has the code of the contract, and nothing is stored', async (t) => {
   const {
     ports: [port = 0],
@@ -353,8 +382,9 @@ t.test('a login needs a living key with the scope, from an allowed address', asy
   await sending.say('DATA')
   await parts.store.revokeApiKey(await idOf(revoked), parts.clock.now(), false)
   await parts.clock.advance(6 * SECOND)
-  t.match(await open.say('MAIL FROM:<a@acme.com>'), /^535 5\.7\.8 .*was revoked/, 'an open connection sends no more')
-  t.match(await sending.say(`${MAIL}\r\n.`), /^535 5\.7\.8 .*was revoked/, 'nor what it was sending')
+  t.match(await open.say('MAIL FROM:<a@acme.com>'), /^421 4\.7\.0 .*was revoked/, 'an open connection sends no more')
+  t.match(await sending.say(`${MAIL}\r\n.`), /^421 4\.7\.0 .*was revoked/, 'nor what it was sending')
+  await Promise.all([open.closed(), sending.closed()])
   t.same(parts.stored, [])
   open.destroy()
   sending.destroy()

@@ -16,7 +16,7 @@ import { smtpRefusal, refusalOf } from '../smtp-refusal.ts'
 export interface Login {
   /** As of the last check. */
   caller: Caller
-  /** Takes over what has changed about the key; throws SmtpRefusal when it no longer holds. */
+  /** Takes over what has changed about the key; throws SmtpRefusal when it no longer holds, which ends the connection. */
   recheck(): Promise<void>
 }
 
@@ -61,7 +61,9 @@ export function createLogIn(parts: LogInParts): (key: string, remoteAddress: str
         caller,
         async recheck() {
           login.caller = await authenticate(key, remoteAddress).catch((thrown: unknown) => {
-            throw thrown instanceof ServiceError ? refusalOf(thrown) : thrown
+            if (!(thrown instanceof ServiceError)) throw thrown
+            // Not 535: for that a server would give the mail back to its sender, while a refused login makes it wait.
+            throw thrown.code === 'unauthorized' ? smtpRefusal(421, `4.7.0 ${thrown.details}`) : refusalOf(thrown)
           })
         },
       }

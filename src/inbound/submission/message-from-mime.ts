@@ -5,7 +5,7 @@
  * that is given; else pure. What cannot be read is a problem in a sentence.
  */
 import { decodeWords } from 'postal-mime'
-import { parseAddress } from '../../mail/address.ts'
+import { parseAddress, type ParsedAddress } from '../../mail/address.ts'
 import { readStrictFields, type HeaderField, type PlacedField } from '../../mail/header-fields.ts'
 import { headerRule } from '../../mail/header-rules.ts'
 import type { Mailbox } from '../../mail/message.ts'
@@ -16,6 +16,8 @@ type Read<Value> = ({ ok: true } & Value) | { ok: false; problem: string }
 /** Each at most once. */
 const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
 
+// The older form of a mailbox, RFC 5322 §3.4: its name in parentheses, without what may be taken for an address.
+const NAME_BEHIND = /^([^ ()<>"]+) +\(([^()<>[\]:;@\\,"\p{Cc}]*)\)$/u
 // Every control character.
 const CONTROL = /\p{Cc}+/gu
 
@@ -41,7 +43,7 @@ function readFrom(fields: readonly HeaderField[]): Read<{ mailbox: Mailbox }> {
   if (from === undefined) return { ok: false, problem: 'the message has no From header' }
   if (others.length > 0) return { ok: false, problem: 'the message has more than one From header' }
   // Whether its domain may send is judged by acceptance.
-  const parsed = parseAddress(withSpaces(from.value), { allowReservedNames: true })
+  const parsed = readMailbox(from.value)
   return parsed.ok ? parsed : { ok: false, problem: `From: ${parsed.problem}` }
 }
 
@@ -52,16 +54,20 @@ function readSenders(fields: readonly HeaderField[]): Read<{ senders: NonNullabl
     if (headerRule(name) !== 'sender') continue
     const isSecond = name === 'sender' && senders.some(({ field }) => field === name)
     if (isSecond) return { ok: false, problem: 'the message has more than one Sender header' }
-    const parsed = parseAddress(withSpaces(value), { allowReservedNames: true })
+    const parsed = readMailbox(value)
     if (!parsed.ok) return { ok: false, problem: `${name}: ${parsed.problem}` }
     senders.push({ field: name, domain: parsed.domain })
   }
   return { ok: true, senders }
 }
 
-/** RFC 5322 §3.2.2: where a field is folded a tab means no more than a space, and no address may have one. */
-function withSpaces(value: string): string {
-  return value.replaceAll('\t', ' ')
+/** Cron names itself in the older form, and the server of its host completes the address there. */
+function readMailbox(value: string): ParsedAddress {
+  // RFC 5322 §3.2.2: where a field is folded a tab means no more than a space, and no address may have one.
+  const text = value.replaceAll('\t', ' ')
+  const [, address, name = ''] = NAME_BEHIND.exec(text) ?? []
+  const parsed = parseAddress(address ?? text, { allowReservedNames: true })
+  return !parsed.ok || name.trim() === '' ? parsed : { ...parsed, mailbox: { ...parsed.mailbox, name: name.trim() } }
 }
 
 type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>
