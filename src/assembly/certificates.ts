@@ -20,7 +20,12 @@ export interface StartedCertificates {
   /** null: no door of ours serves links with TLS. */
   linkCertificates: LinkCertificates | null
   certificateAdministration: CertificateAdministration
-  certificates: { check(): void; issue(): Promise<void> }
+  certificates: {
+    check(): void
+    issue(): Promise<void>
+    /** Another node may have ordered some: our doors show those. */
+    follow(): Promise<void>
+  }
 }
 
 /** A certificate that ends sooner may end before the next check of its domain. */
@@ -39,7 +44,7 @@ export async function startCertificates(foundation: Foundation): Promise<Started
   const issuing = createIssuing(foundation, onIssued)
   const doorCertificates = createDoorCertificates(watch, settings, issuing?.pairs ?? (async () => []))
   stops.push(async () => issuing?.stop())
-  await issuing?.open()
+  await issuing?.read()
   const linkCertificates: LinkCertificates = {
     async lack(name) {
       if (doorCertificates.endFor(name) > realClock.now() + LEAST_REST) return null
@@ -61,7 +66,13 @@ export async function startCertificates(foundation: Foundation): Promise<Started
       keepsKey: settings.tls.acme?.keep_key ?? false,
       logger,
     }),
-    certificates: { check: watch.check, issue: async () => issuing?.run() },
+    certificates: {
+      check: watch.check,
+      issue: async () => issuing?.run(),
+      async follow() {
+        if ((await issuing?.read()) === true) await doorCertificates.renew()
+      },
+    },
   }
 }
 

@@ -97,10 +97,8 @@ export function createCertificates(options: CertificatesOptions) {
   }
 
   return {
-    /** Of the store: for the doors that are about to open. */
-    async open(): Promise<void> {
-      for (const record of await store.certificates()) held.use(record)
-    },
+    /** Of the store: for doors that are about to open, and what another node ordered. True: there is another to serve. */
+    read: async (): Promise<boolean> => (await store.certificates()).map(held.use).includes(true),
     pairs: held.all,
     /** The next run orders one for this name of tracked links. Why there is none yet; null: nothing went wrong. */
     async want(name: string): Promise<string | null> {
@@ -127,13 +125,19 @@ export function createCertificates(options: CertificatesOptions) {
 /** What was issued, with its key, by name. */
 function createHeldPairs({ keyRing, logger, own }: CertificatesOptions, load: () => Promise<Acme>) {
   const pairs = new Map<string, KeyPair>()
+  /** Also of those whose key does not open: that is told once. */
+  const chains = new Map<string, string>()
   return {
-    use({ name, issued }: CertificateRecord): void {
-      if (issued === null) return
+    /** True: it is another one than before. */
+    use({ name, issued }: CertificateRecord): boolean {
+      if (issued === null || chains.get(name) === issued.chain) return false
+      chains.set(name, issued.chain)
       try {
         pairs.set(name, { cert: issued.chain, key: keyRing.open(issued.sealedKey, certificateSealedAs(name)) })
+        return true
       } catch (thrown) {
         logger.warn({ name, error: errorText(thrown) }, 'the key of a certificate does not open: another is ordered')
+        return false
       }
     },
     has: (name: string): boolean => pairs.has(name),
