@@ -171,8 +171,8 @@ async function createOrder(client: AcmeClient, { names, replaces }: OrderRequest
   try {
     return (await client.createOrder({ identifiers, replaces } as never)).url
   } catch (thrown) {
-    // RFC 9773 §5: another order took the place of that certificate before.
-    if (!(thrown instanceof AcmeRefusal) || thrown.type !== 'alreadyReplaced') throw thrown
+    // RFC 9773 §5: it does not know that certificate, as one of another authority or account, or it was replaced before.
+    if (!(thrown instanceof AcmeRefusal) || thrown.type === 'rateLimited') throw thrown
     return (await client.createOrder({ identifiers })).url
   }
 }
