@@ -71,15 +71,19 @@ const accountSealedAs = (directory: string): string => `acme-account:${directory
 export const certificateSealedAs = (name: string): string => `certificate:${name}`
 
 export async function placeOrder(parts: OrderParts, request: OrderRequest): Promise<IssuedCertificate> {
+  const { directory, saveOrder } = request
+  let client: AcmeClient | undefined
   try {
-    const client = await openAccount(parts, request.directory)
+    client = await openAccount(parts, directory)
     return await followOrder(client, parts, request, await openOrder(client, parts, request))
   } catch (thrown) {
     if (!(thrown instanceof AcmeRefusal)) throw thrown
     // What the authority has closed, or does not know, is not asked for again.
-    if (thrown instanceof NameRefusal || ENDED.has(thrown.type)) await request.saveOrder(null)
-    if (thrown.type === 'accountDoesNotExist') await forgetAccount(parts, request.directory)
-    throw thrown
+    if (thrown instanceof NameRefusal || ENDED.has(thrown.type)) await saveOrder(null)
+    if (thrown.type === 'accountDoesNotExist') await forgetAccount(parts, directory)
+    if (client === undefined || thrown.type !== 'unauthorized' || !(await isClosed(client))) throw thrown
+    await parts.store.saveAcmeAccount(await newAccount(parts, directory))
+    throw new AcmeRefusal('accountClosed', `${thrown.message}: another account takes its place`, null)
   }
 }
 
@@ -224,18 +228,18 @@ interface SignedRequests {
     url: string,
     payload: null,
     statuses: number[],
-  ): Promise<{ data: { orders?: unknown }; headers: Record<string, unknown> }>
+  ): Promise<{ data: { orders?: unknown; status?: unknown }; headers: Record<string, unknown> }>
 }
 
 const requestsOf = (client: AcmeClient): SignedRequests => (client as unknown as { api: SignedRequests }).api
 
 /** The same key is the same account: an account that was made and not noted is found again. */
-async function openAccount({ store, keyRing, library, email }: OrderParts, directory: string): Promise<AcmeClient> {
+async function openAccount(parts: OrderParts, directory: string): Promise<AcmeClient> {
+  const { store, keyRing, library, email } = parts
   const sealedAs = accountSealedAs(directory)
   let account: AcmeAccountRecord | null = await store.acmeAccount(directory)
   if (account === null || !opens(keyRing, account.sealedKey, sealedAs)) {
-    const key = await library.crypto.createPrivateEcdsaKey('P-256')
-    account = { directory, sealedKey: keyRing.seal(key.toString(), sealedAs), url: null }
+    account = await newAccount(parts, directory)
     await store.saveAcmeAccount(account)
   }
   const client = new library.Client({
@@ -259,6 +263,21 @@ function opens(keyRing: KeyRing, sealed: Uint8Array | null | undefined, sealedAs
     return true
   } catch {
     return false
+  }
+}
+
+async function newAccount({ keyRing, library }: OrderParts, directory: string): Promise<AcmeAccountRecord> {
+  const key = await library.crypto.createPrivateEcdsaKey('P-256')
+  return { directory, sealedKey: keyRing.seal(key.toString(), accountSealedAs(directory)), url: null }
+}
+
+/** The authority, or somebody with its key, has ended the account (RFC 8555 §7.3.6): nothing is taken from it any more. */
+async function isClosed(client: AcmeClient): Promise<boolean> {
+  try {
+    const { status } = (await requestsOf(client).apiRequest(client.getAccountUrl(), null, [200])).data
+    return status === 'deactivated' || status === 'revoked'
+  } catch (thrown) {
+    return thrown instanceof AcmeRefusal && thrown.type === 'unauthorized'
   }
 }
 

@@ -7,7 +7,7 @@ import { X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { loadAcme } from '../../src/certificates/acme-client.ts'
+import { loadAcme, type AcmeClient } from '../../src/certificates/acme-client.ts'
 import { certificateIdOf, plannedRenewal } from '../../src/certificates/renewal-time.ts'
 import type { DoorRule } from '../support/authority-door.ts'
 import { skipWithoutPebble } from '../support/pebble.ts'
@@ -144,16 +144,37 @@ function renewalInformation(
   }
 }
 
-async function revoke({ directory, caFile, store, keyRing }: RevokingScene, chain: string): Promise<void> {
+async function revoke(scene: AccountScene, chain: string): Promise<void> {
+  await (await ownAccount(scene)).revokeCertificate(chain)
+}
+
+type AccountScene = Pick<Scene, 'directory' | 'caFile' | 'store' | 'keyRing'>
+
+async function ownAccount({ directory, caFile, store, keyRing }: AccountScene): Promise<AcmeClient> {
   const { library } = await loadAcme([directory], caFile)
   const { sealedKey } = (await store.acmeAccount(directory)) ?? { sealedKey: Buffer.of() }
   const accountKey = keyRing.open(sealedKey, `acme-account:${directory}`)
   const client = new library.Client({ directoryUrl: directory, accountKey })
   await client.createAccount({ onlyReturnExisting: true })
-  await client.revokeCertificate(chain)
+  return client
 }
 
-type RevokingScene = Pick<Scene, 'directory' | 'caFile' | 'store' | 'keyRing'>
+t.test('another account takes the place of one that the authority has closed', { ...skipping }, async (t) => {
+  const scene = await startScene(t)
+  const { clock, certificates, record, serial } = scene
+  await certificates.run()
+  const first = await serial()
+  await (await ownAccount(scene)).updateAccount({ status: 'deactivated' } as object)
+  await certificates.renew(HOST, false)
+  await certificates.run()
+  t.match(await record(), { problem: 'Account has been deactivated: another account takes its place', failures: 1 })
+  for (let tries = 0; tries < 2 && (await serial()) === first; tries += 1) {
+    await clock.advance(HOUR)
+    await certificates.run()
+  }
+  t.match(await record(), { problem: null, failures: 0 })
+  t.not(await serial(), first)
+})
 
 t.test('a renewal by hand comes at once, with a new key or the one before', { ...skipping }, async (t) => {
   const { certificates, record, serial } = await startScene(t, { keepsKey: true })
