@@ -77,6 +77,7 @@ export function createCertificates(options: CertificatesOptions) {
     if (record.nextTryAt > clock.now()) return false
     if (!isIssued(record) || !held.has(record.name) || !isFor(record.issued.chain, record.names)) return true
     if (record.issued.renewAt <= clock.now()) return true
+    if (isOfAnother(record, settings)) return renewFrom(record, clock.now(), options)
     const renewAt = await renewals.suggested(record, settings.directory)
     return renewAt !== null && (await renewFrom(record, renewAt, options))
   }
@@ -227,6 +228,11 @@ function newRecord(names: readonly string[]): CertificateRecord {
 
 function isIssued(record: CertificateRecord): record is IssuedRecord {
   return record.issued !== null
+}
+
+/** Of an authority that is not asked any more, such as one that somebody tried first. */
+function isOfAnother({ issued }: IssuedRecord, { directory, fallback }: CertificatesOptions['settings']): boolean {
+  return issued.directory !== null && ![directory, ...fallback].includes(issued.directory)
 }
 
 function endOf({ issued }: IssuedRecord): number {

@@ -54,7 +54,7 @@ export function createOrdering({ store, clock, logger, settings, proofs, ended, 
         saveOrder: (placed) => save({ order: placed }),
       })
       const sealedKey = others.keyRing.seal(key, certificateSealedAs(name))
-      const issued = { chain, sealedKey, renewAt: plannedRenewal(parsed, clock.now()) }
+      const issued = { chain, sealedKey, renewAt: plannedRenewal(parsed, clock.now()), directory }
       await save({ issued, order: null, failures: 0, nextTryAt: 0, problem: null })
       logger.info({ names, directory, ends_at: parsed.validToDate.toISOString() }, 'certificate issued')
       return { ...current, issued }

@@ -77,6 +77,27 @@ t.test('one whose life began long before it was issued is renewed six hours late
   t.ok(short >= 2 * HOUR && short <= 2.25 * HOUR, 'also of a short one')
 })
 
+t.test('one of an authority that is not asked any more is ordered anew', { ...skipping }, async (t) => {
+  const scene = await startScene(t, { rule: () => (_asked, pass) => pass() })
+  const { clock, certificates, record, serial, pebble } = scene
+  await certificates.run()
+  const first = await serial()
+  await pebble.stop()
+  const others = await scene.startWith(pebble.directory)
+  await others.run()
+  t.match(await record(), { problem: /^the authority did not answer/ })
+  t.equal(await serial(), first, 'the one before is served meanwhile')
+  await pebble.start()
+  for (let tries = 0; tries < 3 && (await serial()) === first; tries += 1) {
+    await clock.advance(HOUR)
+    await others.run()
+  }
+  const second = await serial()
+  t.not(second, first)
+  await (await scene.startWith(pebble.directory)).run()
+  t.equal(await serial(), second, 'once')
+})
+
 t.test('it is renewed when the authority says so (RFC 9773)', { ...skipping }, async (t) => {
   const asked: string[] = []
   let revoked: string | null = null
