@@ -130,6 +130,35 @@ t.test('it is renewed when the authority says so (RFC 9773)', { ...skipping }, a
   t.equal(await serial(), second)
 })
 
+t.test('one that does not answer is not asked about each certificate', { ...skipping }, async (t) => {
+  const links = new Map([
+    ['t.one.test', 1],
+    ['t.two.test', 2],
+  ])
+  let asked: number | null = null
+  const { clock, certificates, issued } = await startScene(t, {
+    links,
+    rule: () => (_asked, pass) => {
+      if (asked === null) return pass()
+      asked += 1
+      return Promise.resolve(null)
+    },
+  })
+  for (const name of links.keys()) await certificates.want(name)
+  for (let tries = 0; tries < 3 && issued.length < 3; tries += 1) {
+    await certificates.run()
+    await clock.advance(HOUR)
+  }
+  t.equal(issued.length, 3)
+  await clock.advance(DAY)
+  asked = 0
+  await certificates.run()
+  t.equal(asked, 1)
+  await clock.advance(HOUR)
+  await certificates.run()
+  t.equal(asked, 2, 'an hour later about the next')
+})
+
 t.test('an authority that always says "now" is asked no more than every 6 h', { ...skipping }, async (t) => {
   const rule = () => renewalInformation([], async () => true, '60')
   const { clock, certificates, issued } = await startScene(t, { rule })
