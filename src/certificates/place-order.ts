@@ -87,8 +87,9 @@ export async function placeOrder(parts: OrderParts, request: OrderRequest): Prom
   }
 }
 
-/** Of a chain: no authority says so, we do. */
+/** Of a chain: no authority says so, we do. The second one is good once our clock is: its order stays. */
 const UNUSABLE = 'unusable'
+export const NOT_YET_VALID = 'notYetValid'
 
 /** Types of problems after which an order leads nowhere. */
 const ENDED = new Set([
@@ -126,7 +127,7 @@ async function followOrder(
 
 /** The first of the chain. Throws AcmeRefusal when it is none for our doors. */
 function usableChain(chain: string, key: string, names: readonly string[], now: number): X509Certificate {
-  const problem = (text: string): AcmeRefusal => new AcmeRefusal(UNUSABLE, `the certificate ${text}`, null)
+  const problem = (text: string, type = UNUSABLE): AcmeRefusal => new AcmeRefusal(type, `the certificate ${text}`, null)
   let parsed: X509Certificate
   try {
     parsed = new X509Certificate(chain)
@@ -140,7 +141,7 @@ function usableChain(chain: string, key: string, names: readonly string[], now: 
   const [from, to] = [parsed.validFrom, parsed.validTo]
   if (parsed.validToDate.getTime() <= now) throw problem(`has ended on ${to}, by the clock of this server`)
   if (parsed.validFromDate.getTime() > now + MOST_CLOCK_ERROR) {
-    throw problem(`begins on ${from}, by the clock of this server in the future`)
+    throw problem(`begins on ${from}, by the clock of this server in the future`, NOT_YET_VALID)
   }
   return parsed
 }

@@ -49,6 +49,24 @@ t.test('an authority that is down for days is asked less and less, then gives on
   t.not(await serial(), first)
 })
 
+t.test('with a clock that is behind the same order gives one, once it is right', { ...skipping }, async (t) => {
+  const { pebble, clock, certificates, record } = await startScene(t)
+  const now = clock.now()
+  clock.set(now - 3 * HOUR)
+  for (const wait of [MINUTE, 5 * MINUTE]) {
+    await certificates.run()
+    t.match(await record(), {
+      issued: null,
+      problem: /^the certificate begins on .*\. Fix: set the clock of this machine/,
+    })
+    await clock.advance(wait)
+  }
+  clock.set(now)
+  await certificates.run()
+  t.match(await record(), { problem: null, order: null })
+  t.equal(pebble.orders(), 1)
+})
+
 t.test('it is renewed behind two thirds of its life', { ...skipping }, async (t) => {
   const { clock, certificates, record, serial } = await startScene(t)
   await certificates.run()
