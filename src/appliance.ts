@@ -79,7 +79,7 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const { promise: listeners, resolve: doorsAreOpen } = Promise.withResolvers<OwnListeners>()
   const sending = { ...egress, ...outboundTls, ...webhooks, ...senders, ...largeWork, disk, listeners }
   const dispatcher = await startDelivery(foundation, sending)
-  followNodes(foundation, { ...sending, dispatcher })
+  followNodes(foundation, { ...sending, dispatcher, certificates })
   const logLevel = startLogLevel(foundation)
   measureWhenRead({ ...foundation, ...sending, dispatcher }, settings.storage)
   const mail = createMailFeatures(foundation, { ...sending, dispatcher })

@@ -3,11 +3,13 @@
  * their exit code. A defect (an error that nobody caught) is printed and ends the process with 1: the service manager
  * starts it anew and the store recovers as after a kill; carrying on could do harm.
  */
+import { constants } from 'node:os'
 import { errorCode, EXIT } from './base/errors.ts'
 import { packageVersion } from './base/package-version.ts'
 import { printProblem } from './base/logger.ts'
-import { runCommandLine } from './commands/command-line.ts'
-import { starters } from './starters.ts'
+
+/** As a shell says it. */
+const ENDED_BY_SIGNAL = 128
 
 for (const kind of ['uncaughtException', 'unhandledRejection'] as const) {
   process.on(kind, (thrown: unknown) => {
@@ -26,4 +28,16 @@ process.stdout.on('error', (error) => {
   process.exitCode = isDisk ? EXIT.disk : EXIT.failed
 })
 
+// The first process of a container does not end by a signal that nobody listens for, and reading the program takes a
+// second: a stop within it would be a kill at the end of the patience.
+if (process.pid === 1) {
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (process.listenerCount(signal) === 1) process.exit(ENDED_BY_SIGNAL + constants.signals[signal])
+    })
+  }
+}
+
+const { runCommandLine } = await import('./commands/command-line.ts')
+const { starters } = await import('./starters.ts')
 process.exitCode = await runCommandLine(process.argv.slice(2), packageVersion(), starters)

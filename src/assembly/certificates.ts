@@ -3,6 +3,7 @@ import { DAY } from '../base/clock.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import { createCertificates, type Certificates } from '../certificates/certificates.ts'
 import type { ChallengeType } from '../certificates/place-order.ts'
+import { readHostName } from '../config/settings/network-field-types.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { createStatistics } from '../messages/statistics/statistics.ts'
 import type { CertificateAdministration } from '../http/exchange/operator-features.ts'
@@ -20,7 +21,12 @@ export interface StartedCertificates {
   /** null: no door of ours serves links with TLS. */
   linkCertificates: LinkCertificates | null
   certificateAdministration: CertificateAdministration
-  certificates: { check(): void; issue(): Promise<void> }
+  certificates: {
+    check(): void
+    issue(): Promise<void>
+    /** Another node may have ordered some: our doors show those. */
+    follow(): Promise<void>
+  }
 }
 
 /** A certificate that ends sooner may end before the next check of its domain. */
@@ -39,7 +45,7 @@ export async function startCertificates(foundation: Foundation): Promise<Started
   const issuing = createIssuing(foundation, onIssued)
   const doorCertificates = createDoorCertificates(watch, settings, issuing?.pairs ?? (async () => []))
   stops.push(async () => issuing?.stop())
-  await issuing?.open()
+  await issuing?.read()
   const linkCertificates: LinkCertificates = {
     async lack(name) {
       if (doorCertificates.endFor(name) > realClock.now() + LEAST_REST) return null
@@ -61,7 +67,13 @@ export async function startCertificates(foundation: Foundation): Promise<Started
       keepsKey: settings.tls.acme?.keep_key ?? false,
       logger,
     }),
-    certificates: { check: watch.check, issue: async () => issuing?.run() },
+    certificates: {
+      check: watch.check,
+      issue: async () => issuing?.run(),
+      async follow() {
+        if ((await issuing?.read()) === true) await doorCertificates.renew()
+      },
+    },
   }
 }
 
@@ -99,8 +111,15 @@ function createIssuing(foundation: Foundation, onIssued: (name: string) => Promi
 /** One certificate for the API, the console and the SMTP doors, and one for tracked links. */
 function namesOf(settings: ServerSettings): string[][] {
   const { hostname, public_url: publicUrl, tracking } = settings
-  const own = [...new Set([hostname, new URL(publicUrl).hostname])]
+  const own = [...new Set([hostname, ...namesIn(publicUrl)])]
   return servesLinks(settings) && !own.includes(tracking.host) ? [own, [tracking.host]] : [own]
+}
+
+/** None for an address, or without TLS: an authority that refuses one name refuses the whole order. */
+function namesIn(publicUrl: string): string[] {
+  const { protocol, hostname } = new URL(publicUrl)
+  const name = readHostName(hostname)
+  return protocol === 'https:' && name.ok ? [name.value] : []
 }
 
 function servesLinks({ listen }: ServerSettings): boolean {

@@ -1,18 +1,24 @@
 /** What follows in the parts of this node when others change something (nodes/README.md "What others change"). */
 import type { Dispatcher } from '../delivery/dispatcher.ts'
+import type { StartedCertificates } from './certificates.ts'
 import type { EgressParts } from './egress.ts'
 import type { Foundation } from './foundation.ts'
 import type { Senders } from './mail.ts'
 import type { Webhooks } from './webhooks.ts'
 
 interface FollowingParts extends EgressParts, Senders, Webhooks {
+  certificates: Pick<StartedCertificates['certificates'], 'follow'>
   dispatcher: Pick<Dispatcher, 'holders' | 'wake' | 'resume'>
 }
 
 export function followNodes({ nodes, logger }: Foundation, parts: FollowingParts): void {
-  const { egress, shaping, apiKeys, domains, eventStreams, webhookEngine, dispatcher } = parts
+  const { egress, shaping, apiKeys, domains, eventStreams, webhookEngine, dispatcher, certificates } = parts
   const reread = (): Promise<void> =>
     egress.reread().catch((thrown: unknown) => logger.warn({ err: thrown }, 'states of IPs could not be read again'))
+  const followCertificates = (): Promise<void> =>
+    certificates
+      .follow()
+      .catch((thrown: unknown) => logger.warn({ err: thrown }, 'certificates could not be read again'))
   nodes.onEvent({
     isBusy(ip) {
       const rows = [...dispatcher.holders().values()]
@@ -26,6 +32,7 @@ export function followNodes({ nodes, logger }: Foundation, parts: FollowingParts
       apiKeys.forgetAll()
       domains.forgetAll()
       void reread()
+      void followCertificates()
     },
     othersWrote: eventStreams.wake,
     freed() {
@@ -34,4 +41,6 @@ export function followNodes({ nodes, logger }: Foundation, parts: FollowingParts
       webhookEngine.wake()
     },
   })
+  // What changed since they were read for the doors was told to nobody.
+  void followCertificates()
 }

@@ -77,6 +77,7 @@ export function createCertificates(options: CertificatesOptions) {
     if (record.nextTryAt > clock.now()) return false
     if (!isIssued(record) || !held.has(record.name) || !isFor(record.issued.chain, record.names)) return true
     if (record.issued.renewAt <= clock.now()) return true
+    if (isOfAnother(record, settings)) return renewFrom(record, clock.now(), options)
     const renewAt = await renewals.suggested(record, settings.directory)
     return renewAt !== null && (await renewFrom(record, renewAt, options))
   }
@@ -97,10 +98,8 @@ export function createCertificates(options: CertificatesOptions) {
   }
 
   return {
-    /** Of the store: for the doors that are about to open. */
-    async open(): Promise<void> {
-      for (const record of await store.certificates()) held.use(record)
-    },
+    /** Of the store: for doors that are about to open, and what another node ordered. True: there is another to serve. */
+    read: async (): Promise<boolean> => (await store.certificates()).map(held.use).includes(true),
     pairs: held.all,
     /** The next run orders one for this name of tracked links. Why there is none yet; null: nothing went wrong. */
     async want(name: string): Promise<string | null> {
@@ -127,13 +126,19 @@ export function createCertificates(options: CertificatesOptions) {
 /** What was issued, with its key, by name. */
 function createHeldPairs({ keyRing, logger, own }: CertificatesOptions, load: () => Promise<Acme>) {
   const pairs = new Map<string, KeyPair>()
+  /** Also of those whose key does not open: that is told once. */
+  const chains = new Map<string, string>()
   return {
-    use({ name, issued }: CertificateRecord): void {
-      if (issued === null) return
+    /** True: it is another one than before. */
+    use({ name, issued }: CertificateRecord): boolean {
+      if (issued === null || chains.get(name) === issued.chain) return false
+      chains.set(name, issued.chain)
       try {
         pairs.set(name, { cert: issued.chain, key: keyRing.open(issued.sealedKey, certificateSealedAs(name)) })
+        return true
       } catch (thrown) {
         logger.warn({ name, error: errorText(thrown) }, 'the key of a certificate does not open: another is ordered')
+        return false
       }
     },
     has: (name: string): boolean => pairs.has(name),
@@ -223,6 +228,11 @@ function newRecord(names: readonly string[]): CertificateRecord {
 
 function isIssued(record: CertificateRecord): record is IssuedRecord {
   return record.issued !== null
+}
+
+/** Of an authority that is not asked any more, such as one that somebody tried first. */
+function isOfAnother({ issued }: IssuedRecord, { directory, fallback }: CertificatesOptions['settings']): boolean {
+  return issued.directory !== null && ![directory, ...fallback].includes(issued.directory)
 }
 
 function endOf({ issued }: IssuedRecord): number {

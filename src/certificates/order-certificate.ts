@@ -9,7 +9,14 @@ import type { ServerSettings } from '../config/settings/server-settings.ts'
 import type { CertificateRecord, IssuedRecord } from '../store/records/certificate-records.ts'
 import type { Store } from '../store/store.ts'
 import { AcmeRefusal } from './acme-client.ts'
-import { certificateSealedAs, NameRefusal, placeOrder, type ChallengeType, type OrderParts } from './place-order.ts'
+import {
+  certificateSealedAs,
+  NameRefusal,
+  NOT_YET_VALID,
+  placeOrder,
+  type ChallengeType,
+  type OrderParts,
+} from './place-order.ts'
 import { certificateIdOf, plannedRenewal } from './renewal-time.ts'
 
 interface OrderingOptions {
@@ -54,7 +61,7 @@ export function createOrdering({ store, clock, logger, settings, proofs, ended, 
         saveOrder: (placed) => save({ order: placed }),
       })
       const sealedKey = others.keyRing.seal(key, certificateSealedAs(name))
-      const issued = { chain, sealedKey, renewAt: plannedRenewal(parsed, clock.now()) }
+      const issued = { chain, sealedKey, renewAt: plannedRenewal(parsed, clock.now()), directory }
       await save({ issued, order: null, failures: 0, nextTryAt: 0, problem: null })
       logger.info({ names, directory, ends_at: parsed.validToDate.toISOString() }, 'certificate issued')
       return { ...current, issued }
@@ -108,6 +115,7 @@ const FIXES: Readonly<Record<string, (name: string, port: number) => string>> = 
   connection: (name, port) => `Fix: ${name} must lead to this server, and its port ${port} be open to everybody`,
   unauthorized: (name, port) => `Fix: ${name} must lead to this server, and its port ${port} here`,
   badPublicKey: (name) => `Fix: sternpost certificate renew ${name} --new-key`,
+  [NOT_YET_VALID]: () => 'Fix: set the clock of this machine',
   rejectedIdentifier: () => 'Fix: use another name, or another authority',
 }
 

@@ -71,20 +71,25 @@ const accountSealedAs = (directory: string): string => `acme-account:${directory
 export const certificateSealedAs = (name: string): string => `certificate:${name}`
 
 export async function placeOrder(parts: OrderParts, request: OrderRequest): Promise<IssuedCertificate> {
+  const { directory, saveOrder } = request
+  let client: AcmeClient | undefined
   try {
-    const client = await openAccount(parts, request.directory)
+    client = await openAccount(parts, directory)
     return await followOrder(client, parts, request, await openOrder(client, parts, request))
   } catch (thrown) {
     if (!(thrown instanceof AcmeRefusal)) throw thrown
     // What the authority has closed, or does not know, is not asked for again.
-    if (thrown instanceof NameRefusal || ENDED.has(thrown.type)) await request.saveOrder(null)
-    if (thrown.type === 'accountDoesNotExist') await forgetAccount(parts, request.directory)
-    throw thrown
+    if (thrown instanceof NameRefusal || ENDED.has(thrown.type)) await saveOrder(null)
+    if (thrown.type === 'accountDoesNotExist') await forgetAccount(parts, directory)
+    if (client === undefined || thrown.type !== 'unauthorized' || !(await isClosed(client))) throw thrown
+    await parts.store.saveAcmeAccount(await newAccount(parts, directory))
+    throw new AcmeRefusal('accountClosed', `${thrown.message}: another account takes its place`, null)
   }
 }
 
-/** Of a chain: no authority says so, we do. */
+/** Of a chain: no authority says so, we do. The second one is good once our clock is: its order stays. */
 const UNUSABLE = 'unusable'
+export const NOT_YET_VALID = 'notYetValid'
 
 /** Types of problems after which an order leads nowhere. */
 const ENDED = new Set([
@@ -122,7 +127,7 @@ async function followOrder(
 
 /** The first of the chain. Throws AcmeRefusal when it is none for our doors. */
 function usableChain(chain: string, key: string, names: readonly string[], now: number): X509Certificate {
-  const problem = (text: string): AcmeRefusal => new AcmeRefusal(UNUSABLE, `the certificate ${text}`, null)
+  const problem = (text: string, type = UNUSABLE): AcmeRefusal => new AcmeRefusal(type, `the certificate ${text}`, null)
   let parsed: X509Certificate
   try {
     parsed = new X509Certificate(chain)
@@ -136,7 +141,7 @@ function usableChain(chain: string, key: string, names: readonly string[], now: 
   const [from, to] = [parsed.validFrom, parsed.validTo]
   if (parsed.validToDate.getTime() <= now) throw problem(`has ended on ${to}, by the clock of this server`)
   if (parsed.validFromDate.getTime() > now + MOST_CLOCK_ERROR) {
-    throw problem(`begins on ${from}, by the clock of this server in the future`)
+    throw problem(`begins on ${from}, by the clock of this server in the future`, NOT_YET_VALID)
   }
   return parsed
 }
@@ -171,8 +176,8 @@ async function createOrder(client: AcmeClient, { names, replaces }: OrderRequest
   try {
     return (await client.createOrder({ identifiers, replaces } as never)).url
   } catch (thrown) {
-    // RFC 9773 §5: another order took the place of that certificate before.
-    if (!(thrown instanceof AcmeRefusal) || thrown.type !== 'alreadyReplaced') throw thrown
+    // RFC 9773 §5: it does not know that certificate, as one of another authority or account, or it was replaced before.
+    if (!(thrown instanceof AcmeRefusal) || thrown.type === 'rateLimited') throw thrown
     return (await client.createOrder({ identifiers })).url
   }
 }
@@ -224,18 +229,18 @@ interface SignedRequests {
     url: string,
     payload: null,
     statuses: number[],
-  ): Promise<{ data: { orders?: unknown }; headers: Record<string, unknown> }>
+  ): Promise<{ data: { orders?: unknown; status?: unknown }; headers: Record<string, unknown> }>
 }
 
 const requestsOf = (client: AcmeClient): SignedRequests => (client as unknown as { api: SignedRequests }).api
 
 /** The same key is the same account: an account that was made and not noted is found again. */
-async function openAccount({ store, keyRing, library, email }: OrderParts, directory: string): Promise<AcmeClient> {
+async function openAccount(parts: OrderParts, directory: string): Promise<AcmeClient> {
+  const { store, keyRing, library, email } = parts
   const sealedAs = accountSealedAs(directory)
   let account: AcmeAccountRecord | null = await store.acmeAccount(directory)
   if (account === null || !opens(keyRing, account.sealedKey, sealedAs)) {
-    const key = await library.crypto.createPrivateEcdsaKey('P-256')
-    account = { directory, sealedKey: keyRing.seal(key.toString(), sealedAs), url: null }
+    account = await newAccount(parts, directory)
     await store.saveAcmeAccount(account)
   }
   const client = new library.Client({
@@ -259,6 +264,21 @@ function opens(keyRing: KeyRing, sealed: Uint8Array | null | undefined, sealedAs
     return true
   } catch {
     return false
+  }
+}
+
+async function newAccount({ keyRing, library }: OrderParts, directory: string): Promise<AcmeAccountRecord> {
+  const key = await library.crypto.createPrivateEcdsaKey('P-256')
+  return { directory, sealedKey: keyRing.seal(key.toString(), accountSealedAs(directory)), url: null }
+}
+
+/** The authority, or somebody with its key, has ended the account (RFC 8555 §7.3.6): nothing is taken from it any more. */
+async function isClosed(client: AcmeClient): Promise<boolean> {
+  try {
+    const { status } = (await requestsOf(client).apiRequest(client.getAccountUrl(), null, [200])).data
+    return status === 'deactivated' || status === 'revoked'
+  } catch (thrown) {
+    return thrown instanceof AcmeRefusal && thrown.type === 'unauthorized'
   }
 }
 

@@ -42,14 +42,21 @@ interface SuggestedWindow {
 
 export function createRenewalTimes(clock: Clock, load: () => Promise<AcmeRequest>) {
   const nextQuestions = new Map<string, number>()
+  // Each question that nobody answers takes its time, from orders too.
+  let silentUntil = 0
   return {
     /** Another time than the planned one; null: the planned one holds. */
     async suggested({ name, issued }: IssuedRecord, directory: string): Promise<number | null> {
       const now = clock.now()
-      if ((nextQuestions.get(name) ?? 0) > now) return null
+      if (Math.max(silentUntil, nextQuestions.get(name) ?? 0) > now) return null
       nextQuestions.set(name, now + ASKED_EVERY)
       try {
-        const request = await load()
+        const ask = await load()
+        const request: AcmeRequest = (url) =>
+          ask(url).catch((thrown: unknown) => {
+            silentUntil = now + LEAST_PAUSE
+            throw thrown
+          })
         const { renewalInfo } = JSON.parse((await request(directory)).body) as Record<string, unknown>
         const identifier = certificateIdOf(issued.chain)
         if (typeof renewalInfo !== 'string' || identifier === null) return null

@@ -25,6 +25,8 @@ export interface Scene {
   caFile: string
   keyRing: KeyRing
   certificates: Certificates
+  /** As after a start with another `tls.acme.directory`: these are for what our door answers from now on. */
+  startWith(directory: string): Promise<Certificates>
   issued: string[]
   record(name?: string): Promise<CertificateRecord | undefined>
   serial(name?: string): Promise<string>
@@ -53,27 +55,33 @@ export async function startScene(t: Test, options: SceneOptions = {}): Promise<S
   const clock = manualClock(Date.now())
   const keyRing = createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 7))
   const issued: string[] = []
-  const certificates = createCertificates({
-    store,
-    keyRing,
-    clock,
-    logger: createLogger({ level: 'silent' }),
-    settings: {
-      directory,
-      fallback: options.fallback ?? [],
-      email: null,
-      ca_file: caFile,
-      orders_per_hour: ordersPerHour,
-      keep_key: keepsKey,
-    },
-    proofs: ['http-01'],
-    own: [[HOST]],
-    links: { isUsed: async (name) => links.has(name), mails: async () => links },
-    onIssued: async (name) => void issued.push(name),
-  })
-  t.teardown(() => certificates.stop())
+  let current: Certificates
+  const startWith = async (authority: string): Promise<Certificates> => {
+    const made = createCertificates({
+      store,
+      keyRing,
+      clock,
+      logger: createLogger({ level: 'silent' }),
+      settings: {
+        directory: authority,
+        fallback: options.fallback ?? [],
+        email: null,
+        ca_file: caFile,
+        orders_per_hour: ordersPerHour,
+        keep_key: keepsKey,
+      },
+      proofs: ['http-01'],
+      own: [[HOST]],
+      links: { isUsed: async (name) => links.has(name), mails: async () => links },
+      onIssued: async (name) => void issued.push(name),
+    })
+    t.teardown(() => made.stop())
+    await made.read()
+    return (current = made)
+  }
+  const certificates = await startWith(directory)
   const door = createServer((request, response) => {
-    response.end(certificates.challenges.tokens.get(request.url?.split('/').at(-1) ?? ''))
+    response.end(current.challenges.tokens.get(request.url?.split('/').at(-1) ?? ''))
   }).listen(httpPort, '127.0.0.1')
   t.teardown(() => door.close())
   await once(door, 'listening')
@@ -81,5 +89,5 @@ export async function startScene(t: Test, options: SceneOptions = {}): Promise<S
     (await store.certificates()).find((each) => each.name === name)
   const serial = async (name?: string): Promise<string> =>
     new X509Certificate((await record(name))?.issued?.chain ?? '').serialNumber
-  return { pebble, store, clock, directory, caFile, keyRing, certificates, issued, record, serial }
+  return { pebble, store, clock, directory, caFile, keyRing, certificates, startWith, issued, record, serial }
 }

@@ -59,6 +59,8 @@ export async function startWorld(
         pools: TWO_IPS,
         httpPort,
         settings: { listen, tls: { acme } },
+        // An address needs no certificate.
+        files: isTlsAlone ? { 'sternpost.d/50-url.yaml': { public_url: `https://127.0.0.1:${tlsPort}` } } : {},
       })
       t.teardown(() => server.remove())
       return server

@@ -7,7 +7,7 @@ import { X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { loadAcme } from '../../src/certificates/acme-client.ts'
+import { loadAcme, type AcmeClient } from '../../src/certificates/acme-client.ts'
 import { certificateIdOf, plannedRenewal } from '../../src/certificates/renewal-time.ts'
 import type { DoorRule } from '../support/authority-door.ts'
 import { skipWithoutPebble } from '../support/pebble.ts'
@@ -49,6 +49,24 @@ t.test('an authority that is down for days is asked less and less, then gives on
   t.not(await serial(), first)
 })
 
+t.test('with a clock that is behind the same order gives one, once it is right', { ...skipping }, async (t) => {
+  const { pebble, clock, certificates, record } = await startScene(t)
+  const now = clock.now()
+  clock.set(now - 3 * HOUR)
+  for (const wait of [MINUTE, 5 * MINUTE]) {
+    await certificates.run()
+    t.match(await record(), {
+      issued: null,
+      problem: /^the certificate begins on .*\. Fix: set the clock of this machine/,
+    })
+    await clock.advance(wait)
+  }
+  clock.set(now)
+  await certificates.run()
+  t.match(await record(), { problem: null, order: null })
+  t.equal(pebble.orders(), 1)
+})
+
 t.test('it is renewed behind two thirds of its life', { ...skipping }, async (t) => {
   const { clock, certificates, record, serial } = await startScene(t)
   await certificates.run()
@@ -75,6 +93,27 @@ t.test('one whose life began long before it was issued is renewed six hours late
   t.ok(usual >= 60 * DAY - HOUR && usual < 60 * DAY, 'two thirds of a new one')
   const short = planned(0, 3 * HOUR)
   t.ok(short >= 2 * HOUR && short <= 2.25 * HOUR, 'also of a short one')
+})
+
+t.test('one of an authority that is not asked any more is ordered anew', { ...skipping }, async (t) => {
+  const scene = await startScene(t, { rule: () => (_asked, pass) => pass() })
+  const { clock, certificates, record, serial, pebble } = scene
+  await certificates.run()
+  const first = await serial()
+  await pebble.stop()
+  const others = await scene.startWith(pebble.directory)
+  await others.run()
+  t.match(await record(), { problem: /^the authority did not answer/ })
+  t.equal(await serial(), first, 'the one before is served meanwhile')
+  await pebble.start()
+  for (let tries = 0; tries < 3 && (await serial()) === first; tries += 1) {
+    await clock.advance(HOUR)
+    await others.run()
+  }
+  const second = await serial()
+  t.not(second, first)
+  await (await scene.startWith(pebble.directory)).run()
+  t.equal(await serial(), second, 'once')
 })
 
 t.test('it is renewed when the authority says so (RFC 9773)', { ...skipping }, async (t) => {
@@ -107,6 +146,35 @@ t.test('it is renewed when the authority says so (RFC 9773)', { ...skipping }, a
   await certificates.run()
   t.equal(new Set(asked).size, 2, 'the next one is another certificate')
   t.equal(await serial(), second)
+})
+
+t.test('one that does not answer is not asked about each certificate', { ...skipping }, async (t) => {
+  const links = new Map([
+    ['t.one.test', 1],
+    ['t.two.test', 2],
+  ])
+  let asked: number | null = null
+  const { clock, certificates, issued } = await startScene(t, {
+    links,
+    rule: () => (_asked, pass) => {
+      if (asked === null) return pass()
+      asked += 1
+      return Promise.resolve(null)
+    },
+  })
+  for (const name of links.keys()) await certificates.want(name)
+  for (let tries = 0; tries < 3 && issued.length < 3; tries += 1) {
+    await certificates.run()
+    await clock.advance(HOUR)
+  }
+  t.equal(issued.length, 3)
+  await clock.advance(DAY)
+  asked = 0
+  await certificates.run()
+  t.equal(asked, 1)
+  await clock.advance(HOUR)
+  await certificates.run()
+  t.equal(asked, 2, 'an hour later about the next')
 })
 
 t.test('an authority that always says "now" is asked no more than every 6 h', { ...skipping }, async (t) => {
@@ -144,16 +212,37 @@ function renewalInformation(
   }
 }
 
-async function revoke({ directory, caFile, store, keyRing }: RevokingScene, chain: string): Promise<void> {
+async function revoke(scene: AccountScene, chain: string): Promise<void> {
+  await (await ownAccount(scene)).revokeCertificate(chain)
+}
+
+type AccountScene = Pick<Scene, 'directory' | 'caFile' | 'store' | 'keyRing'>
+
+async function ownAccount({ directory, caFile, store, keyRing }: AccountScene): Promise<AcmeClient> {
   const { library } = await loadAcme([directory], caFile)
   const { sealedKey } = (await store.acmeAccount(directory)) ?? { sealedKey: Buffer.of() }
   const accountKey = keyRing.open(sealedKey, `acme-account:${directory}`)
   const client = new library.Client({ directoryUrl: directory, accountKey })
   await client.createAccount({ onlyReturnExisting: true })
-  await client.revokeCertificate(chain)
+  return client
 }
 
-type RevokingScene = Pick<Scene, 'directory' | 'caFile' | 'store' | 'keyRing'>
+t.test('another account takes the place of one that the authority has closed', { ...skipping }, async (t) => {
+  const scene = await startScene(t)
+  const { clock, certificates, record, serial } = scene
+  await certificates.run()
+  const first = await serial()
+  await (await ownAccount(scene)).updateAccount({ status: 'deactivated' } as object)
+  await certificates.renew(HOST, false)
+  await certificates.run()
+  t.match(await record(), { problem: 'Account has been deactivated: another account takes its place', failures: 1 })
+  for (let tries = 0; tries < 2 && (await serial()) === first; tries += 1) {
+    await clock.advance(HOUR)
+    await certificates.run()
+  }
+  t.match(await record(), { problem: null, failures: 0 })
+  t.not(await serial(), first)
+})
 
 t.test('a renewal by hand comes at once, with a new key or the one before', { ...skipping }, async (t) => {
   const { certificates, record, serial } = await startScene(t, { keepsKey: true })

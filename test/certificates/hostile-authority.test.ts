@@ -159,3 +159,26 @@ t.test('who may not ask for long is asked elsewhere meanwhile', { skip: skipWith
   t.ok((await record())?.issued)
   t.equal(asked, 1)
 })
+
+t.test('one that does not know what a new one takes the place of gives it', { skip: skipWithoutPebble }, async (t) => {
+  let refusal = ''
+  const scene = await startScene(t, {
+    rule:
+      () =>
+      async ({ payload }, pass) =>
+        payload.includes('"replaces"') ? problemAnswer(refusal, 'not ours') : pass(),
+  })
+  const { clock, certificates, record, serial } = scene
+  await certificates.run()
+  // As Let's Encrypt says of one that another authority gave, that another account asked for, and that was replaced.
+  for (refusal of ['malformed', 'unauthorized', 'alreadyReplaced']) {
+    const before = await serial()
+    await certificates.renew(HOST, false)
+    for (let tries = 0; tries < 2 && (await serial()) === before; tries += 1) {
+      await certificates.run()
+      await clock.advance(MINUTE)
+    }
+    t.match(await record(), { problem: null, failures: 0 }, refusal)
+    t.not(await serial(), before, refusal)
+  }
+})

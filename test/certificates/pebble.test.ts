@@ -4,8 +4,8 @@
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { connect } from 'node:tls'
 import { fileURLToPath } from 'node:url'
 import Sqlite from 'better-sqlite3'
@@ -88,6 +88,25 @@ t.test('names get certificates, and clients see them without a restart', besideO
     t.match(stdout, /version: STSv1\nmode: testing\nmx: mail\.sternpost\.test\nmax_age: 604800\n/)
     t.match(stdout, /each renewal has another key[\s\S]+tls\.acme\.keep_key: true/)
     t.notMatch(stdout, /_25\._tcp/, 'no TLSA record that would soon refuse mail')
+  })
+
+  await t.test('doctor says that a file is shown in its place', async (t) => {
+    const folder = server.configurationFolder
+    const [cert_file, key_file] = [join(folder, 'own.pem'), join(folder, 'own.key')]
+    const words = `req -x509 -newkey rsa:2048 -nodes -subj /CN=own -addext subjectAltName=DNS:${HOST}`.split(' ')
+    execFileSync('openssl', [...words, '-days', '365', '-keyout', key_file, '-out', cert_file], { stdio: 'ignore' })
+    const dropIn = join(folder, 'sternpost.d', '50-own.yaml')
+    mkdirSync(dirname(dropIn), { recursive: true })
+    writeFileSync(dropIn, JSON.stringify({ tls: { certificates: [{ cert_file, key_file }] } }))
+    t.equal((await api.post('/admin/reload', {})).status, 200)
+    const { stdout } = spawnSync('sh', [COMMAND, 'doctor', 'tls', '--config', folder], { encoding: 'utf8' })
+    t.match(
+      stdout.replaceAll(/\s+/g, ' '),
+      /self-signed.* take its file out of tls\.certificates, then sternpost reload/,
+    )
+    rmSync(dropIn)
+    t.equal((await api.post('/admin/reload', {})).status, 200)
+    t.ok(await isGood(world, HOST), 'as it says')
   })
 
   await t.test('a renewal drops no connection', async (t) => {

@@ -198,17 +198,20 @@ t.test('certificates must be there, fit their key, and keep it secret', async (t
     return file
   }
   const cert_file = join(FIXTURES, 'tls', 'test-cert.pem')
-  const said = (certificate: { cert_file: string; key_file: string }, now?: number): string[] =>
+  const said = (certificate: { cert_file: string; key_file: string }, now?: number, acme: object | null = null) =>
     mistakesIn({
       folder: SHIPPED,
       neededSecrets: 'none',
       ...(now === undefined ? {} : { now }),
-      overrides: { ...settings, 'listen.http': door, 'tls.certificates': [certificate] },
+      overrides: { ...settings, 'listen.http': door, 'tls.certificates': [certificate], 'tls.acme': acme },
     })
       .filter(({ path }) => path.startsWith('tls'))
       .map(({ path, severity, message }) => `${path}: ${severity}: ${message}`)
   const selfSigned = 'tls.certificates[0].cert_file: warning: the certificate is self-signed: clients will not trust it'
   t.strictSame(said({ cert_file, key_file: key('test-key.pem', 0o640) }), [selfSigned])
+  t.match(said({ cert_file, key_file: key('test-key.pem', 0o640) }, undefined, { directory: 'letsencrypt' }), [
+    /cert_file: warning: the certificate is self-signed: it is shown in place of one by tls\.acme .*; take it out of tls/,
+  ])
   t.match(said({ cert_file, key_file: key('test-key.pem', 0o600) }, Date.UTC(2300, 0)), [
     /cert_file: warning: the certificate expired on /,
     selfSigned,

@@ -2,14 +2,20 @@
  * Three nodes on one PostgreSQL under load: one is killed, one is stopped for a while, one is cut off, one drains.
  * Nothing that was answered is lost, what came twice is flagged, and the IPs move. nodes/README.md.
  */
+import { X509Certificate } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { DAY, SECOND } from '../../src/base/clock.ts'
+import { createKeyRing } from '../../src/base/key-ring.ts'
 import { DEADLINE, MOST_WAITING, isDead, loadAt, settle, timeTo } from '../support/cluster-load.ts'
 import { startNodeCluster, type ClusterNode, type NodeCluster } from '../support/node-cluster.ts'
 import { skipWithoutPostgres } from '../support/postgres-cluster.ts'
 import { randomSource } from '../support/random-source.ts'
+import { MASTER_KEY } from '../support/serve-process.ts'
+import { createTestAuthority } from '../support/test-authority.ts'
 import { until } from '../support/until.ts'
 
+const HOST = 'mail.sternpost.test'
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const KILLS = 20
 const FULL_BATCH = 50
@@ -26,8 +32,14 @@ t.setTimeout(0)
 
 t.test('three nodes', { skip: skipWithoutPostgres }, async (t) => {
   const random = randomSource(25)
-  const cluster = await startNodeCluster(t, { count: 3, answerDelayMilliseconds: () => random.integer(LONGEST_ANSWER) })
+  const cluster = await startNodeCluster(t, {
+    count: 3,
+    answerDelayMilliseconds: () => random.integer(LONGEST_ANSWER),
+    // Nobody answers there: what is shown was ordered by another node.
+    settings: { tls: { acme: { directory: 'https://127.0.0.1:1/dir' } } },
+  })
   await t.test('what one changes, the others know soon', (t) => changeKeys(t, cluster))
+  await t.test('a certificate that one orders, all show', (t) => changeCertificate(t, cluster))
   if (IS_FULL) {
     await t.test('one is killed, again and again', (t) => killAgain(t, cluster))
     await t.test('one is stopped, declared dead, and goes on', async (t) => {
@@ -50,6 +62,27 @@ t.test('three nodes', { skip: skipWithoutPostgres }, async (t) => {
     drainOne(t, cluster, cluster.nodes[0]),
   )
 })
+
+async function changeCertificate(t: Test, { nodes, postgres, database }: NodeCluster): Promise<void> {
+  const authority = createTestAuthority()
+  t.teardown(() => authority.close())
+  const { chain, key } = authority.issue([HOST])
+  const sealedKey = createKeyRing(Buffer.from(MASTER_KEY, 'base64')).seal(key, `certificate:${HOST}`)
+  const values = `'["${HOST}"]', '${chain}', '\\x${sealedKey.toString('hex')}', ${Date.now() + DAY}`
+  await postgres.query(
+    `insert into certificates (name, names, chain, sealed_key, renew_at, failures, next_try_at)
+     values ('${HOST}', ${values}, 0, 0)
+     on conflict (name) do update set chain = excluded.chain, sealed_key = excluded.sealed_key,
+       renew_at = excluded.renew_at`,
+    database,
+  )
+  const endsAt = new X509Certificate(chain).validToDate.getTime() / SECOND
+  for (const { server, nodeId } of nodes) {
+    const shown = `certificate="DNS:${HOST}"} ${endsAt}`
+    const isShown = async (): Promise<boolean> => (await (await fetch(server.metricsUrl)).text()).includes(shown)
+    t.ok(await until(`the certificate at ${nodeId}`, isShown), nodeId)
+  }
+}
 
 async function changeKeys(t: Test, { nodes, domains }: NodeCluster): Promise<void> {
   const [one, two] = nodes

@@ -294,6 +294,27 @@ const skipHolding =
   spawnSync('sh', [MAY_HOLD_THREADS], { stdio: 'ignore' }).status !== 0 &&
   'no thread can be stopped here: that takes python3 and the right to trace'
 
+const ALONE = ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc']
+const skipAlone = spawnSync('unshare', [...ALONE.slice(1), 'true']).status !== 0 && 'needs a namespace of processes'
+/** A signal while the program is read. */
+const EARLY_SIGNAL = `data:text/javascript,${encodeURIComponent(`
+  import { registerHooks } from 'node:module'
+  registerHooks({ load(url, context, next) {
+    if (url.endsWith('/src/starters.ts')) process.kill(process.pid, 'SIGTERM')
+    return next(url, context)
+  } })`)}`
+
+t.test('the first process of a container ends by a signal that comes early', { skip: skipAlone }, async (t) => {
+  const service = await startService(t, {
+    by: ALONE,
+    environment: { NODE_OPTIONS: `--import=${EARLY_SIGNAL}` },
+    listen: { http: [{ address: '127.0.0.1', port: await freePort(), tls: false, serve: ['api'] }] },
+  })
+  const [code] = await once(service.child, 'exit', { signal: AbortSignal.timeout(START_DEADLINE) })
+  // By then it may have taken the signal as a server does.
+  t.ok(code === 143 || code === 0, `${code}: ${service.output()}`)
+})
+
 t.test('a hung thread ends the signs of life', { skip: skipHolding }, async (t) => {
   const { environment, notices } = fakeSystemdNotify(t)
   const service = await startService(t, {

@@ -125,7 +125,7 @@ t.test('one that holds sealed keys of ACME is marked, in its manifest and in the
   const sealedKey = Buffer.from('sealed')
   await store.saveAcmeAccount({ directory: 'https://ca.test/dir', sealedKey, url: null })
   const order = { directory: 'https://ca.test/dir', url: null, sealedKey }
-  const issued = { chain: 'chain', sealedKey, renewAt: 1 }
+  const issued = { chain: 'chain', sealedKey, renewAt: 1, directory: null }
   const state = { failures: 0, nextTryAt: 0, problem: null }
   await store.saveCertificate({ name: 'a.test', names: ['a.test'], issued, order, ...state })
   await clock.advance(HOUR)

@@ -24,12 +24,14 @@ export const certificates: Cases = {
     t.same(await store.certificates(), [other, FIRST], 'by name')
     const issued: CertificateRecord = {
       ...FIRST,
-      issued: { chain: '-----BEGIN CERTIFICATE-----', sealedKey: KEY, renewAt: NOW + 1 },
+      issued: { chain: '-----BEGIN CERTIFICATE-----', sealedKey: KEY, renewAt: NOW + 1, directory: DIRECTORY },
       order: null,
       failures: 0,
     }
     await store.saveCertificate(issued)
     t.same(await store.certificates(), [other, issued])
+    await store.saveCertificate({ ...issued, order: FIRST.order })
+    t.match(await store.certificates(), [other, { issued: { directory: null }, order: FIRST.order }])
   },
   'there is one account at each authority': async (t, { store }) => {
     t.equal(await store.acmeAccount(DIRECTORY), null)

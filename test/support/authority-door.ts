@@ -17,6 +17,8 @@ import { createTestAuthority } from './test-authority.ts'
 export interface PassedRequest {
   method: string
   path: string
+  /** What it asks for, JSON; empty: nothing. */
+  payload: string
 }
 
 export interface PassedAnswer {
@@ -56,7 +58,7 @@ export async function startAuthorityDoor(
       const got = await request(new URL(url, pebble.directory), { ...sent, ...(body.length === 0 ? {} : { body }) })
       return { status: got.statusCode, headers: got.headers, body: await got.body.text() }
     }
-    const got = await rule({ method, path: url }, pass)
+    const got = await rule({ method, path: url, payload: payloadIn(body) }, pass)
     if (got === null) return void response.destroy()
     const { 'content-length': _, ...others } = got.headers
     response.writeHead(got.status, others).end(got.body)
@@ -75,4 +77,11 @@ export async function startAuthorityDoor(
   })
   const origin = `https://localhost:${(server.address() as AddressInfo).port}`
   return { origin, directory: `${origin}/dir`, caFile }
+}
+
+/** Of a signed request (RFC 7515 §7.2.2). */
+function payloadIn(body: Buffer): string {
+  if (body.length === 0) return ''
+  const { payload } = JSON.parse(body.toString()) as { payload: string }
+  return Buffer.from(payload, 'base64url').toString()
 }

@@ -182,6 +182,7 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
   const { settings = {} } = options
   const dataFolder = options.dataFolder ?? join(folder, 'data')
   mkdirSync(dataFolder, { recursive: true })
+  const serve = ['api', 'console', ...(settings['tls']?.['acme'] === undefined ? [] : ['acme'])]
   writeFileSync(join(folder, 'master.key'), MASTER_KEY, { mode: 0o600 })
   const server = {
     ...settings,
@@ -190,9 +191,7 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
     data_dir: dataFolder,
     secrets: { master_key: { file: join(folder, 'master.key') } },
     listen: {
-      http: [
-        { address: options.httpAddress ?? LOOPBACK, port: options.httpPort, tls: false, serve: ['api', 'console'] },
-      ],
+      http: [{ address: options.httpAddress ?? LOOPBACK, port: options.httpPort, tls: false, serve }],
       submission: [],
       inbound: [],
       metrics: { address: '127.0.0.1', port: options.metricsPort },

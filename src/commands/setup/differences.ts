@@ -20,7 +20,10 @@ export function differences(
     say('sternpost.yaml', `its operator.email is ${email ?? 'null'}, not ${operatorEmail}; edit it, then restart`)
   }
   if (authority !== null && server.tls.acme === null) {
-    say('sternpost.yaml', 'it has no tls.acme, so no certificate comes by itself; edit it, then restart')
+    say(
+      'sternpost.yaml',
+      'it has no tls.acme, so no certificate comes by itself; write it in place of tls.certificates, then restart',
+    )
   }
   const known = Object.values(pools.pools).flatMap((pool) => pool.ips)
   for (const { address } of ips.filter((ip) => !known.some((each) => each.address === ip.address))) {

@@ -123,7 +123,7 @@ function certificateChecks({ listen, tls }: ServerSettings, now: number): Findin
     ...listen.submission.map((door, index) => door.tls !== 'none' && ['submission', index]),
   ]
   const ofFiles = [
-    ...tls.certificates.flatMap((files, index) => pairChecks(files, index, now)),
+    ...tls.certificates.flatMap((files, index) => pairChecks(files, index, { now, hasAuthority: tls.acme !== null })),
     ...authorityChecks(['tls', 'ca_file'], tls.ca_file),
     ...authorityChecks(['tls', 'acme', 'ca_file'], tls.acme?.ca_file ?? null),
   ]
@@ -149,7 +149,17 @@ function authorityChecks(at: SourcePath, file: string | null): Finding[] {
   return typeof found === 'string' ? [wrong(at, `no certificate of an authority: ${found}`)] : []
 }
 
-function pairChecks(files: { cert_file: string; key_file: string }, index: number, now: number): Finding[] {
+interface CertificateWorld {
+  now: number
+  /** Some are ordered; files are chosen before them (certificates/README.md). */
+  hasAuthority: boolean
+}
+
+function pairChecks(
+  files: { cert_file: string; key_file: string },
+  index: number,
+  { now, hasAuthority }: CertificateWorld,
+): Finding[] {
   const at = (key: string): SourcePath => ['tls', 'certificates', index, key]
   const certificate = read(() => new X509Certificate(readRegularFile(files.cert_file)))
   const key = read(() => createPrivateKey(readRegularFile(files.key_file)))
@@ -170,7 +180,9 @@ function pairChecks(files: { cert_file: string; key_file: string }, index: numbe
     findings.push(noted(at('cert_file'), `the certificate ends on ${certificate.validTo}: renew it`))
   }
   if (certificate.checkIssued(certificate)) {
-    findings.push(noted(at('cert_file'), 'the certificate is self-signed: clients will not trust it'))
+    const hides = 'it is shown in place of one by tls.acme for the same name; take it out of tls.certificates'
+    const text = `the certificate is self-signed: ${hasAuthority ? hides : 'clients will not trust it'}`
+    findings.push(noted(at('cert_file'), text))
   }
   return findings
 }

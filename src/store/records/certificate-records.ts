@@ -18,12 +18,21 @@ export interface AcmeOrder {
   sealedKey: Uint8Array
 }
 
+interface IssuedChain {
+  /** PEM. */
+  chain: string
+  sealedKey: Uint8Array
+  renewAt: number
+  /** URL of the directory of its authority; null: of an earlier version, or read while another one is ordered. */
+  directory: string | null
+}
+
 export interface CertificateRecord {
   /** The first of `names`. */
   name: string
   names: string[]
-  /** PEM; null: none yet. */
-  issued: { chain: string; sealedKey: Uint8Array; renewAt: number } | null
+  /** null: none yet. */
+  issued: IssuedChain | null
   order: AcmeOrder | null
   /** Tries since the last success. */
   failures: number

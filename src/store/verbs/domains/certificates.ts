@@ -9,6 +9,7 @@ interface CertificateRow {
   chain: string | null
   sealedKey: Buffer | null
   renewAt: number | null
+  /** Of the order under way; else of the authority that issued the chain. */
   directory: string | null
   orderUrl: string | null
   orderSealedKey: Buffer | null
@@ -54,7 +55,7 @@ export function createCertificateWrites(database: Database) {
         chain: issued?.chain ?? null,
         sealedKey: issued?.sealedKey ?? null,
         renewAt: issued?.renewAt ?? null,
-        directory: order?.directory ?? null,
+        directory: order?.directory ?? issued?.directory ?? null,
         orderUrl: order?.url ?? null,
         orderSealedKey: order?.sealedKey ?? null,
       }),
@@ -68,7 +69,7 @@ function toCertificate(row: CertificateRow): CertificateRecord {
   return {
     ...record,
     names: JSON.parse(names) as string[],
-    issued: isIssued ? { chain, sealedKey, renewAt } : null,
+    issued: isIssued ? { chain, sealedKey, renewAt, directory: isOrdered ? null : directory } : null,
     order: isOrdered ? { directory, url: orderUrl, sealedKey: orderSealedKey } : null,
   }
 }
