@@ -6,8 +6,9 @@
 import { errorCode, EXIT } from './base/errors.ts'
 import { packageVersion } from './base/package-version.ts'
 import { printProblem } from './base/logger.ts'
-import { runCommandLine } from './commands/command-line.ts'
-import { starters } from './starters.ts'
+
+// To load the rest takes a second, and by default the signal that reloads a server would end it meanwhile.
+if (process.argv[2] === 'serve') process.on('SIGHUP', () => {})
 
 for (const kind of ['uncaughtException', 'unhandledRejection'] as const) {
   process.on(kind, (thrown: unknown) => {
@@ -26,4 +27,8 @@ process.stdout.on('error', (error) => {
   process.exitCode = isDisk ? EXIT.disk : EXIT.failed
 })
 
+const [{ runCommandLine }, { starters }] = await Promise.all([
+  import('./commands/command-line.ts'),
+  import('./starters.ts'),
+])
 process.exitCode = await runCommandLine(process.argv.slice(2), packageVersion(), starters)
