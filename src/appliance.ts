@@ -74,8 +74,9 @@ function startProblem(thrown: unknown): unknown {
     const sentence = `the database cannot be written: ${code}: ${errorText(thrown)}; look at the space on its disk`
     return new ProcessExit(EXIT.disk, sentence, options)
   }
-  if (code !== 'unavailable') return thrown
-  return new ProcessExit(EXIT.tryAgain, `the database was lost during the start: ${errorText(thrown)}`, options)
+  // A shell of SQLite may hold its lock.
+  if (code !== 'unavailable' && !code.startsWith('SQLITE_BUSY')) return thrown
+  return new ProcessExit(EXIT.tryAgain, `the database cannot be used yet: ${errorText(thrown)}`, options)
 }
 
 async function startParts(options: ApplianceOptions, stops: Stops, stop: () => Promise<void>): Promise<Appliance> {
