@@ -22,6 +22,7 @@ import {
   startSchedule,
 } from './assembly/upkeep.ts'
 import { startWebhooks } from './assembly/webhooks.ts'
+import { errorCode, errorText, EXIT, ProcessExit } from './base/errors.ts'
 import type { Metrics } from './base/metrics.ts'
 import { startWhole, stopTogether, type Stops } from './base/service/start-whole.ts'
 import type { Warmup } from './egress/moves/warmup.ts'
@@ -58,7 +59,24 @@ export interface Appliance {
 }
 
 export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
-  return startWhole(options.logger, (stops, stop) => startParts(options, stops, stop))
+  try {
+    return await startWhole(options.logger, (stops, stop) => startParts(options, stops, stop))
+  } catch (thrown) {
+    throw startProblem(thrown)
+  }
+}
+
+/** A store that opened, and then could not commit or did not answer, may do so at a later start. */
+function startProblem(thrown: unknown): unknown {
+  const code = errorCode(thrown)
+  const options = { cause: thrown }
+  if (/^(?:SQLITE_FULL|SQLITE_IOERR)/.test(code)) {
+    const sentence = `the database cannot be written: ${code}: ${errorText(thrown)}; look at the space on its disk`
+    return new ProcessExit(EXIT.disk, sentence, options)
+  }
+  // A shell of SQLite may hold its lock.
+  if (code !== 'unavailable' && !code.startsWith('SQLITE_BUSY')) return thrown
+  return new ProcessExit(EXIT.tryAgain, `the database cannot be used yet: ${errorText(thrown)}`, options)
 }
 
 async function startParts(options: ApplianceOptions, stops: Stops, stop: () => Promise<void>): Promise<Appliance> {

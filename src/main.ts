@@ -28,8 +28,9 @@ process.stdout.on('error', (error) => {
   process.exitCode = isDisk ? EXIT.disk : EXIT.failed
 })
 
-// The first process of a container does not end by a signal that nobody listens for, and reading the program takes a
-// second: a stop within it would be a kill at the end of the patience.
+// To load the rest takes a second. By default the signal that reloads a server would end it meanwhile, and one that ends
+// it would be lost in the first process of a container.
+if (process.argv[2] === 'serve') process.on('SIGHUP', () => {})
 if (process.pid === 1) {
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
@@ -38,6 +39,8 @@ if (process.pid === 1) {
   }
 }
 
-const { runCommandLine } = await import('./commands/command-line.ts')
-const { starters } = await import('./starters.ts')
+const [{ runCommandLine }, { starters }] = await Promise.all([
+  import('./commands/command-line.ts'),
+  import('./starters.ts'),
+])
 process.exitCode = await runCommandLine(process.argv.slice(2), packageVersion(), starters)

@@ -15,7 +15,7 @@ const programOf = (start: string, stop: string): string => `
   import { runService } from './src/base/service/run-service.ts'
   import { createLogger } from './src/base/logger.ts'
   const clock = { now: Date.now, after(ms, call) { const timer = setTimeout(call, ms / 1_000); return () => clearTimeout(timer) } }
-  const service = { isAlive: async () => {}, describe: async () => '', reload() {}, stop: () => new Promise((resolve) => ${stop}) }
+  const service = { isAlive: async () => {}, describe: async () => '', reload() { process.stdout.write('reloaded\\n') }, stop: () => new Promise((resolve) => ${stop}) }
   const logger = createLogger({ level: 'info', write: (line) => process.stdout.write(line) })
   setInterval(() => {}, 60_000)
   const start = async (onFatal) => {
@@ -37,6 +37,24 @@ t.test('one that works and has to start again ends what is under way first, a br
   t.match(again, { code: 1, said: /"stopped"/ })
   const broken = await endOf(t, server("onFatal(new Error('the store is gone'))", stop))
   t.match(broken, { code: 1, said: /not stopped in time/ })
+})
+
+t.test('a reload that is asked for during a long start happens behind it', async (t) => {
+  const start = `process.kill(process.pid, 'SIGHUP'); await new Promise((resolve) => setTimeout(resolve, 50))`
+  const { code, said } = await endOf(t, server(start, 'resolve()'), 'SIGTERM')
+  t.equal(code, 0)
+  t.match(said, /reloaded/)
+})
+
+t.test('a reload that is asked for while the program is being loaded ends nothing', async (t) => {
+  const hooks = `import { registerHooks } from 'node:module'
+    registerHooks({ load(url, context, next) {
+      if (url.endsWith('/commands/command-line.ts')) process.kill(process.pid, 'SIGHUP')
+      return next(url, context)
+    } })`
+  const words = ['--import', `data:text/javascript,${encodeURIComponent(hooks)}`, 'src/main.ts', 'serve']
+  const child = spawn(process.execPath, [...words, '--config', t.testdir({})], { stdio: 'ignore' })
+  t.same(await once(child, 'close'), [78, null], 'it got as far as its configuration')
 })
 
 /** `signal`: sent once it is ready. */

@@ -7,19 +7,23 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { EXIT } from '../../src/base/errors.ts'
 import { startManyDestinations } from '../support/many-destinations.ts'
 import { hasEnded, integrityOf, stateCounts } from '../support/queue-rows.ts'
 import { randomSource } from '../support/random-source.ts'
+import { startRunningAppliance } from '../support/running-appliance.ts'
 import { freePort } from '../support/serve-process.ts'
 import { MIB, mountSmallDisk, type SmallDisk } from '../support/small-disk.ts'
 import { startSteadyLoad } from '../support/steady-load.ts'
-import { SENDING_DOMAIN } from '../support/two-ips.ts'
+import { SENDING_DOMAIN, TWO_IPS } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const DISK = (IS_FULL ? 256 : 96) * MIB
 /** What is left: below the mark of accepting, below that of delivering, nothing. */
 const LEFT = [5 * MIB, MIB, 0]
+/** Of tmpfs. */
+const PAGE = 4_096
 const LONGEST_ANSWER = 300
 const MOST_WAITING = 300
 /** Of a full or a free disk at a time. */
@@ -34,6 +38,15 @@ if (disk === undefined) {
   t.pass('left out', { skip: 'a small disk cannot be mounted here: that takes root and the right to mount' })
 } else {
   t.teardown(() => disk.remove())
+  await t.test('a start that opens its database, and has no space to begin, is worth another one', async (t) => {
+    const options = { dnsServer: '127.0.0.1:9', deliveryPort: 9, pools: TWO_IPS, dataFolder: `${disk.folder}/start` }
+    const first = await startRunningAppliance(options)
+    await first.stop()
+    // For the lock and the index of the log.
+    disk.fill(10 * PAGE)
+    t.teardown(() => disk.free())
+    await t.rejects(startRunningAppliance(options), { exitCode: EXIT.disk, message: /cannot be written: SQLITE_FULL/ })
+  })
   await t.test('a full disk stops what cannot be stored, and nothing else', (t) =>
     fillAndFree(t, disk, {
       rounds: IS_FULL ? 20 : 4,

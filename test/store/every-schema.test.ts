@@ -129,6 +129,19 @@ t.test('a migration without space exits 74, and goes on once there is some', asy
   database.close()
 })
 
+t.test('a migration beside a shell that writes exits 75', async (t) => {
+  const location = locationIn(t.testdir({}))
+  writeOldDatabase(location, 8)
+  const [database, shell] = [new Sqlite(databasePath(location), { timeout: 0 }), new Sqlite(databasePath(location))]
+  shell.exec('begin immediate')
+  const failed = catchExit(() => migrate(database, location.folder))
+  t.match(failed, { exitCode: 75, message: /^the migration 0009-outbound-tls.sql failed: database is locked/ })
+  shell.close()
+  migrate(database, location.folder)
+  t.equal(schemaVersion(database), SCHEMA_VERSION)
+  database.close()
+})
+
 t.test('an upgrade that ended in the middle, twice, goes on with the snapshot of its beginning', async (t) => {
   const location = locationIn(t.testdir({}))
   const before = writeOldDatabase(location, 8)

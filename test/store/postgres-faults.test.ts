@@ -6,6 +6,7 @@ import { chownSync, mkdirSync, statSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
 import t, { type Test } from 'tap'
 import { EXIT, ServiceError } from '../../src/base/errors.ts'
 import { skipWithoutPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
@@ -57,6 +58,7 @@ else {
   await t.test('a killed server', (t) => killServer(t, cluster, like))
   await t.test('a database that somebody else has written to ends the process', (t) => changeDatabase(t, cluster, like))
   await t.test('a start that cannot be', (t) => startInVain(t, cluster, like))
+  await t.test('a migration does not wait behind a dump', (t) => migrateBehindDump(t, cluster, like))
   await t.test('a server that speaks German', speakGerman)
   // Last: without its disk the server does not start again.
   await t.test('a disk of the server that is full', (t) => fillDisk(t, cluster, like))
@@ -371,6 +373,23 @@ async function startInVain(t: Test, cluster: PostgresCluster, like: string): Pro
   await cluster.query(`create role "${userInfo().username}" superuser login`)
   process.env['USER'] = 'of-another'
   await start(cluster.url(empty).replace('postgres@', ''))
+}
+
+async function migrateBehindDump(t: Test, cluster: PostgresCluster, like: string): Promise<void> {
+  const database = await cluster.createDatabase(like)
+  const dump = new pg.Client({ connectionString: cluster.url(database) })
+  await dump.connect()
+  await dump.query('update schema_version set version = 3')
+  await dump.query('begin')
+  await dump.query('lock table content_parts in access share mode')
+  const start = () => openTestStore(postgresLocation(cluster.url(database)))
+  await t.rejects(start(), {
+    exitCode: EXIT.tryAgain,
+    message: /0004-compressed-bodies.sql needs a table that another/,
+  })
+  await dump.end()
+  const { store } = await start()
+  await store.close()
 }
 
 async function speakGerman(t: Test): Promise<void> {

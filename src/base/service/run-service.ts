@@ -43,6 +43,10 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   // Everything a server writes is its own: database, keys, logs.
   process.umask(OTHERS_AND_GROUP)
   const { ended, onFatal } = endings()
+  // By default it would end the process. Files that changed during a long start may have been read before.
+  let isReloadAsked = false
+  const noteReload = (): void => void (isReloadAsked = true)
+  process.on('SIGHUP', noteReload)
   const manager = createServiceManager({
     environment: process.env,
     clock,
@@ -57,6 +61,7 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   if (service === null) return
   const reload = (): void => service.reload()
   process.on('SIGHUP', reload)
+  if (isReloadAsked) reload()
   logger.info('ready')
   manager.ready()
   manager.startStatus(() => service.describe())
@@ -117,8 +122,6 @@ function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void }
   let interrupts = 0
   // A log that nobody reads any more: the work is finished, and the manager starts us anew with another one.
   process.stdout.on('error', (reason) => resolve({ kind: 'fatal', reason }))
-  // By default it would end the process; until the service is there, the files are being read anyhow.
-  process.on('SIGHUP', () => {})
   process.on('SIGTERM', () => resolve({ kind: 'signal', signal: 'SIGTERM' }))
   process.on('SIGINT', () => {
     interrupts += 1

@@ -1,10 +1,11 @@
 /**
  * Brings the schema to the version this program knows: each migration in one transaction with its number, by one node at
- * a time. Throws ProcessExit 78 for a newer schema, before anything is written, and for a migration that failed.
+ * a time. Throws ProcessExit: 78 for a newer schema, before anything is written, and for a migration that failed; 75 where
+ * somebody else holds a table.
  */
 import { readFileSync } from 'node:fs'
 import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
-import type { BlockingWire } from './blocking-wire.ts'
+import { ServerRefused, type BlockingWire } from './blocking-wire.ts'
 import { askOnce } from './postgres-database.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
@@ -20,6 +21,13 @@ const FIND_TABLE = `select to_regclass('schema_version') is not null as exists`
 
 // Of nodes that start together the first one migrates; another number than those of connection.ts.
 const LOCK = 7_394_166_203
+/**
+ * A migration that waits for a table, as while a dump reads it, keeps other nodes waiting behind it: they are away after
+ * 3 s. A vacuum gives way after 1 s.
+ */
+const LIMIT_WAIT = `select set_config('lock_timeout', '2s', true)`
+/** SQLSTATE of a lock that was waited for too long. */
+const IN_USE = '55P03'
 
 /** Returns the version. */
 export function migrate(wire: BlockingWire): number {
@@ -42,10 +50,16 @@ function apply(wire: BlockingWire, version: number, name: string): void {
   const statements = readFileSync(new URL(`./migrations/${name}`, import.meta.url), 'utf8')
   try {
     // As one text without parameters: the server runs it in a transaction of its own.
-    askOnce(wire, `${statements};\nupdate schema_version set version = ${version}`)
+    askOnce(wire, `${LIMIT_WAIT};\n${statements};\nupdate schema_version set version = ${version}`)
   } catch (cause) {
+    if (cause instanceof ServerRefused && cause.reason === IN_USE) throw inUse(name, cause)
     // A server that did not answer may do so at the next start.
     if (cause instanceof ServiceError) throw cause
     throw new ProcessExit(EXIT.configuration, `the migration ${name} failed: ${errorText(cause)}`, { cause })
   }
+}
+
+function inUse(name: string, cause: Error): ProcessExit {
+  const sentence = `the migration ${name} needs a table that another session holds, as pg_dump does; nothing was changed`
+  return new ProcessExit(EXIT.tryAgain, `${sentence}. Start again when that is over`, { cause })
 }

@@ -1,7 +1,8 @@
 /**
  * Brings the schema to the version this program knows: each migration in one transaction with its number (`pragma
  * user_version`), behind a snapshot. Throws ProcessExit: 78 for a newer schema, before anything is written, and for a
- * migration that failed; 74 without space for the snapshot or for the migration.
+ * migration that failed; 74 without space for the snapshot or for the migration; 75 while somebody else writes, as from a
+ * shell of SQLite.
  */
 import { readFileSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
@@ -40,8 +41,9 @@ const MIGRATIONS = [
 const FIND_BEGINNING = `select value from meta where name = 'migrating_from'`
 const NOTE_BEGINNING = `insert or replace into meta (name, value) values ('migrating_from', ?)`
 const FORGET_BEGINNING = `delete from meta where name = 'migrating_from'`
-// The next start goes on.
+// With these the next start goes on.
 const OF_THE_DISK = /^SQLITE_(?:FULL|IOERR)/
+const IN_USE = /^SQLITE_BUSY/
 /** The schema this program writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length
 /** `pragma auto_vacuum` answers with a number; 2 is incremental. */
@@ -63,11 +65,17 @@ export function migrate(database: Database, folder: string): void {
       apply(database, { version, name, from: snapshot?.from ?? 0 })
     } catch (thrown) {
       const way = snapshot === null ? '' : `; the data as it was before is in ${snapshot.path}`
-      const exitCode = OF_THE_DISK.test(errorCode(thrown)) ? EXIT.disk : EXIT.configuration
-      throw new ProcessExit(exitCode, `the migration ${name} failed: ${errorText(thrown)}${way}`, { cause: thrown })
+      throw new ProcessExit(exitCodeOf(errorCode(thrown)), `the migration ${name} failed: ${errorText(thrown)}${way}`, {
+        cause: thrown,
+      })
     }
   }
   if (snapshot !== null) makeIncremental(database, folder)
+}
+
+function exitCodeOf(code: string): number {
+  if (OF_THE_DISK.test(code)) return EXIT.disk
+  return IN_USE.test(code) ? EXIT.tryAgain : EXIT.configuration
 }
 
 export interface MigrationPlan {
