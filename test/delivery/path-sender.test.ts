@@ -356,6 +356,41 @@ t.test('a limit holds between two messages; without connections what has not beg
   t.match((await path.untilDone(5)).at(-1), { claim: 5, end: { kind: 'accepted' } })
 })
 
+t.test('what had not begun when its path was halted comes back, whatever the path may send since', async (t) => {
+  const server = await mx(t)
+  let markFirst: (() => void) | undefined
+  const askMark = (claim: number, answer: (isOurs: boolean) => void): void => {
+    if (claim === 1) markFirst = () => answer(true)
+    else answer(true)
+  }
+  const path = pathTo(t, server, { askMark })
+  const limits = { connections: 1, messagesPerConnection: 100, carefulHosts: [] }
+  path.add([1, 2], { plan: { connections: 1 } })
+  await until('the first waits for its mark', () => markFirst !== undefined)
+  path.sender.limit({ ...limits, connections: 0 })
+  path.sender.limit(limits)
+  path.add([3], { plan: { connections: 1, source: '127.0.0.12' } })
+  markFirst?.()
+  const results = await path.untilDone(3)
+  t.match(results, [{ end: { kind: 'accepted' } }, { end: { kind: 'returned' } }, { end: { kind: 'accepted' } }])
+  const sources = server.messages.map(({ connection: { remoteAddress } }) => remoteAddress)
+  t.same(sources, ['127.0.0.11', '127.0.0.12'])
+})
+
+t.test('what is under way when its path is halted goes over no other connection', async (t) => {
+  const limits = { connections: 1, messagesPerConnection: 100, carefulHosts: [] }
+  const mail = (): string => {
+    path.sender.limit({ ...limits, connections: 0 })
+    path.sender.limit(limits)
+    return '503 5.5.1 one command at a time'
+  }
+  const server = await mx(t, { script: { mail } })
+  const path = pathTo(t, server)
+  path.add([1], { plan: { connections: 1 } })
+  t.match(await path.untilDone(1), [{ end: { kind: 'returned' } }])
+  t.equal(server.connections.length, 1)
+})
+
 t.test('a connection with the former source or EHLO name of its path carries no further message', async (t) => {
   const server = await mx(t)
   const path = pathTo(t, server)

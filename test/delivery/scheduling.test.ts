@@ -256,6 +256,23 @@ t.test('the walk finds rows that some part forgot to tell of, and says so', asyn
   t.match(engine.log.filter(isMissed), [{ level: 'error', count: 1 }])
 })
 
+t.test('what another node left behind when it went is no surprise, what is forgotten afterwards is one', async (t) => {
+  const server = await mx(t)
+  const clock = manualClock(START)
+  let hasOthers = true
+  const engine = await startEngine(t, { port: server.port, clock, hasOthers: () => hasOthers })
+  await engine.untilState((await engine.accept('anna@dest.test'))[0], 'delivered')
+  const [left] = await engine.accept('anna@dest.test', { isUntold: true, sendAt: START - MINUTE })
+  hasOthers = false
+  await clock.advance(MINUTE)
+  await engine.untilState(left, 'delivered')
+  t.notOk(engine.log.some(isMissed))
+  const [forgotten] = await engine.accept('anna@dest.test', { isUntold: true })
+  await clock.advance(MINUTE)
+  await engine.untilState(forgotten, 'delivered')
+  t.match(engine.log.filter(isMissed), [{ level: 'error', count: 1 }])
+})
+
 t.test('a reload with other limits is in force for the next message', async (t) => {
   const server = await mx(t, { script: { dot: { afterMilliseconds: 20, reply: '250 ok' } } })
   const engine = await startEngine(t, { port: server.port })

@@ -96,6 +96,7 @@ export interface EngineOptions {
   watchStore?: (store: Store) => Store
   /** False while nothing may start. */
   mayDeliver?: () => boolean
+  hasOthers?: () => boolean
   /** A port that no check would let pass, to make a delivery thread throw where nobody expects it. */
   impossiblePort?: number
 }
@@ -238,6 +239,7 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
     tlsMemory,
     onConnectionTls: tlsResults.noteConnection,
     mayDeliver: options.mayDeliver ?? (() => true),
+    ...(options.hasOthers === undefined ? {} : { hasOthers: options.hasOthers }),
     realClock: clock,
     captureAddress: { address: '127.0.0.1', port: options.capturePort ?? UNUSED_PORT },
     trackingUrl: null,

@@ -174,6 +174,14 @@ t.test('one at a time; one that fails removes nothing, and says why', async (t) 
   t.match(readdirSync(dir), [/^sternpost-20261121T130000Z/])
 })
 
+t.test('a stop gives up the one under way, which is no error', async (t) => {
+  const { store, backups, lines } = await scene(t)
+  await acceptOne(store)
+  const written = backups.write(null)
+  await Promise.all([t.rejects(written), backups.stop()])
+  t.match(lines, [{ level: 'warn', msg: 'no backup was written', error: 'the server stops' }])
+})
+
 t.test('damage anywhere in it is found, and a restore of it touches nothing', async (t) => {
   const { store, backups, location, folder } = await scene(t)
   await acceptOne(store)

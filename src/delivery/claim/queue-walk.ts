@@ -25,13 +25,15 @@ export function createQueueWalk(options: QueueWalkOptions) {
   let running: Promise<void> | undefined
   let isAskedAgain = false
   let isStopped = false
+  /** When the last walk ended, which saw what they had brought by then. */
+  let hadOthers = false
   let endedAt = 0
   let cancelTimer = (): void => {}
 
   /** `isNet`: all keys should be known, so that an unknown one is worth a line in the log. */
   async function walk(isNet: boolean): Promise<void> {
     // Keys that were forgotten on purpose, or that others brought, are no surprise.
-    const isSurprising = isNet && !directory.hasForgotten() && !hasOthers()
+    const isSurprising = isNet && !directory.hasForgotten() && !hasOthers() && !hadOthers
     directory.beginWalk()
     let after: QueueKey | null = null
     do {
@@ -45,6 +47,7 @@ export function createQueueWalk(options: QueueWalkOptions) {
     } while (after !== null && !isStopped)
     if (after !== null) return
     directory.endWalk()
+    hadOthers = hasOthers()
     options.onWalked()
   }
 

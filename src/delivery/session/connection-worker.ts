@@ -41,8 +41,8 @@ interface WorkerOptions {
   plan: () => PathBatch['path']
   /** The next row that may go over this connection, if there is one now. */
   next: () => RowToSend | undefined
-  /** No row begins any more: those that have not go back. */
-  isHalted: () => boolean
+  /** No row begins any more, or not this one: those that have not go back. */
+  isHalted: (sending?: RowToSend) => boolean
   /** Others need the connection more, once this one has nothing under way. */
   isToLeave: (messages: number) => boolean
   onRest: () => void
@@ -238,7 +238,7 @@ function jobOf(trial: Trial, message: RenderedMessage, { session, path, onEnd }:
     mayPipeline: sending.mayPipeline,
     mayFly: sending.mayFly && !path.plan().carefulHosts.includes(session.facts.host ?? ''),
     begin(messagesBefore) {
-      if (path.isHalted()) return STOPPING
+      if (path.isHalted(sending)) return STOPPING
       if (tools.now() >= expiresAt) return TOO_LATE
       trial.isBegun = true
       enter(trial, 'mail')

@@ -82,7 +82,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   }
 
   function halt(): void {
-    for (const { rows } of sites.all()) finishUntried(rows.takeAll(), STOPPING)
+    finishUntried(sites.halt(), STOPPING)
     wakeIdle()
   }
 
@@ -95,14 +95,15 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       plan = path
       // Connections of the former source that wait for a row have to end.
       if (isMoved) wakeIdle()
+      const sending = rows.map((row) => newRow(row, sites.halts()))
       if (isHalted()) {
-        finishUntried(rows.map(newRow), STOPPING)
+        finishUntried(sending, STOPPING)
         return grow()
       }
       const queue = sites.of(site)
-      for (const row of rows) queue.rows.add(newRow(row))
+      for (const one of sending) queue.rows.add(one)
       renderSoon()
-      connections.feed(queue)
+      feed(queue)
       grow()
     },
     /** Takes effect between two messages; without connections all rows that have not begun come back. */
@@ -142,7 +143,8 @@ function createPathConnections(options: PathConnectionsOptions) {
   const { tools, report, sites, plan, grow } = options
   let isDraining = false
 
-  const isHalted = (): boolean => isDraining || plan().connections === 0
+  const isHalted = (sending?: RowToSend): boolean =>
+    isDraining || plan().connections === 0 || (sending !== undefined && sending.haltsBefore < sites.halts())
 
   function finishUntried(rows: readonly RowToSend[], end: TryEnd): void {
     for (const { row, wasRcptSent, rendering } of rows) {
@@ -158,12 +160,8 @@ function createPathConnections(options: PathConnectionsOptions) {
     feed(queue)
   }
 
-  function feed({ workers, rows }: SiteQueue): void {
-    for (const worker of workers) if (rows.size() > 0 && worker.isIdle()) worker.wake()
-  }
-
   function failSite(queue: SiteQueue, sending: RowToSend, failure: TryEnd, tell: (end: TryEnd) => void): void {
-    if (hasOpen(queue) && !isHalted()) {
+    if (hasOpen(queue) && !isHalted(sending)) {
       queue.limit = { workers: queue.workers.size - 1, until: performance.now() + LIMIT_HOLDS }
       return putBack(queue, sending)
     }
@@ -201,7 +199,7 @@ function createPathConnections(options: PathConnectionsOptions) {
           return sending
         },
         isToLeave: (messages) => isOutdated() || isToLeave(queue, messages),
-        giveBack: (sending) => (isHalted() ? finishUntried([sending], STOPPING) : putBack(queue, sending)),
+        giveBack: (sending) => (isHalted(sending) ? finishUntried([sending], STOPPING) : putBack(queue, sending)),
         // The site answers: the others may follow while this one sends.
         onOpen: grow,
         onFailed: (sending, failure, tell) => failSite(queue, sending, failure, tell),
@@ -213,10 +211,13 @@ function createPathConnections(options: PathConnectionsOptions) {
       })
       queue.workers.add(worker)
     },
-    /** Hands rows to the connections that wait for one. */
-    feed,
     finishUntried,
   }
+}
+
+/** Hands rows to the connections that wait for one. */
+function feed({ workers, rows }: SiteQueue): void {
+  for (const worker of workers) if (rows.size() > 0 && worker.isIdle()) worker.wake()
 }
 
 const untried = (end: TryEnd): TryEnd => (end.kind === 'path-failed' ? { ...end, wasTried: false } : end)
@@ -283,7 +284,7 @@ function rateLimit(rate: PathPlan['connectionRate']): RateLimit | null {
   return createRateLimit({ clock: REAL_TIME, count, perMilliseconds, burst: CONNECTION_BURST, mostKeys: 1 })
 }
 
-function newRow(row: DispatchedRow): RowToSend {
+function newRow(row: DispatchedRow, haltsBefore: number): RowToSend {
   const fresh = { waitsSince: performance.now(), returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null }
-  return { row, ...fresh, mayFly: !row.wasInDoubt }
+  return { row, haltsBefore, ...fresh, mayFly: !row.wasInDoubt }
 }

@@ -35,6 +35,8 @@ export interface RowToSend {
   mayPipeline: boolean
   /** It may go in a flight: no try of it went without an answer, and no connection ended under it. */
   mayFly: boolean
+  /** How often its path had been halted when it came: halted since, it begins no more. */
+  haltsBefore: number
   /** RCPT was written over an earlier connection. */
   wasRcptSent: boolean
   /** Begun before its turn. */

@@ -26,6 +26,7 @@ const TURN = 10
 
 export function createSiteQueues() {
   const sites = new Map<string, SiteQueue>()
+  let halts = 0
   const all = (): SiteQueue[] => [...sites.values()]
   const workers = (): ConnectionWorker[] => all().flatMap((queue) => [...queue.workers])
   /** Rows without a connection. */
@@ -47,6 +48,12 @@ export function createSiteQueues() {
       if (queue.rows.size() === 0 && queue.workers.size === 0) sites.delete(queue.site.key)
     },
     isEmpty: () => sites.size === 0,
+    /** Takes all that wait. What connections have is of the time before a halt, whatever may be sent afterwards. */
+    halt(): RowToSend[] {
+      halts += 1
+      return all().flatMap(({ rows }) => rows.takeAll())
+    },
+    halts: () => halts,
     all: () => sites.values(),
     /** In the order in which they may begin connections. */
     inTurn(isUrgentFirst: boolean): SiteQueue[] {

@@ -48,6 +48,7 @@ interface Running {
 export function createBackups(options: BackupsOptions) {
   const { settings, clock, logger, metrics } = options
   let running: Running | undefined
+  let isStopping = false
   noteLast()
 
   function noteLast(): void {
@@ -100,22 +101,19 @@ export function createBackups(options: BackupsOptions) {
       try {
         return await write(folder)
       } catch (thrown) {
-        logger.error({ folder: folder ?? settings().dir, error: errorText(thrown) }, 'no backup was written')
+        // What a stop has given up is no trouble.
+        const error = isStopping ? 'the server stops' : errorText(thrown)
+        logger[isStopping ? 'warn' : 'error']({ folder: folder ?? settings().dir, error }, 'no backup was written')
         throw thrown
       }
     },
     /** Those of the configured folder, newest first. */
     list: listOrNone,
     /** null: none is being written. */
-    progress(): BackupProgress | null {
-      if (running === undefined) return null
-      const { stage, totalBytes, workFolder } = running
-      const name = stage === 'packing' ? 'archive' : DATABASE
-      const doneBytes = stage === 'checking' ? 0 : sizeOf(join(workFolder, name))
-      return { stage, totalBytes, doneBytes: Math.min(doneBytes, totalBytes) }
-    },
+    progress: (): BackupProgress | null => (running === undefined ? null : progressOf(running)),
     /** The one under way ends without an archive. */
     async stop(): Promise<void> {
+      isStopping = true
       const stopped = running
       if (stopped === undefined) return
       const ended = await within(stopped.worker.terminate(), LONGEST_STOP)
@@ -123,6 +121,12 @@ export function createBackups(options: BackupsOptions) {
       rmSync(stopped.workFolder, { recursive: true, force: true })
     },
   }
+}
+
+function progressOf({ stage, totalBytes, workFolder }: Running): BackupProgress {
+  const name = stage === 'packing' ? 'archive' : DATABASE
+  const doneBytes = stage === 'checking' ? 0 : sizeOf(join(workFolder, name))
+  return { stage, totalBytes, doneBytes: Math.min(doneBytes, totalBytes) }
 }
 
 function removeBackup(path: string, logger: Logger): void {
