@@ -89,7 +89,7 @@ export function domainToAscii(text: string): string | undefined {
   return isUnchanged && isDecoded && domainToASCII(unicode) === ascii ? ascii : undefined
 }
 
-/** `user@host`, `<user@host>`, `Name <user@host>` or `"Name" <user@host>`. */
+/** `user@host`, `<user@host>`, `Name <user@host>`, `"Name" <user@host>` or `user@host <user@host>`. */
 function splitDisplayName(text: string): Mailbox | AddressRefusal {
   if (text === '') return refuse('is empty')
   if (text.startsWith('"')) {
@@ -102,6 +102,8 @@ function splitDisplayName(text: string): Mailbox | AddressRefusal {
   const open = text.indexOf('<')
   if (open < 0) return { name: null, address: text }
   const name = trimSpaces(text.slice(0, open))
+  // Programs write the address twice; whichever of the two is read, it is the same.
+  if (text.slice(open) === `<${name}>`) return { name: null, address: name }
   const special = NAME_SPECIAL.exec(name)?.[0]
   if (special !== undefined) {
     return refuse(
