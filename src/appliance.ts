@@ -22,7 +22,6 @@ import {
   startSchedule,
 } from './assembly/upkeep.ts'
 import { startWebhooks } from './assembly/webhooks.ts'
-import { errorCode, errorText, EXIT, ProcessExit } from './base/errors.ts'
 import type { Metrics } from './base/metrics.ts'
 import { startWhole, stopTogether, type Stops } from './base/service/start-whole.ts'
 import type { Warmup } from './egress/moves/warmup.ts'
@@ -33,6 +32,7 @@ import { createServiceStatus } from './operations/service-status.ts'
 import type { Logins } from './http/exchange/logins.ts'
 import type { ApiKeys } from './senders/api-key.ts'
 import type { Domains } from './senders/domains.ts'
+import { startProblem } from './store/passing-failure.ts'
 import type { Store } from './store/store.ts'
 import type { WebhookEndpoints } from './webhooks/endpoints.ts'
 
@@ -64,19 +64,6 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
   } catch (thrown) {
     throw startProblem(thrown)
   }
-}
-
-/** A store that opened, and then could not commit or did not answer, may do so at a later start. */
-function startProblem(thrown: unknown): unknown {
-  const code = errorCode(thrown)
-  const options = { cause: thrown }
-  if (/^(?:SQLITE_FULL|SQLITE_IOERR)/.test(code)) {
-    const sentence = `the database cannot be written: ${code}: ${errorText(thrown)}; look at the space on its disk`
-    return new ProcessExit(EXIT.disk, sentence, options)
-  }
-  // A shell of SQLite may hold its lock.
-  if (code !== 'unavailable' && !code.startsWith('SQLITE_BUSY')) return thrown
-  return new ProcessExit(EXIT.tryAgain, `the database cannot be used yet: ${errorText(thrown)}`, options)
 }
 
 async function startParts(options: ApplianceOptions, stops: Stops, stop: () => Promise<void>): Promise<Appliance> {

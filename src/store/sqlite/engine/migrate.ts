@@ -8,6 +8,7 @@ import { readFileSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
 import { shellWord } from '../../../base/shell-word.ts'
+import { passingExitCode } from '../../passing-failure.ts'
 import { contentBytes, freeBytesIn, listSnapshots, makeSnapshot, requireSpace, type Snapshot } from './snapshot.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
@@ -41,9 +42,6 @@ const MIGRATIONS = [
 const FIND_BEGINNING = `select value from meta where name = 'migrating_from'`
 const NOTE_BEGINNING = `insert or replace into meta (name, value) values ('migrating_from', ?)`
 const FORGET_BEGINNING = `delete from meta where name = 'migrating_from'`
-// With these the next start goes on.
-const OF_THE_DISK = /^SQLITE_(?:FULL|IOERR)/
-const IN_USE = /^SQLITE_BUSY/
 /** The schema this program writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length
 /** `pragma auto_vacuum` answers with a number; 2 is incremental. */
@@ -65,17 +63,12 @@ export function migrate(database: Database, folder: string): void {
       apply(database, { version, name, from: snapshot?.from ?? 0 })
     } catch (thrown) {
       const way = snapshot === null ? '' : `; the data as it was before is in ${snapshot.path}`
-      throw new ProcessExit(exitCodeOf(errorCode(thrown)), `the migration ${name} failed: ${errorText(thrown)}${way}`, {
-        cause: thrown,
-      })
+      // With one that may pass the next start goes on.
+      const exitCode = passingExitCode(thrown) ?? EXIT.configuration
+      throw new ProcessExit(exitCode, `the migration ${name} failed: ${errorText(thrown)}${way}`, { cause: thrown })
     }
   }
   if (snapshot !== null) makeIncremental(database, folder)
-}
-
-function exitCodeOf(code: string): number {
-  if (OF_THE_DISK.test(code)) return EXIT.disk
-  return IN_USE.test(code) ? EXIT.tryAgain : EXIT.configuration
 }
 
 export interface MigrationPlan {
