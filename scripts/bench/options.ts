@@ -36,7 +36,7 @@ const USUAL_PARTS: readonly Part[] = ['whole', 'batch', 'accept', 'delivery', 'c
 const MISUSE = 64
 
 export const USAGE = `npm run bench -- [options]
-  --quick        only the whole way of the 10 KB message, in under five minutes
+  --quick        only the whole way of the 10 KB message, in seven minutes
   --full         every part, growth with 1,000,000 messages; half an hour or more
   --only LIST    of ${PARTS.join(', ')}; default ${USUAL_PARTS.join(',')}
   --latency      only the delay proxy: 50 ms round trip, 1,000 connections
@@ -44,7 +44,7 @@ export const USAGE = `npm run bench -- [options]
   --growth       only growth: 10,000 and 1,000,000 queued (--stored), 5,000 destinations, 64 IPs, choosing an IP
   --console      only the console in Debian's Chromium, beside 1,000,000 messages (--stored)
   --profile      only the CPU profile of the whole way, by stage
-  --messages N   of one run, default 3000 (--quick: 2000) --clients N  that post at once, default 50
+  --messages N   of one run, default 3000        --clients N  that post at once, default 50
   --runs N       alternating, default 3        --stored N   default 100000, with --growth or --full 1000000
   --haraka DIR   where \`npm install Haraka haraka-plugin-dkim\` was run; left out: haraka in PATH
   --json         one document instead of the tables
@@ -88,7 +88,7 @@ function toOptions(args: readonly string[]): BenchOptions {
   return {
     parts: new Set(alone.length > 0 ? alone : usual),
     sizes: values.quick === true ? [10] : [10, 50],
-    messages: count('messages', values.messages ?? (values.quick === true ? '2000' : '3000')),
+    messages: count('messages', values.messages ?? '3000'),
     clients: count('clients', values.clients),
     runs: count('runs', values.runs),
     stored: count('stored', values.stored ?? (withGrowth ? '1000000' : '100000')),
