@@ -51,6 +51,9 @@ export function makeServer(
     ? makeTlsServer(limits, settings, certificates)
     : { server: createServer(limits), setCertificates: () => {} }
   const { server } = made
+  // A client may close its half behind its request and wait for the answer: else what it sent is accepted, and it does
+  // not know.
+  Object.assign(server, { httpAllowHalfOpen: true })
   if (tls && acmeChallenges) answerAcmeHandshakes(server, acmeChallenges.handshakes)
   for (const event of REQUEST_EVENTS) server.on(event, listener)
   endUnread(server, settings.http.timeouts.request)
@@ -81,6 +84,7 @@ function makeTlsServer(
   const server = createTlsServer({
     ...limits,
     ...certificates.default,
+    allowHalfOpen: true,
     minVersion: tls.min_version,
     handshakeTimeout: http.timeouts.headers,
     SNICallback: (name, done) => done(null, certificates.contextFor(name)),

@@ -329,6 +329,39 @@ t.test('what cannot be read behind a request is answered behind it', async (t) =
   t.same(statuses(badBody.text()), ['200', '400'])
 })
 
+t.test('a client that closes its half behind its requests gets their answers', async (t) => {
+  let finish = (): void => {}
+  const isHeld = new Promise<void>((resolve) => (finish = resolve))
+  let held = 0
+  const slow: Middleware = async (_ctx, next) => {
+    held += 1
+    await isHeld
+    await next()
+  }
+  const settings = { extraHandlers: [slow] }
+  const [plain, secure] = await Promise.all([
+    startApi(t, settings),
+    startApi(t, { ...settings, listener: { tls: true }, tls: { ...TLS_SETTINGS, certificates } }),
+  ])
+  const request = 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n'
+  const sockets = [
+    connect({ port: plain.port, host: '127.0.0.1', allowHalfOpen: true }),
+    connectTls({ port: secure.port, host: '127.0.0.1', allowHalfOpen: true, rejectUnauthorized: false }),
+  ]
+  const answers = sockets.map(async (socket) => {
+    socket.end(request + request)
+    let text = ''
+    for await (const piece of socket) text += String(piece)
+    return text.match(/HTTP\/1.1 \d+/g)
+  })
+  await until('all requests are held', () => held === 4)
+  // Time for the end of what the clients send.
+  await setTimeout(100)
+  finish()
+  const both = ['HTTP/1.1 200', 'HTTP/1.1 200']
+  t.strictSame(await Promise.all(answers), [both, both])
+})
+
 t.test('stop lets running requests finish and answers new ones with 503', async (t) => {
   let finish = (): void => {}
   const isHeld = new Promise<void>((resolve) => (finish = resolve))
