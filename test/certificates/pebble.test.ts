@@ -26,10 +26,10 @@ t.jobs = 3
 /** A new one each time: the runner writes into it. */
 const besideOthers = () => ({ skip: skipWithoutPebble, buffered: true })
 
-/** By hand: over the API. */
 /** A try that fails is made again after a minute. */
 const TWO_TRIES = 240_000
 
+/** By hand: over the API. */
 async function renewNow(api: ApiClient, name: string): Promise<void> {
   t.equal((await api.post(`/admin/certificates/${name}/renew`, {})).status, 202)
 }
@@ -239,6 +239,10 @@ t.test('what goes wrong is said, and tried again', besideOthers(), async (t) => 
   await tryAtOnce()
   // A Pebble that was started anew has forgotten the account.
   t.ok(await until('an account that is not known', () => refusals()[2]))
-  await tryAtOnce()
+  const run = (...words: string[]) => spawnSync('sh', [COMMAND, ...words], { encoding: 'utf8' })
+  const here = ['--config', server.configurationFolder]
+  t.match(run('doctor', ...here).stdout, `or now by: sternpost certificate renew ${HOST}`)
+  const advice = /or now by: sternpost (.*)$/m.exec(run('certificate', 'list', ...here).stderr)?.[1] ?? ''
+  t.equal(run(...advice.split(' ')).status, 0, advice)
   t.ok(await until('a certificate', () => isGood(world, HOST), TWO_TRIES))
 })

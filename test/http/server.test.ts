@@ -344,10 +344,8 @@ t.test('a client that closes its half behind its requests gets their answers', a
     startApi(t, { ...settings, listener: { tls: true }, tls: { ...TLS_SETTINGS, certificates } }),
   ])
   const request = 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n'
-  const sockets = [
-    connect({ port: plain.port, host: '127.0.0.1', allowHalfOpen: true }),
-    connectTls({ port: secure.port, host: '127.0.0.1', allowHalfOpen: true, rejectUnauthorized: false }),
-  ]
+  const client = { host: '127.0.0.1', allowHalfOpen: true, rejectUnauthorized: false }
+  const sockets = [connect({ ...client, port: plain.port }), connectTls({ ...client, port: secure.port })]
   const answers = sockets.map(async (socket) => {
     socket.end(request + request)
     let text = ''

@@ -33,7 +33,8 @@ async function list(flags: VerbFlags): Promise<void> {
   printList(flags, COLUMNS, certificates, 'No certificate. Let them come by themselves: tls.acme in sternpost.yaml')
   for (const { name, problem, fix, next_try_at: next } of certificates) {
     if (problem === null) continue
-    const again = next === null ? [] : [`it is tried again at ${localTime(next)}`]
+    const now = commandText(flags, { verb: 'certificate renew', arguments: [name] })
+    const again = next === null ? [] : [`it is tried again at ${localTime(next)}, or now by: ${now}`]
     printNote(flags, `${name}: ${[problem, ...(fix === null ? [] : [`fix: ${fix}`]), ...again].join('; ')}`)
   }
 }

@@ -116,7 +116,8 @@ function certificateText(
     return `ordered   certificate for ${name}; whether it is there: ${list}`
   }
   const todo = fix === null ? '' : `. Fix: ${fix}`
-  const again = next === null ? '' : `. It is tried again at ${localTime(next)}`
+  const now = commandText(given, { verb: 'certificate renew', arguments: [name] })
+  const again = next === null ? '' : `. It is tried again at ${localTime(next)}, or now by: ${now}`
   return `warning: no certificate for ${name} yet: ${problem}${todo}${again}`
 }
 

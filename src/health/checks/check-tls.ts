@@ -51,7 +51,9 @@ interface AskedName {
 async function findingFor(name: string, { door, world, order }: AskedName): Promise<HealthFinding> {
   if (order !== undefined && order.problem !== null) {
     const { seen, fix } = partsOfProblem(order.problem)
-    const next = `it is tried again at ${new Date(order.nextTryAt).toISOString()}`
+    const next =
+      `it is tried again at ${new Date(order.nextTryAt).toISOString()}, or now by: ` +
+      `sternpost certificate renew ${order.name}`
     const isServer = name === world.configuration.server.hostname
     // Links lead to the host of the server until a name has its certificate; a renewal has a third of its life.
     const tell = order.issued === null && isServer ? TLS.fail : TLS.warn
