@@ -40,7 +40,7 @@ const SAMPLE = 5
 /**
  * Messages that a system takes before its first run and that are not counted: what is compared is a server that has
  * been running. By the first figure the CPU for a message of the slowest one to come to speed, ours, falls no more: by
- * then it has fallen by 25 to 30 percent, half of that within the first 5,000 and the last of it behind 15,000 to
+ * then it has fallen by some 30 percent, half of that within the first 5,000 and the last of it behind 15,000 to
  * 40,000, differently in each start. Every system in JavaScript takes as many. A compiled one is as quick from the
  * start, and its files are in the page cache.
  */

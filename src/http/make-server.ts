@@ -52,7 +52,7 @@ export function makeServer(
     : { server: createServer(limits), setCertificates: () => {} }
   const { server } = made
   // A client may close its half behind its request and wait for the answer: else what it sent is accepted, and it does
-  // not know.
+  // not know. The types of node:http do not name the setting.
   Object.assign(server, { httpAllowHalfOpen: true })
   if (tls && acmeChallenges) answerAcmeHandshakes(server, acmeChallenges.handshakes)
   for (const event of REQUEST_EVENTS) server.on(event, listener)
@@ -84,6 +84,7 @@ function makeTlsServer(
   const server = createTlsServer({
     ...limits,
     ...certificates.default,
+    // As node:http does without TLS.
     allowHalfOpen: true,
     minVersion: tls.min_version,
     handshakeTimeout: http.timeouts.headers,

@@ -241,8 +241,8 @@ t.test('what goes wrong is said, and tried again', besideOthers(), async (t) => 
   t.ok(await until('an account that is not known', () => refusals()[2]))
   const run = (...words: string[]) => spawnSync('sh', [COMMAND, ...words], { encoding: 'utf8' })
   const here = ['--config', server.configurationFolder]
-  t.match(run('doctor', ...here).stdout, `or now by: sternpost certificate renew ${HOST}`)
-  const advice = /or now by: sternpost (.*)$/m.exec(run('certificate', 'list', ...here).stderr)?.[1] ?? ''
+  t.match(run('doctor', ...here).stdout, `or, once mended, by: sternpost certificate renew ${HOST}`)
+  const advice = /or, once mended, by: sternpost (.*)$/m.exec(run('certificate', 'list', ...here).stderr)?.[1] ?? ''
   t.equal(run(...advice.split(' ')).status, 0, advice)
   t.ok(await until('a certificate', () => isGood(world, HOST), TWO_TRIES))
 })

@@ -34,7 +34,7 @@ async function list(flags: VerbFlags): Promise<void> {
   for (const { name, problem, fix, next_try_at: next } of certificates) {
     if (problem === null) continue
     const now = commandText(flags, { verb: 'certificate renew', arguments: [name] })
-    const again = next === null ? [] : [`it is tried again at ${localTime(next)}, or now by: ${now}`]
+    const again = next === null ? [] : [`it is tried again at ${localTime(next)}, or, once mended, by: ${now}`]
     printNote(flags, `${name}: ${[problem, ...(fix === null ? [] : [`fix: ${fix}`]), ...again].join('; ')}`)
   }
 }

@@ -117,7 +117,7 @@ function certificateText(
   }
   const todo = fix === null ? '' : `. Fix: ${fix}`
   const now = commandText(given, { verb: 'certificate renew', arguments: [name] })
-  const again = next === null ? '' : `. It is tried again at ${localTime(next)}, or now by: ${now}`
+  const again = next === null ? '' : `. It is tried again at ${localTime(next)}, or, once mended, by: ${now}`
   return `warning: no certificate for ${name} yet: ${problem}${todo}${again}`
 }
 

@@ -52,7 +52,7 @@ async function findingFor(name: string, { door, world, order }: AskedName): Prom
   if (order !== undefined && order.problem !== null) {
     const { seen, fix } = partsOfProblem(order.problem)
     const next =
-      `it is tried again at ${new Date(order.nextTryAt).toISOString()}, or now by: ` +
+      `it is tried again at ${new Date(order.nextTryAt).toISOString()}, or, once mended, by: ` +
       `sternpost certificate renew ${order.name}`
     const isServer = name === world.configuration.server.hostname
     // Links lead to the host of the server until a name has its certificate; a renewal has a third of its life.
