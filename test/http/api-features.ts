@@ -89,6 +89,8 @@ export interface FeatureOptions {
   load?: () => Configuration
   /** Where backups may go. */
   backupFolders?: readonly string[]
+  /** Of the event streams; left out: 200. */
+  heartbeatMilliseconds?: number
   /** Of the doors. */
   certificateFiles?: Pick<FilePair, 'cert_file' | 'cert'>[]
   /** A store of its own, where the others of the file share one. */
@@ -138,9 +140,9 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
   const guardedRequest = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: false })
   t.teardown(() => guardedRequest.close())
   const logger = createLogger({ level: 'silent' })
-  const { load, backupFolders = [], certificateFiles = [] } = options
+  const { load, backupFolders = [], certificateFiles = [], heartbeatMilliseconds = 200 } = options
   const world = administrationWorld(parts, { metrics, load, backupFolders, certificateFiles })
-  const eventStreams = createEventStreams({ store, clock, heartbeatMilliseconds: 200 })
+  const eventStreams = createEventStreams({ store, clock, heartbeatMilliseconds })
   const apiKeys = createApiKeys({ store, clock, mostKeys: api.counts_max.keys, logger })
   const logins = createLogins({ store, apiKeys, idle: 43_200_000, realClock: clock, logger })
   const features: HttpFeatures = {

@@ -287,7 +287,8 @@ t.test('whoever leaves before the stream began takes no place', async (t) => {
     const socket = connect(port, '127.0.0.1')
     await once(socket, 'connect')
     socket.write(head)
-    socket.resetAndDestroy()
+    if (left % 2 === 0) socket.resetAndDestroy()
+    else socket.destroy()
   }
   t.equal((await get(port, '/v1/webhooks')).status, 200)
   const streams = await Promise.all(Array.from({ length: 20 }, () => openStream(t, port)))
@@ -295,6 +296,14 @@ t.test('whoever leaves before the stream began takes no place', async (t) => {
     streams.map(({ status }) => status),
     Array.from({ length: 20 }, () => 200),
   )
+})
+
+t.test('whoever closes a stream gives its place back at once', async (t) => {
+  const { port } = await startApi(t, { heartbeatMilliseconds: HOUR })
+  const open = (): Promise<Stream[]> => Promise.all(Array.from({ length: 20 }, () => openStream(t, port)))
+  for (const stream of await open()) stream.close()
+  await until('a place is free', async () => (await openStream(t, port)).status === 200)
+  t.equal((await openStream(t, port)).status, 200)
 })
 
 t.test('streams are limited, need the scope, and end with their key and with the server', async (t) => {

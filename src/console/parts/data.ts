@@ -9,6 +9,8 @@ export interface Loaded<Data> {
   again: () => void
   /** The same, unless it is being asked for: a server that takes long is not asked more often for that. */
   poll: () => void
+  /** The same, but behind an answer that is still awaited: what happened since it was made is not in it. */
+  catchUp: () => void
 }
 
 /** `path` null: nothing is asked. */
@@ -24,6 +26,7 @@ function useLoad<Data>(question: string | null, load: () => Promise<Data>): Load
   })
   const latest = useRef(0)
   const isOpen = useRef(false)
+  const isBehind = useRef(false)
   // What is asked now: an act that ends later, by another question, asks this one again.
   const current = useRef({ question, load })
   current.current = { question, load }
@@ -32,6 +35,7 @@ function useLoad<Data>(question: string | null, load: () => Promise<Data>): Load
     const mine = ++latest.current
     const isLatest = (): boolean => mine === latest.current
     isOpen.current = asked !== null
+    isBehind.current = false
     if (asked === null) return
     const fail = (thrown: unknown): void =>
       setState(({ question: before, data }) => ({
@@ -45,15 +49,21 @@ function useLoad<Data>(question: string | null, load: () => Promise<Data>): Load
         (thrown: unknown) => isLatest() && fail(thrown),
       )
       .finally(() => {
-        if (isLatest()) isOpen.current = false
+        if (!isLatest()) return
+        isOpen.current = false
+        if (isBehind.current) again()
       })
   }, [])
   const poll = useCallback(() => {
     if (!isOpen.current) again()
   }, [again])
+  const catchUp = useCallback(() => {
+    isBehind.current = isOpen.current
+    poll()
+  }, [poll])
   useEffect(again, [question])
   const isCurrent = state.question === question
-  return { data: isCurrent ? state.data : null, problem: isCurrent ? state.problem : null, again, poll }
+  return { data: isCurrent ? state.data : null, problem: isCurrent ? state.problem : null, again, poll, catchUp }
 }
 
 export interface LoadedList<Entry> {
@@ -64,6 +74,7 @@ export interface LoadedList<Entry> {
   more: () => void
   again: () => void
   poll: () => void
+  catchUp: () => void
 }
 
 const leaveIt = (): void => {}
@@ -94,6 +105,7 @@ export function useList<Entry>(path: string | null, parameters: Parameters = {})
     more,
     again: first.again,
     poll: further.length === 0 ? first.poll : leaveIt,
+    catchUp: further.length === 0 ? first.catchUp : leaveIt,
   }
 }
 

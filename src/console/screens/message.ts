@@ -30,10 +30,10 @@ export function Message({ id }: { id: string }): VNode {
     events.again()
   }, [message.again, explanation.again, events.again])
   const catchUp = useCallback(() => {
-    message.poll()
-    explanation.poll()
-    events.poll()
-  }, [message.poll, explanation.poll, events.poll])
+    message.catchUp()
+    explanation.catchUp()
+    events.catchUp()
+  }, [message.catchUp, explanation.catchUp, events.catchUp])
   useLive(id, again, catchUp)
   return html`<${Page} title="Message" command=${`sternpost message show ${shellWord(id)}`} acts=${message.data !== null && html`<${Acts} of=${message.data} again=${again} />`}>
     <${Shown} of=${explanation} show=${(found: ExplanationJson) => html`<${Why} of=${found} />`} />

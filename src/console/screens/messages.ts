@@ -78,14 +78,19 @@ function useNews(entries: readonly ListedMessageJson[] | null, parameters: Param
   const asked = useRef(parameters)
   asked.current = parameters
   const tell = useCallback(({ data }: { data: Record<string, unknown> }) => note([String(data['message_id'])]), [note])
+  const openedUnknown = useRef(false)
   const catchUp = useCallback(() => {
     const mine = asked.current
+    openedUnknown.current = known.current === null
     if (mine === null || known.current === null) return
     askPage<ListedMessageJson>('/email', mine).then(
       ({ data }) => mine === asked.current && note(data.map((each) => each.message_id)),
       () => undefined,
     )
   }, [note])
+  useEffect(() => {
+    if (openedUnknown.current) catchUp()
+  }, [entries === null])
   const count = [...news].filter((id) => known.current?.has(id) !== true).length
   const isFull = count >= MOST_NEWS
   useLive(null, isFull ? null : tell, catchUp)

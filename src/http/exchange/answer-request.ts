@@ -135,8 +135,10 @@ export function sendStream(
 ): void {
   const gone = new AbortController()
   ctx.res.once('close', () => gone.abort())
-  // The client left before: there is no further `close`.
-  if (ctx.res.destroyed) gone.abort()
+  // A stream has no end to wait for: who closes their half has left, and `close` would come behind two more heartbeats.
+  ctx.req.socket.once('end', () => gone.abort())
+  // The client left before: it is not told again.
+  if (ctx.res.destroyed || ctx.req.socket.readableEnded) gone.abort()
   ctx.res.setMaxListeners(MOST_LISTENERS)
   ctx.status = status
   ctx.body = Readable.from(stream(AbortSignal.any([gone.signal, stopping])))
