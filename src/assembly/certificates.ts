@@ -1,5 +1,5 @@
 /** Certificates of the doors: those of files, those by ACME where `tls.acme` asks for them, and the watch over both. */
-import { DAY } from '../base/clock.ts'
+import { DAY, SECOND } from '../base/clock.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import { createCertificates, type Certificates } from '../certificates/certificates.ts'
 import type { ChallengeType } from '../certificates/place-order.ts'
@@ -12,6 +12,7 @@ import { createCertificateWatch, createDoorCertificates, type DoorCertificates }
 import type { LinkCertificates } from '../senders/verification/check-aliases.ts'
 import { domainOfLinks } from '../senders/domain-of-links.ts'
 import type { Foundation } from './foundation.ts'
+import { nodeIdOf } from './nodes.ts'
 
 export interface StartedCertificates {
   doorCertificates: DoorCertificates
@@ -31,6 +32,8 @@ export interface StartedCertificates {
 
 /** A certificate that ends sooner may end before the next check of its domain. */
 const LEAST_REST = DAY / 2
+/** Of what a node has saved, by the others: what they remember is at most 2 s old. */
+const FOLLOWED_WITHIN = 3 * SECOND
 
 export async function startCertificates(foundation: Foundation): Promise<StartedCertificates> {
   const { configuration, realClock, metrics, stops } = foundation
@@ -79,7 +82,7 @@ export async function startCertificates(foundation: Foundation): Promise<Started
 
 /** null: no authority is to be asked. */
 function createIssuing(foundation: Foundation, onIssued: (name: string) => Promise<void>): Certificates | null {
-  const { configuration, realClock, store, logger } = foundation
+  const { configuration, realClock, store, logger, location } = foundation
   const { server: settings } = configuration
   const { acme } = settings.tls
   if (acme === null) return null
@@ -91,6 +94,7 @@ function createIssuing(foundation: Foundation, onIssued: (name: string) => Promi
     settings: acme,
     proofs: proofsOf(settings),
     own: namesOf(settings),
+    shownByAllAfter: nodeIdOf(location) === undefined ? 0 : FOLLOWED_WITHIN,
     links: {
       isUsed: async (name) => (await domainOfLinks(store, name)) !== null,
       async mails(names) {

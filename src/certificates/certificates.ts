@@ -3,6 +3,7 @@
  * never rejects for what an authority does: that is noted at the name, in words, and tried again later.
  */
 import { X509Certificate } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { HOUR, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
@@ -14,7 +15,8 @@ import type { CertificateRecord, IssuedRecord } from '../store/records/certifica
 import type { Store } from '../store/store.ts'
 import { loadAcme, type Acme } from './acme-client.ts'
 import { createOrdering } from './order-certificate.ts'
-import { certificateSealedAs, type ChallengeType, type OpenChallenges } from './place-order.ts'
+import { createOpenProofs } from './open-proofs.ts'
+import { certificateSealedAs, type ChallengeType } from './place-order.ts'
 import { createRenewalTimes } from './renewal-time.ts'
 
 interface CertificatesOptions {
@@ -28,6 +30,8 @@ interface CertificatesOptions {
   proofs: readonly ChallengeType[]
   /** Of this server: what one certificate each is for, in the order in which they are needed. */
   own: readonly string[][]
+  /** Milliseconds until what one node has saved is shown by all; 0: there is one node. */
+  shownByAllAfter: number
   links: LinkNames
   /** There is another one to serve. */
   onIssued(name: string): Promise<void>
@@ -47,23 +51,22 @@ export type Certificates = ReturnType<typeof createCertificates>
 const BURST_SHARE = 1 / 4
 
 export function createCertificates(options: CertificatesOptions) {
-  const { store, keyRing, clock, settings, onIssued } = options
-  const challenges: OpenChallenges = { tokens: new Map(), handshakes: new Map() }
+  const { store, keyRing, clock, settings, shownByAllAfter, onIssued } = options
   const ending = new AbortController()
   const { signal: ended } = ending
-  let loading: Promise<Acme> | undefined
   let running: Promise<void> | undefined
   let orderedName: string | null = null
-  const load = (): Promise<Acme> =>
-    (loading ??= loadAcme([settings.directory, ...settings.fallback], settings.ca_file).catch((thrown: unknown) => {
-      loading = undefined
-      throw thrown
-    }))
+  const load = createLoad(settings)
   const held = createHeldPairs(options, load)
+  const proofs = createOpenProofs(async () => (await load()).library)
+  const shown = async (): Promise<void> => {
+    if (shownByAllAfter > 0) await sleep(shownByAllAfter, undefined, { signal: ended })
+  }
   const order = createOrdering({
     ...options,
     ended,
-    parts: async () => ({ store, keyRing, challenges, clock, ended, email: settings.email, ...(await load()) }),
+    show: (placed) => proofs.show([placed]),
+    parts: async () => ({ store, keyRing, shown, clock, ended, email: settings.email, ...(await load()) }),
   })
   const renewals = createRenewalTimes(clock, async () => (await load()).ask)
   const pace = createRateLimit({
@@ -99,7 +102,11 @@ export function createCertificates(options: CertificatesOptions) {
 
   return {
     /** Of the store: for doors that are about to open, and what another node ordered. True: there is another to serve. */
-    read: async (): Promise<boolean> => (await store.certificates()).map(held.use).includes(true),
+    async read(): Promise<boolean> {
+      const records = await store.certificates()
+      await proofs.show(records.map(({ order }) => order))
+      return records.map(held.use).includes(true)
+    },
     pairs: held.all,
     /** The next run orders one for this name of tracked links. Why there is none yet; null: nothing went wrong. */
     async want(name: string): Promise<string | null> {
@@ -116,11 +123,21 @@ export function createCertificates(options: CertificatesOptions) {
     renew: async (name: string, withNewKey: boolean): Promise<boolean> =>
       orderedName !== name && makeDue(options, { name, withNewKey }, load),
     /** What our doors answer to an authority. */
-    challenges,
+    challenges: proofs.challenges,
     /** Orders what is missing, or has to be renewed. Whoever comes while it runs waits for the same run. */
     run: (): Promise<void> => (running ??= orderAll().finally(() => (running = undefined))),
     stop: (): void => ending.abort(),
   }
+}
+
+/** Once, unless it failed. */
+function createLoad({ directory, fallback, ca_file: caFile }: CertificatesOptions['settings']): () => Promise<Acme> {
+  let loading: Promise<Acme> | undefined
+  return () =>
+    (loading ??= loadAcme([directory, ...fallback], caFile).catch((thrown: unknown) => {
+      loading = undefined
+      throw thrown
+    }))
 }
 
 /** What was issued, with its key, by name. */
@@ -169,7 +186,7 @@ async function makeDue(
   if (withNewKey) {
     const key = await (await load()).library.crypto.createPrivateEcdsaKey('P-256')
     const sealedKey = keyRing.seal(key.toString(), certificateSealedAs(name))
-    order = { directory: settings.directory, url: null, sealedKey }
+    order = { directory: settings.directory, url: null, sealedKey, proof: null }
   }
   const issued = record.issued === null ? null : { ...record.issued, renewAt: 0 }
   await store.saveCertificate({ ...record, issued, order, nextTryAt: 0 })

@@ -6,7 +6,7 @@ import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
-import type { CertificateRecord, IssuedRecord } from '../store/records/certificate-records.ts'
+import type { AcmeOrder, CertificateRecord, IssuedRecord } from '../store/records/certificate-records.ts'
 import type { Store } from '../store/store.ts'
 import { AcmeRefusal } from './acme-client.ts'
 import {
@@ -28,6 +28,8 @@ interface OrderingOptions {
   proofs: readonly ChallengeType[]
   /** Then nothing is noted any more. */
   ended: AbortSignal
+  /** What our doors answer from now on to its authority. */
+  show(order: AcmeOrder | null): Promise<void>
   parts(): Promise<OrderParts>
 }
 
@@ -38,16 +40,17 @@ const WAITS = [MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, DAY]
 /** The longest limit of an authority we know of. Who says more is not believed. */
 const LONGEST_RETRY_AFTER = 7 * DAY
 
-export function createOrdering({ store, clock, logger, settings, proofs, ended, parts }: OrderingOptions) {
+export function createOrdering({ store, clock, logger, settings, proofs, ended, show, parts }: OrderingOptions) {
   const turns = createTurns([settings.directory, ...settings.fallback], clock)
   return async (record: CertificateRecord): Promise<IssuedRecord | null> => {
     const { name, names, failures, issued: before } = record
     const directory = turns.next(record)
     const proof = proofs[failures % proofs.length] ?? 'http-01'
     let current = record
-    const save = (change: Partial<CertificateRecord>): Promise<void> => {
+    const save = async (change: Partial<CertificateRecord>): Promise<void> => {
       current = { ...current, ...change }
-      return store.saveCertificate(current)
+      await store.saveCertificate(current)
+      await show(current.order)
     }
     try {
       const others = await parts()
@@ -72,8 +75,8 @@ export function createOrdering({ store, clock, logger, settings, proofs, ended, 
       const wait = Math.max(usual, turns.refused({ name, failures: failures + 1 }, directory, retryAfterOf(thrown)))
       // An order that no try comes to an end with would stand in the way for ever.
       const isGivenUp = (failures + 1) % TRIES_EACH === 0
-      const left = isGivenUp ? { order: null } : {}
-      await save({ ...left, failures: failures + 1, nextTryAt: clock.now() + wait, problem })
+      const order = isGivenUp || current.order === null ? null : { ...current.order, proof: null }
+      await save({ order, failures: failures + 1, nextTryAt: clock.now() + wait, problem })
       logger.warn({ names, directory, problem, next_try_in_seconds: wait / SECOND }, 'no certificate')
       return null
     }

@@ -11,28 +11,20 @@ import { createSecureContext } from 'node:tls'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
-import type { KeyPair } from '../base/service/server-certificates.ts'
-import type { AcmeAccountRecord, AcmeOrder } from '../store/records/certificate-records.ts'
+import type { AcmeAccountRecord, AcmeOrder, AcmeProof } from '../store/records/certificate-records.ts'
 import type { Store } from '../store/store.ts'
 import { AcmeRefusal, type AcmeClient, type AcmeLibrary } from './acme-client.ts'
 
-/** How a name is proved: at port 80 (RFC 8555 §8.3), or in a handshake at port 443 (RFC 8737). */
-export type ChallengeType = 'http-01' | 'tls-alpn-01'
-
-/** What our doors answer while an authority looks. */
-export interface OpenChallenges {
-  /** token -> key authorization. */
-  tokens: Map<string, string>
-  /** name -> certificate that holds the proof. */
-  handshakes: Map<string, KeyPair>
-}
+/** How a name is proved. */
+export type ChallengeType = AcmeProof['type']
 
 export interface OrderParts {
   store: Pick<Store, 'acmeAccount' | 'saveAcmeAccount'>
   keyRing: KeyRing
   library: AcmeLibrary
   email: string | null
-  challenges: OpenChallenges
+  /** Until the doors of every node answer the proof that was saved last. */
+  shown(): Promise<void>
   clock: Pick<Clock, 'now'>
   /** Then the order is left as it is. */
   ended: AbortSignal
@@ -106,14 +98,19 @@ const ENDED = new Set([
 async function followOrder(
   client: AcmeClient,
   parts: OrderParts,
-  { names, proof }: Pick<OrderRequest, 'names' | 'proof'>,
-  { url, sealedKey }: PlacedOrder,
+  request: OrderRequest,
+  placed: PlacedOrder,
 ): Promise<IssuedCertificate> {
   const { library, keyRing, ended, clock } = parts
+  const { names } = request
+  const { url, sealedKey } = placed
   const key = keyRing.open(sealedKey, certificateSealedAs(names[0] ?? ''))
   let order = await client.getOrder({ url } as never)
   if (order.status === 'pending') {
-    await proveNames(client, parts, order, { names, proof })
+    await proveNames(client, parts, order, {
+      ...request,
+      saveProof: (proof) => request.saveOrder({ ...placed, proof }),
+    })
     order = await settled(client, url, ['pending'], ended)
   }
   if (order.status === 'ready') {
@@ -164,8 +161,8 @@ async function openOrder(client: AcmeClient, parts: OrderParts, request: OrderRe
     sealedKey = keyRing.seal(key.toString(), sealedAs)
   }
   const found = order === null ? null : await findOrder(client, names)
-  if (order === null) await saveOrder({ directory, url: null, sealedKey })
-  const placed = { directory, url: found ?? (await createOrder(client, request)), sealedKey }
+  if (order === null) await saveOrder({ directory, url: null, sealedKey, proof: null })
+  const placed = { directory, url: found ?? (await createOrder(client, request)), sealedKey, proof: null }
   await saveOrder(placed)
   return placed
 }
@@ -290,54 +287,32 @@ async function forgetAccount({ store }: OrderParts, directory: string): Promise<
 
 type Order = Awaited<ReturnType<AcmeClient['getOrder']>>
 
-type Challenge = Parameters<AcmeClient['completeChallenge']>[0]
+interface NameProofs extends Pick<OrderRequest, 'names' | 'proof'> {
+  saveProof(proof: AcmeProof | null): Promise<void>
+}
 
 /** A challenge that was answered before a kill is asked about again. */
 async function proveNames(
   client: AcmeClient,
-  parts: OrderParts,
+  { ended, shown }: OrderParts,
   order: Order,
-  { names, proof }: Pick<OrderRequest, 'names' | 'proof'>,
+  { names, proof: type, saveProof }: NameProofs,
 ): Promise<void> {
   if (order.authorizations.length > names.length) throw new Error('the authority asks for more names than we did')
   for (const authorization of await client.getAuthorizations(order)) {
     if (authorization.status === 'valid') continue
     const { value: name } = authorization.identifier
     if (!names.includes(name)) throw new Error('the authority asks for another name than we did')
-    const challenge = authorization.challenges.find(({ type }) => type === proof)
-    if (challenge === undefined) {
-      throw new AcmeRefusal('unsupported', `the authority offers no ${proof} for ${name}`, null)
-    }
-    const close = await openChallenge(client, parts, challenge, name)
-    try {
-      if (challenge.status === 'pending') await client.completeChallenge(challenge)
-      await proved(client, order, { name, proof, ended: parts.ended })
-    } finally {
-      close()
-    }
+    const challenge = authorization.challenges.find((each) => each.type === type)
+    if (challenge === undefined)
+      throw new AcmeRefusal('unsupported', `the authority offers no ${type} for ${name}`, null)
+    const { token } = challenge
+    await saveProof({ type, name, token, authorization: await client.getChallengeKeyAuthorization(challenge) })
+    await shown()
+    if (challenge.status === 'pending') await client.completeChallenge(challenge)
+    await proved(client, order, { name, proof: type, ended })
   }
-}
-
-/** From now on our doors answer it, until what is returned is called. */
-async function openChallenge(
-  client: AcmeClient,
-  { challenges: { tokens, handshakes }, library: { crypto } }: OrderParts,
-  challenge: Challenge,
-  name: string,
-): Promise<() => void> {
-  const authorization = await client.getChallengeKeyAuthorization(challenge)
-  if (challenge.type === 'http-01') {
-    tokens.set(challenge.token, authorization)
-    return () => tokens.delete(challenge.token)
-  }
-  const [key, cert] = await crypto.createAlpnCertificate(
-    { identifier: { type: 'dns', value: name } } as never,
-    // The library hashes the key authorization as RFC 8737 §3 asks, but for http-01 it hands it out as it is.
-    authorization,
-    await crypto.createPrivateEcdsaKey('P-256'),
-  )
-  handshakes.set(name, { cert, key })
-  return () => handshakes.delete(name)
+  await saveProof(null)
 }
 
 interface Proving {

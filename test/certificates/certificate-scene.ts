@@ -72,6 +72,7 @@ export async function startScene(t: Test, options: SceneOptions = {}): Promise<S
       },
       proofs: ['http-01'],
       own: [[HOST]],
+      shownByAllAfter: 0,
       links: { isUsed: async (name) => links.has(name), mails: async () => links },
       onIssued: async (name) => void issued.push(name),
     })

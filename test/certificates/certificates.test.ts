@@ -3,12 +3,13 @@
  * renewal at its time and when the authority suggests one, hundreds of names of tracked links.
  */
 import { execFileSync } from 'node:child_process'
-import { X509Certificate } from 'node:crypto'
+import { createHash, X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { loadAcme, type AcmeClient } from '../../src/certificates/acme-client.ts'
 import { certificateIdOf, plannedRenewal } from '../../src/certificates/renewal-time.ts'
+import type { AcmeProof } from '../../src/store/records/certificate-records.ts'
 import type { DoorRule } from '../support/authority-door.ts'
 import { skipWithoutPebble } from '../support/pebble.ts'
 import { HOST, startScene, type Scene } from './certificate-scene.ts'
@@ -293,10 +294,32 @@ t.test('what was restored without its master key is ordered anew', { ...skipping
   const sealedKey = createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 8)).seal('a key', 'of another server')
   await store.saveAcmeAccount({ directory, sealedKey, url: 'https://localhost/account' })
   const issued = { ...before.issued, sealedKey, renewAt: 0 }
-  await store.saveCertificate({ ...before, issued, order: { directory, url: null, sealedKey } })
+  await store.saveCertificate({ ...before, issued, order: { directory, url: null, sealedKey, proof: null } })
   await certificates.run()
   t.match(await record(), { problem: null, failures: 0, order: null })
   t.not(await serial(), first)
+})
+
+t.test('the proof of an order is shown by whoever reads it, as long as it is open', { ...skipping }, async (t) => {
+  const { certificates, store, directory, record } = await startScene(t)
+  await certificates.run()
+  const known = await record()
+  if (!known?.issued) return t.fail('it has none')
+  const { sealedKey } = known.issued
+  const { tokens, handshakes } = certificates.challenges
+  const show = async (type: AcmeProof['type'] | null): Promise<void> => {
+    const proof = type === null ? null : { type, name: HOST, token: 'token', authorization: 'token.print' }
+    await store.saveCertificate({ ...known, order: { directory, url: 'https://ca.test/1', sealedKey, proof } })
+    await certificates.read()
+  }
+  await show('tls-alpn-01')
+  const { raw } = new X509Certificate(handshakes.get(HOST)?.cert ?? '')
+  t.ok(raw.includes(createHash('sha256').update('token.print').digest()), 'RFC 8737 §3')
+  t.equal(tokens.size, 0)
+  await show('http-01')
+  t.strictSame([[...tokens], handshakes.size], [[['token', 'token.print']], 0])
+  await show(null)
+  t.strictSame([tokens.size, handshakes.size], [0, 0])
 })
 
 t.test('what a certificate is called is what openssl reads in it', { ...skipping }, async (t) => {

@@ -124,7 +124,7 @@ t.test('one that holds sealed keys of ACME is marked, in its manifest and in the
   await backups.write(null)
   const sealedKey = Buffer.from('sealed')
   await store.saveAcmeAccount({ directory: 'https://ca.test/dir', sealedKey, url: null })
-  const order = { directory: 'https://ca.test/dir', url: null, sealedKey }
+  const order = { directory: 'https://ca.test/dir', url: null, sealedKey, proof: null }
   const issued = { chain: 'chain', sealedKey, renewAt: 1, directory: null }
   const state = { failures: 0, nextTryAt: 0, problem: null }
   await store.saveCertificate({ name: 'a.test', names: ['a.test'], issued, order, ...state })

@@ -9,7 +9,12 @@ const FIRST: CertificateRecord = {
   name: 'mail.acme.test',
   names: ['mail.acme.test', 'api.acme.test'],
   issued: null,
-  order: { directory: DIRECTORY, url: `${DIRECTORY}/order/1`, sealedKey: KEY },
+  order: {
+    directory: DIRECTORY,
+    url: `${DIRECTORY}/order/1`,
+    sealedKey: KEY,
+    proof: { type: 'http-01', name: 'mail.acme.test', token: 'token', authorization: 'token.thumbprint' },
+  },
   failures: 2,
   nextTryAt: NOW,
   problem: 'port 80 is closed',

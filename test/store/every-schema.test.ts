@@ -169,6 +169,7 @@ t.test('an upgrade that ended in the middle, twice, goes on with the snapshot of
   const after = new Sqlite(databasePath(location))
   t.equal(tableCounts(after)['meta'], before['meta'], 'nothing is left of it')
   after.exec('drop table nodes; drop table last_commits; drop table ip_owners')
+  after.exec('alter table certificates drop column order_proof')
   after.pragma('user_version = 21')
   after.close()
   openDatabase(location).close()

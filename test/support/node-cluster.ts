@@ -50,7 +50,7 @@ interface NodeClusterOptions {
   worldAddress?: string
   ipOf?: (number: number) => string
   /** Where a node is. */
-  machineOf?: (number: number) => Pick<ServeOptions, 'command' | 'httpAddress'>
+  machineOf?: (number: number) => Pick<ServeOptions, 'command' | 'httpAddress' | 'httpPort'>
   answerDelayMilliseconds?: () => number
   settings?: Record<string, Record<string, unknown>>
   /** Of each IP beside its name. */

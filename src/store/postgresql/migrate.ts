@@ -15,6 +15,7 @@ const MIGRATIONS = [
   '0003-readable-json.sql',
   '0004-compressed-bodies.sql',
   '0005-quicker-json.sql',
+  '0006-order-proofs.sql',
 ] as const
 
 const FIND_TABLE = `select to_regclass('schema_version') is not null as exists`

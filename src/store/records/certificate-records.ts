@@ -9,6 +9,15 @@ export interface AcmeAccountRecord {
   url: string | null
 }
 
+/** What an authority looks for at a name before it issues: at port 80 (RFC 8555 §8.3), or in a handshake (RFC 8737). */
+export interface AcmeProof {
+  type: 'http-01' | 'tls-alpn-01'
+  name: string
+  token: string
+  /** Key authorization of the token (RFC 8555 §8.1). */
+  authorization: string
+}
+
 /** An order under way. What is saved here survives a kill, so no order is lost and none is placed twice. */
 export interface AcmeOrder {
   directory: string
@@ -16,6 +25,8 @@ export interface AcmeOrder {
   url: string | null
   /** For its certificate, PEM. */
   sealedKey: Uint8Array
+  /** null: the authority looks for none now. */
+  proof: AcmeProof | null
 }
 
 interface IssuedChain {

@@ -36,6 +36,7 @@ const MIGRATIONS = [
   '0021-certificates.sql',
   '0022-nodes.sql',
   '0023-short-tls-policies.sql',
+  '0024-order-proofs.sql',
 ] as const
 
 // Between the first and the last migration of an upgrade.
