@@ -5,8 +5,6 @@ import type { KeyPair } from '../base/service/server-certificates.ts'
 import type { AcmeOrder, AcmeProof } from '../store/records/certificate-records.ts'
 import type { AcmeLibrary } from './acme-client.ts'
 
-export type OpenProofs = ReturnType<typeof createOpenProofs>
-
 export function createOpenProofs(library: () => Promise<AcmeLibrary>) {
   /** token -> key authorization. */
   const tokens = new Map<string, string>()
@@ -20,11 +18,11 @@ export function createOpenProofs(library: () => Promise<AcmeLibrary>) {
       const proofs = orders.flatMap((order) => order?.proof ?? [])
       const wanted = proofs.map((proof) => JSON.stringify(proof))
       if (wanted.join() === shown.join()) return
-      shown = wanted
       const pairs = new Map<string, KeyPair>()
       for (const proof of proofs) {
         if (proof.type === 'tls-alpn-01') pairs.set(proof.name, await certificateWith(proof, await library()))
       }
+      shown = wanted
       tokens.clear()
       handshakes.clear()
       for (const { type, token, authorization } of proofs) if (type === 'http-01') tokens.set(token, authorization)
