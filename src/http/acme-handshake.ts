@@ -18,6 +18,9 @@ export interface AcmeChallenges {
 const PROTOCOL = 'acme-tls/1'
 /** As a ClientHello lists it (RFC 7301 §3.1): its length before it. */
 const OFFERED = Buffer.concat([Buffer.of(PROTOCOL.length), Buffer.from(PROTOCOL)])
+/** Type of a TLS record, and the bytes before its content, the last two of which say its length. */
+const HANDSHAKE = 22
+const RECORD_HEADER = 5
 /** Whoever says nothing is the usual server's, which waits for him with its own patience. */
 const MOST_WAIT = SECOND
 const MOST_HANDSHAKE = 10 * SECOND
@@ -43,19 +46,30 @@ export function answerAcmeHandshakes(server: Server, handshakes: AcmeChallenges[
       for (const listener of usual) listener.call(server, socket)
     }
     if (handshakes.size === 0) return pass()
+    let hello = Buffer.alloc(0)
     const decide = (): void => {
       clearTimeout(timer)
-      socket.removeListener('readable', decide)
+      socket.removeListener('readable', look)
       socket.removeListener('error', ignore)
-      const hello = socket.read() as Buffer | null
-      if (hello !== null) socket.unshift(hello)
-      if (hello?.includes(OFFERED) === true) prover.emit('connection', socket)
+      if (hello.length > 0) socket.unshift(hello)
+      if (hello.includes(OFFERED)) prover.emit('connection', socket)
       else pass()
+    }
+    const look = (): void => {
+      const piece = socket.read() as Buffer | null
+      if (piece !== null) hello = Buffer.concat([hello, piece])
+      if (piece === null || isWhole(hello)) decide()
     }
     const timer = setTimeout(decide, MOST_WAIT)
     socket.on('error', ignore)
-    socket.once('readable', decide)
+    socket.on('readable', look)
   })
+}
+
+/** False: a TLS record that the network has cut (RFC 8446 §5.1). What is none is nobody's proof. */
+function isWhole(hello: Buffer): boolean {
+  if (hello[0] !== HANDSHAKE) return true
+  return hello.length >= RECORD_HEADER && hello.length >= RECORD_HEADER + hello.readUInt16BE(RECORD_HEADER - 2)
 }
 
 /** It is told again, to whom the connection is handed. */
