@@ -8,13 +8,14 @@ import { join } from 'node:path'
 import t from 'tap'
 import { createCertificateWatch, createDoorCertificates } from '../../src/operations/certificates.ts'
 import { DAY } from '../../src/base/clock.ts'
-import type { KeyPair } from '../../src/base/service/server-certificates.ts'
+import { serverCertificates, type KeyPair } from '../../src/base/service/server-certificates.ts'
 import type { ServerSettings } from '../../src/config/settings/server-settings.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { ask, get, post, rawConnection, shareStore, startApi, VALID_SEND } from './api-server.ts'
 import { MAIL_CERTIFICATE, MAIL_KEY, OTHER_CERTIFICATE, OTHER_KEY } from './certificates.ts'
 import { manualClock } from '../support/manual-clock.ts'
+import { createTestAuthority, type IssueOptions } from '../support/test-authority.ts'
 import { until } from '../support/until.ts'
 
 shareStore(t)
@@ -151,6 +152,20 @@ t.test('a certificate that ends is announced 14 and 3 days before, once each', a
   t.same(await checkAt(2.5 * DAY), [['error', 'certificate ends soon', 2]])
   watch.use([], [])
   t.notMatch(await metrics.text(), 'certificate="')
+})
+
+t.test('of certificates for a name one that has ended is the last choice', async (t) => {
+  const authority = createTestAuthority()
+  t.teardown(() => authority.close())
+  const pairOf = (options: IssueOptions): KeyPair => {
+    const { chain: cert, key } = authority.issue(['mail.example.net'], options)
+    return { cert, key }
+  }
+  const [ended, good] = [pairOf({ isExpired: true }), pairOf({})]
+  const endOf = (...pairs: [KeyPair, ...KeyPair[]]): number =>
+    serverCertificates(pairs, 'TLSv1.2').endFor('mail.example.net')
+  t.equal(endOf(ended, good), endOf(good))
+  t.not(endOf(ended), 0, 'better than none')
 })
 
 t.test('what an authority has issued is shown while the files are being written, and behind a reload', async (t) => {

@@ -1,6 +1,6 @@
 /**
- * Certificates of our TLS listeners, chosen by the name that the client asks for (SNI, RFC 6066 §3); the first is the
- * default. Throws ProcessExit 78 naming the file that cannot be read or does not fit.
+ * Certificates of our TLS listeners, chosen by the name that the client asks for (SNI, RFC 6066 §3): the first that has
+ * not ended. The first of all is the default. Throws ProcessExit 78 naming the file that cannot be read or does not fit.
  */
 import { X509Certificate } from 'node:crypto'
 import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls'
@@ -26,14 +26,14 @@ export type ServerCertificates = ReturnType<typeof serverCertificates>
 /** The first is the default. Throws what node:tls throws of a pair that does not fit. */
 export function serverCertificates(pairs: readonly [KeyPair, ...KeyPair[]], minVersion: SecureVersion) {
   const certificates = pairs.map((pair) => usable(pair, minVersion))
-  const find = (serverName: string): UsableCertificate | undefined =>
-    certificates.find(({ parsed }) => parsed.checkHost(serverName) !== undefined)
+  const find = (serverName: string): UsableCertificate[] =>
+    certificates.filter(({ parsed }) => parsed.checkHost(serverName) !== undefined)
   // Names are asked for again and again, by whoever connects: only those that are found are remembered.
-  const known = new Map<string, UsableCertificate>()
+  const known = new Map<string, UsableCertificate[]>()
   const chosen = (serverName: string): UsableCertificate | undefined => {
     const found = known.get(serverName) ?? find(serverName)
-    if (found !== undefined && known.size < MOST_KNOWN_NAMES) known.set(serverName, found)
-    return found
+    if (found.length > 0 && known.size < MOST_KNOWN_NAMES) known.set(serverName, found)
+    return found.find(({ parsed }) => parsed.validToDate.getTime() > Date.now()) ?? found[0]
   }
   return {
     default: pairs[0],
