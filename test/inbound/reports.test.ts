@@ -292,6 +292,12 @@ t.test('a complaint is told once and suppresses; what is no complaint does neith
   t.match(await bring(`fbl@${HOSTNAME}`, feedbackReport('abuse', returned)), taken)
   t.same(await suppressed('calm@example.com'), ['complaint all'], 'a report to the shared address')
 
+  const hidden = await parts.deliveredMessage('hidden@example.com')
+  const stated = `User-Agent: ISP\r\nOriginal-Mail-From: <${hidden.bounceAddress}>`
+  const [withoutMessage] = feedbackReport().split('--b2\r\nContent-Type: message/rfc822')
+  await bring(`fbl@${HOSTNAME}`, `${withoutMessage}--b2--`.replace('User-Agent: ISP/1.0', stated))
+  t.same(await suppressed('hidden@example.com'), ['complaint all'], 'of a message that is not returned')
+
   const leaving = await parts.deliveredMessage('leaving@example.com')
   await bring(leaving.complaintAddress, feedbackReport('opt-out'))
   t.same(await suppressed('leaving@example.com'), ['unsubscribe all'])

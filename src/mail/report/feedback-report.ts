@@ -12,7 +12,10 @@ import type { ReportReading } from './report-reading.ts'
 import { fieldOf, readFieldGroups } from './delivery-status.ts'
 
 type FeedbackReading = Pick<ReportReading, 'kind' | 'recipients' | 'feedbackType'> &
-  Pick<ReportReading['references'], 'originalEnvelopeId'>
+  Pick<ReportReading['references'], 'originalEnvelopeId'> & {
+    /** Header of the message, with the envelope sender that the report states (RFC 5965 §3.2). */
+    returned: HeaderField[]
+  }
 
 /** Types that are about a message without being a complaint about it. */
 const NO_COMPLAINT = new Set(['not-spam', 'auth-failure', 'opt-out', 'unsubscribe', 'dmarc', 'miscategorized'])
@@ -29,11 +32,12 @@ export function readFeedbackReport(parts: ReportParts, mail: MailPart): Feedback
   const fields = new Map(parts.feedback.flatMap(readFieldGroups).flatMap((group) => [...group]))
   const isReport = fields.size > 0 || mail.parameters.get('report-type')?.toLowerCase() === 'feedback-report'
   const type = fieldOf(fields, 'feedback-type').toLowerCase().trim()
+  // Without a wrapper the mail is the message itself.
   const returned = parts.returned ?? mail.headers
   if (type === '' && !isReport && !(isUnmarked(parts, mail) && namesComplainer(returned))) return undefined
   const isAboutAuthentication = AUTHENTICATION_FIELDS.some((name) => fields.has(name))
   const feedbackType = type !== '' ? type : isAboutAuthentication ? 'auth-failure' : 'abuse'
-  const envelopeId = fieldOf(fields, 'original-envelope-id')
+  const [envelopeId, mailFrom] = [fieldOf(fields, 'original-envelope-id'), fieldOf(fields, 'original-mail-from')]
   return {
     kind: kindOfFeedback(feedbackType),
     feedbackType,
@@ -45,6 +49,7 @@ export function readFeedbackReport(parts: ReportParts, mail: MailPart): Feedback
       action: 'delivered',
     })),
     originalEnvelopeId: envelopeId === '' ? null : envelopeId,
+    returned: [...(mailFrom === '' ? [] : [{ name: 'return-path', value: mailFrom }]), ...returned],
   }
 }
 

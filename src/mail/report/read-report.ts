@@ -49,9 +49,7 @@ function readMail(mail: MailPart): ReportReading {
   const parts = gatherReportParts(mail)
   const feedback = readFeedbackReport(parts, mail)
   if (feedback !== undefined) {
-    const { originalEnvelopeId, ...complaint } = feedback
-    // Without a wrapper the mail is the message itself.
-    const returned = parts.returned ?? mail.headers
+    const { originalEnvelopeId, returned, ...complaint } = feedback
     return { ...emptyReading({ ...parts, returned }, originalEnvelopeId), ...complaint }
   }
   const notification = readServiceNotification(parts.text)
