@@ -160,12 +160,17 @@ t.test('what failed for another recipient of the report is not told of ours', as
   const report = (...groups: string[]): string =>
     bounceReport().replace(/Final-Recipient[^]*?\r\n\r\n/, () => groups.join(''))
   const dead = group('gone@example.com', 'failed', '5.1.1')
+  // As Postfix tells what became of an alias for several.
+  const member = (address: string, list: string, status: string): string =>
+    group(`${address}\r\nOriginal-Recipient: rfc822; ${list}@example.com`, 'failed', status)
   const cases: [name: string, others: string[], state: string, isSuppressed: boolean][] = [
     ['beside', [group('beside@example.com', 'relayed', '2.1.5'), dead], 'delivered', false],
     ['slow', [group('slow@example.com', 'delayed', '4.4.1'), dead], 'delivered', false],
     ['alias', [group('one@example.com', 'relayed', '2.1.5'), dead], 'bounced', false],
     ['list', [dead, group('old@example.com', 'failed', '5.1.1')], 'bounced', true],
     ['full', [dead, group('full@example.com', 'failed', '5.2.2')], 'bounced', false],
+    ['team', [member('gone@x.test', 'team', '5.1.1'), member('full@x.test', 'team', '5.2.2')], 'bounced', false],
+    ['crew', [member('gone@x.test', 'crew', '5.1.1'), member('lost@x.test', 'crew', '5.1.1')], 'bounced', true],
   ]
   for (const [name, groups, state, isSuppressed] of cases) {
     const { messageId, bounceAddress } = await parts.deliveredMessage(`${name}@example.com`)
