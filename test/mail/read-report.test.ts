@@ -375,6 +375,26 @@ t.test('a notification of a complaint has the type that the provider told', asyn
   t.match(readType({ complaintFeedbackType: 'not-spam' }), { kind: 'other', feedbackType: 'not-spam' })
 })
 
+t.test('a complaint has the type that it states, and may be about a report or passed on', async (t) => {
+  const complaint = (type: string, returned: string): string =>
+    'Content-Type: multipart/report; report-type=feedback-report; boundary=f\n\n--f\n' +
+    `Content-Type: message/feedback-report\n\nFeedback-Type: ${type}\nVersion: 1\n` +
+    `--f\nContent-Type: message/rfc822\n\n${returned}--f--\n`
+  for (const type of ['not-spam (by the user)', '(by the user) Not-Spam', 'not-spam;']) {
+    t.match(read(complaint(type, RETURNED)), { kind: 'other', feedbackType: 'not-spam' }, type)
+  }
+  const abuse = { kind: 'complaint', feedbackType: 'abuse' }
+  t.match(read(complaint('abuse', REPORT)), abuse, 'about a report')
+  const passedOn = `Content-Type: multipart/mixed; boundary=m\n\n--m\nContent-Type: message/rfc822\n\n`
+  t.match(read(`${passedOn}${complaint('abuse', RETURNED)}--m--\n`), abuse, 'passed on')
+})
+
+t.test('a note that a mail arrived is no bounce, whoever signs it', async (t) => {
+  const fields = ['From: postmaster@example.org', 'Subject: Notification: Delivery failed: your parcel']
+  const text = mail([...fields, 'Auto-Submitted: auto-notified; owner-email="ada@example.org"'], 'New message.')
+  t.equal(readUtf8(text, 'postmaster@example.org').kind, 'auto-reply')
+})
+
 t.test('a bounce that returns the header of a mailbox that forwards is no complaint', async (t) => {
   const returned = ['From: orders@acme.com', 'X-HmXmrOriginalRecipient: <ada@example.com>', 'Subject: Order']
   const full = { status: '5.2.2', diagnostic: 'smtp; 552 5.2.2 mailbox full', returned }

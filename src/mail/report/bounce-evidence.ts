@@ -40,6 +40,8 @@ export function bounceEvidence(mail: MailPart, parts: ReportParts): 'strong' | '
   const hasStructure = hasReportStructure(mail, parts)
   // A filter of the mailbox that sends mail back writes a receipt (RFC 5429 §2.2.2).
   if (parts.types.has(RECEIPT) && REJECTED_BY_FILTER.test(text)) return 'strong'
+  // A note about a mail that arrived, which the server signs (RFC 5436 §2.7.1).
+  if (/^auto-notified/i.test(headerOf(mail, 'auto-submitted'))) return 'none'
   // An answer has the subject of the mail that it answers, and its three digits may be those of a telephone.
   if (isAnswerByItsWords(mail, parts) && !hasStructure && !isOfServer(mail, parts, text)) return 'none'
   if (isOfPerson(mail, parts)) return 'none'
@@ -146,7 +148,7 @@ export function isAutoReply(mail: MailPart, parts: ReportParts): boolean {
   const submitted = headerOf(mail, 'auto-submitted')
   const isAnswer = headerOf(mail, 'in-reply-to') !== ''
   return (
-    /^auto-replied/i.test(submitted) ||
+    /^auto-(?:replied|notified)/i.test(submitted) ||
     (isAnswer && /^auto-generated/i.test(submitted)) ||
     AUTO_REPLY_FIELDS.some((name) => mail.headers.some((field) => field.name === name)) ||
     AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'precedence')) ||

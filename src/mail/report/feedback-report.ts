@@ -22,6 +22,9 @@ const NO_COMPLAINT = new Set(['not-spam', 'auth-failure', 'opt-out', 'unsubscrib
 /** Fields of RFC 6591, by which a report without a type is one of failed authentication. */
 const AUTHENTICATION_FIELDS = ['auth-failure', 'identity-alignment', 'dkim-selector']
 
+// A word, comments in front of it left out (RFC 5965 §3.5).
+const FEEDBACK_TYPE = /^\s*(?:\([^()]*\)\s*)?([\w-]+)/
+
 /** Of a type in lower case. */
 export function kindOfFeedback(type: string): 'complaint' | 'other' {
   return NO_COMPLAINT.has(type) ? 'other' : 'complaint'
@@ -31,7 +34,7 @@ export function kindOfFeedback(type: string): 'complaint' | 'other' {
 export function readFeedbackReport(parts: ReportParts, mail: MailPart): FeedbackReading | undefined {
   const fields = new Map(parts.feedback.flatMap(readFieldGroups).flatMap((group) => [...group]))
   const isReport = fields.size > 0 || mail.parameters.get('report-type')?.toLowerCase() === 'feedback-report'
-  const type = fieldOf(fields, 'feedback-type').toLowerCase().trim()
+  const type = FEEDBACK_TYPE.exec(fieldOf(fields, 'feedback-type'))?.[1]?.toLowerCase() ?? ''
   // Without a wrapper the mail is the message itself.
   const returned = parts.returned ?? mail.headers
   if (type === '' && !isReport && !(isUnmarked(parts, mail) && namesComplainer(returned))) return undefined

@@ -11,7 +11,7 @@ import { findAddresses } from './find-addresses.ts'
 import { readFeedbackReport } from './feedback-report.ts'
 import { readMailTree, type MailPart } from './mail-tree.ts'
 import { factsIn, proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
-import { gatherReportParts, isStatusType, type ReportParts } from './report-parts.ts'
+import { gatherReportParts, isReportType, type ReportParts } from './report-parts.ts'
 import type { ReportedRecipient, ReportKind, ReportReading } from './report-reading.ts'
 import type { ReportStage } from '../reply/smtp-reply.ts'
 import { readServiceNotification } from './service-notification.ts'
@@ -35,14 +35,14 @@ function withReturnPath(mail: MailPart, sender: string): MailPart {
 
 /** A report that a gateway or a person passed on as a whole, also more than once. */
 function wrappedReport(mail: MailPart): MailPart | undefined {
-  if (holdsStatus(mail) || isAnswer(mail)) return undefined
+  if (isReport(mail) || isAnswer(mail)) return undefined
   const attached = MESSAGE_TYPE.test(mail.type) ? [mail] : mail.parts.filter(({ type }) => MESSAGE_TYPE.test(type))
   const messages = attached.flatMap(({ parts }) => parts)
-  return messages.map((message) => (holdsStatus(message) ? message : wrappedReport(message))).find(Boolean)
+  return messages.map((message) => (isReport(message) ? message : wrappedReport(message))).find(Boolean)
 }
 
-function holdsStatus(mail: MailPart): boolean {
-  return mail.parts.some((part) => isStatusType(part.type))
+function isReport(mail: MailPart): boolean {
+  return mail.parts.some((part) => isReportType(part.type))
 }
 
 function readMail(mail: MailPart): ReportReading {
