@@ -65,6 +65,8 @@ const DEFAULT_ANSWER_BYTES = 512
 /** As long as a webhook may take in all; the request has its own limit. */
 const CONNECT_TIMEOUT = 10 * SECOND
 const CHECK_LOOKUP_TIMEOUT = 5 * SECOND
+/** A server that closes an idle connection first, some after 2 s, meets the next request with a reset. */
+const IDLE_TIMEOUT = SECOND
 const MOST_HEADER_BYTES = 16_384
 /** URLs that are asked again and again. */
 const MOST_REMEMBERED = 1_000
@@ -84,6 +86,7 @@ export function createGuardedRequest(options: GuardedRequestOptions) {
     // The limit over the whole request is ours, below.
     headersTimeout: 0,
     bodyTimeout: 0,
+    keepAliveTimeout: IDLE_TIMEOUT,
   })
   /** The same few endpoints are posted to all the time: their URLs are read once. */
   const urls = new LRUCache<string, ReadUrl>({

@@ -28,6 +28,17 @@ function sternpost(...words: string[]): Promise<Ended> {
   })
 }
 
+t.test('of a feedback report it says whether its recipient is suppressed', async (t) => {
+  const report = readFileSync(fixture('complaint-not-spam'), 'utf8')
+  for (const [type, fate] of Object.entries({ 'not-spam': 'not suppressed', 'opt-out': 'suppressed' })) {
+    const file = join(t.testdir(), `${type}.eml`)
+    writeFileSync(file, report.replace('not-spam', type))
+    const { stdout } = await sternpost('bounce', 'read', file)
+    t.equal(stdout, `${file}: other (feedback type ${type})\n  reader@example.org: ${fate}\n`)
+    t.match((await sternpost('bounce', 'read', '--json', file)).stdout, `"suppress":${fate === 'suppressed'},`)
+  }
+})
+
 t.test('--json prints a line for each file, in their order', async (t) => {
   const files = readdirSync(FIXTURES)
     .filter((name) => name.endsWith('.eml'))

@@ -160,12 +160,17 @@ t.test('what failed for another recipient of the report is not told of ours', as
   const report = (...groups: string[]): string =>
     bounceReport().replace(/Final-Recipient[^]*?\r\n\r\n/, () => groups.join(''))
   const dead = group('gone@example.com', 'failed', '5.1.1')
+  // As Postfix tells what became of an alias for several.
+  const member = (address: string, list: string, status: string): string =>
+    group(`${address}\r\nOriginal-Recipient: rfc822; ${list}@example.com`, 'failed', status)
   const cases: [name: string, others: string[], state: string, isSuppressed: boolean][] = [
     ['beside', [group('beside@example.com', 'relayed', '2.1.5'), dead], 'delivered', false],
     ['slow', [group('slow@example.com', 'delayed', '4.4.1'), dead], 'delivered', false],
     ['alias', [group('one@example.com', 'relayed', '2.1.5'), dead], 'bounced', false],
     ['list', [dead, group('old@example.com', 'failed', '5.1.1')], 'bounced', true],
     ['full', [dead, group('full@example.com', 'failed', '5.2.2')], 'bounced', false],
+    ['team', [member('gone@x.test', 'team', '5.1.1'), member('full@x.test', 'team', '5.2.2')], 'bounced', false],
+    ['crew', [member('gone@x.test', 'crew', '5.1.1'), member('lost@x.test', 'crew', '5.1.1')], 'bounced', true],
   ]
   for (const [name, groups, state, isSuppressed] of cases) {
     const { messageId, bounceAddress } = await parts.deliveredMessage(`${name}@example.com`)
@@ -291,6 +296,12 @@ t.test('a complaint is told once and suppresses; what is no complaint does neith
   const returned = [`Message-ID: <${calm.complaintToken}@acme.com>`, 'Subject: Order']
   t.match(await bring(`fbl@${HOSTNAME}`, feedbackReport('abuse', returned)), taken)
   t.same(await suppressed('calm@example.com'), ['complaint all'], 'a report to the shared address')
+
+  const hidden = await parts.deliveredMessage('hidden@example.com')
+  const stated = `User-Agent: ISP\r\nOriginal-Mail-From: <${hidden.bounceAddress}>`
+  const [withoutMessage] = feedbackReport().split('--b2\r\nContent-Type: message/rfc822')
+  await bring(`fbl@${HOSTNAME}`, `${withoutMessage}--b2--`.replace('User-Agent: ISP/1.0', stated))
+  t.same(await suppressed('hidden@example.com'), ['complaint all'], 'of a message that is not returned')
 
   const leaving = await parts.deliveredMessage('leaving@example.com')
   await bring(leaving.complaintAddress, feedbackReport('opt-out'))

@@ -177,6 +177,34 @@ t.test('a bounce is what a server wrote, in whatever language; people write abou
   t.equal(readUtf8(`${forwarded}\n\n${RETURNED}`).kind, 'bounce', 'passed on as a whole')
 })
 
+t.test('what an answer quotes or has attached is about others', async (t) => {
+  const quoted = mail([], `I got this:\n\nReporting-MTA: dns; mx.example\n\n${STATUS}`)
+  const attached = `Content-Type: multipart/mixed; boundary=m\n\n--m\nContent-Type: message/rfc822\n\n${REPORT}--m--\n`
+  const person = 'From: Ada <ada@example.org>\n'
+  for (const text of [quoted, attached]) {
+    t.equal(readUtf8(`${person}In-Reply-To: <1@acme.test>\n${text}`, '').kind, 'other')
+  }
+  t.equal(readUtf8(`${person}Subject: AW: Delivery failed\n${quoted}`).kind, 'other')
+  t.equal(readUtf8(`${person}Subject: What is this?\n${quoted}`, 'ada@example.org').kind, 'other')
+  for (const marks of ['', 'Subject: Automatic reply: Your order\n', 'In-Reply-To: <1@acme.test>\n']) {
+    const automatic = `${person}Auto-Submitted: auto-replied\n${marks}${quoted}`
+    t.equal(readUtf8(automatic, '').kind, 'auto-reply', marks)
+  }
+  const away = mail([person.trim(), 'Subject: Re: Delivery failed: your parcel'], 'I cannot read mail until Monday.')
+  t.equal(readUtf8(away, '').kind, 'other')
+  t.equal(readUtf8(`From: MAILER-DAEMON@example.org\nIn-Reply-To: <1@acme.test>\n${quoted}`).kind, 'bounce')
+})
+
+t.test('a report that was passed on more than once is read as if it had come alone', async (t) => {
+  const passOn = (text: string, boundary: string): string =>
+    `From: ada@example.org\nSubject: Fwd\nContent-Type: multipart/mixed; boundary=${boundary}\n\n` +
+    `--${boundary}\n\nsee below\n--${boundary}\nContent-Type: message/rfc822\n\n${text}--${boundary}--\n`
+  const bare = `From: ada@example.org\nContent-Type: message/rfc822\n\n${REPORT}`
+  for (const text of [passOn(REPORT, 'm'), passOn(passOn(REPORT, 'm'), 'n'), bare, passOn(bare, 'm')]) {
+    t.match(readUtf8(text), { kind: 'bounce', recipients: [{ address: 'a@example.org' }] })
+  }
+})
+
 t.test('a helpdesk that returns a mail, and a filter of the mailbox, report as servers do', async (t) => {
   const refusal = '<a@example.org>:\n550 5.1.1 no such user\n\n'
   const fields = ['From: helpdesk@example.org', 'Subject: failure notice', 'Auto-Submitted: auto-replied']
@@ -345,6 +373,26 @@ t.test('a notification of a complaint has the type that the provider told', asyn
   t.match(readType({}), { kind: 'complaint', feedbackType: null })
   t.match(readType({ complaintFeedbackType: 'abuse' }), { kind: 'complaint', feedbackType: 'abuse' })
   t.match(readType({ complaintFeedbackType: 'not-spam' }), { kind: 'other', feedbackType: 'not-spam' })
+})
+
+t.test('a complaint has the type that it states, and may be about a report or passed on', async (t) => {
+  const complaint = (type: string, returned: string): string =>
+    'Content-Type: multipart/report; report-type=feedback-report; boundary=f\n\n--f\n' +
+    `Content-Type: message/feedback-report\n\nFeedback-Type: ${type}\nVersion: 1\n` +
+    `--f\nContent-Type: message/rfc822\n\n${returned}--f--\n`
+  for (const type of ['not-spam (by the user)', '(by the user) Not-Spam', 'not-spam;']) {
+    t.match(read(complaint(type, RETURNED)), { kind: 'other', feedbackType: 'not-spam' }, type)
+  }
+  const abuse = { kind: 'complaint', feedbackType: 'abuse' }
+  t.match(read(complaint('abuse', REPORT)), abuse, 'about a report')
+  const passedOn = `Content-Type: multipart/mixed; boundary=m\n\n--m\nContent-Type: message/rfc822\n\n`
+  t.match(read(`${passedOn}${complaint('abuse', RETURNED)}--m--\n`), abuse, 'passed on')
+})
+
+t.test('a note that a mail arrived is no bounce, whoever signs it', async (t) => {
+  const fields = ['From: postmaster@example.org', 'Subject: Notification: Delivery failed: your parcel']
+  const text = mail([...fields, 'Auto-Submitted: auto-notified; owner-email="ada@example.org"'], 'New message.')
+  t.equal(readUtf8(text, 'postmaster@example.org').kind, 'auto-reply')
 })
 
 t.test('a bounce that returns the header of a mailbox that forwards is no complaint', async (t) => {

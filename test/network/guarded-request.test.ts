@@ -206,6 +206,22 @@ t.test('connections are used again', async (t) => {
   t.ok(connections <= 2, `${connections} connections`)
 })
 
+t.test('an idle connection is ended before servers do that, some after 2 s', async (t) => {
+  let answeredAt = Number.NaN
+  const server = createTcpServer((socket) => {
+    socket.once('data', () => {
+      answeredAt = Date.now()
+      socket.write('HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n')
+    })
+  })
+  const connected = once(server, 'connection')
+  const guard = guardFor(t, { allowPrivateAddresses: true })
+  t.match(await send(guard, `http://127.0.0.1:${await listenOn(t, server)}/`), { status: 200 })
+  const [socket] = (await connected) as [Socket]
+  await once(socket, 'close')
+  t.ok(Date.now() - answeredAt < 3_000)
+})
+
 t.test('redirects are not followed, and every status is handed back', async (t) => {
   const canary = await startCanary(t)
   const port = await listenOn(

@@ -64,7 +64,7 @@ function readFiles(files: string[], flags: BounceReadFlags): void {
     const reading = readReport(bytes)
     const recipients = reading.recipients.map((recipient) => ({
       ...recipient,
-      // Of a complaint there is nothing to judge: it always suppresses.
+      // Of a complaint there is nothing to judge.
       judgement: reading.feedbackType === null ? judgeReported(recipient, classify, null) : undefined,
     }))
     process.stdout.write((flags.json === true ? jsonLine : text)(file, reading, recipients))
@@ -104,7 +104,7 @@ function jsonLine(file: string, reading: ReportReading, recipients: readonly Jud
       bounce_type: judgement?.bounceType ?? null,
       category: judgement?.category ?? null,
       // One answer of the kind that needs a second one suppresses nobody.
-      suppress: reading.kind === 'complaint' || judgement?.suppress === 'always',
+      suppress: isUnwanted(reading) || judgement?.suppress === 'always',
       diagnostic,
     })),
     feedback_type: reading.feedbackType,
@@ -119,10 +119,16 @@ function text(file: string, reading: ReportReading, recipients: readonly JudgedR
   return linesText([`${file}: ${reading.kind}${feedback}`, ...lines])
 }
 
-function describe(recipient: JudgedRecipient, { kind }: ReportReading): string[] {
+/** inbound/README.md "Complaints". */
+function isUnwanted({ kind, feedbackType }: ReportReading): boolean {
+  return kind === 'complaint' || feedbackType === 'opt-out' || feedbackType === 'unsubscribe'
+}
+
+function describe(recipient: JudgedRecipient, reading: ReportReading): string[] {
   const { finalRecipient, action, status, diagnostic, judgement } = recipient
   const address = finalRecipient === null ? recipient.address : `${recipient.address} (as ${finalRecipient})`
-  if (judgement === undefined) return [`  ${address}${kind === 'complaint' ? ': suppressed' : `: ${action}`}`]
+  if (isUnwanted(reading)) return [`  ${address}: suppressed`]
+  if (judgement === undefined) return [`  ${address}: ${reading.feedbackType === null ? action : 'not suppressed'}`]
   const { bounceType, category, suppress } = judgement
   const fate = { always: 'suppressed', second: 'suppressed by a second such answer', never: 'not suppressed' }[suppress]
   const facts = `${action}, ${status ?? 'no status'}, ${bounceType} (${category}), ${fate}`

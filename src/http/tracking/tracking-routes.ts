@@ -6,6 +6,7 @@
  * and no target is ever taken from a request; no cookie is set.
  */
 import type { Middleware } from 'koa'
+import { domainToAscii } from '../../mail/address.ts'
 import type { Client } from '../../messages/engagement/machine-hits.ts'
 import type { RequestContext, RequestState } from '../exchange/answer-request.ts'
 import type { BodyLimit, BodyReader } from '../exchange/body-reader.ts'
@@ -103,12 +104,17 @@ function isPrefetch(ctx: RequestContext): boolean {
   return ['Purpose', 'Sec-Purpose', 'X-Moz'].some((name) => /^\s*prefetch\b/i.test(ctx.get(name)))
 }
 
+// What stands before the host of a URL (its scheme, perhaps a user), and a host that has more than ASCII.
+const UNICODE_HOST = /^(https?:\/\/(?:[^/?#\\]*@)?)([^/?#\\@:]*[^\0-\x7f][^/?#\\@:]*)/i
+
 /**
- * A target as a header takes it: its bytes, but what is not printable US-ASCII percent-encoded as UTF-8 (RFC 3986 §2.5,
- * RFC 9110 §5.5). So no line end and no control character gets there.
+ * A target as a header takes it: its bytes, but a Unicode host as A-labels, and what is not visible US-ASCII
+ * percent-encoded as UTF-8 (RFC 3986 §2.5, RFC 9110 §5.5), as browsers do. So no line end and no control character gets
+ * there.
  */
 function headerText(target: string): string {
-  return target.replace(/[^\x20-\x7e]+/g, (text) =>
+  const named = target.replace(UNICODE_HOST, (_, before, host) => `${before}${domainToAscii(host) ?? host}`)
+  return named.replace(/[^\x21-\x7e]+/g, (text) =>
     [...Buffer.from(text)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''),
   )
 }

@@ -9,6 +9,7 @@ import type { ReportAction } from './report-reading.ts'
 import { replyCodeIn } from './report-diagnostic.ts'
 import type { ReportParts } from './report-parts.ts'
 import {
+  ANSWER_SUBJECT,
   anyOf,
   AUTO_REPLY_SUBJECT,
   BOUNCE_SENTENCE,
@@ -35,17 +36,15 @@ export function bounceEvidence(mail: MailPart, parts: ReportParts): 'strong' | '
   const text = parts.text.slice(0, EVIDENCE_CHARACTERS)
   const isReturned = parts.returned !== null
   const hasCode = replyCodeIn(text) !== null
-  // RFC 3834 §5.
-  const isAutomatic = /^auto-/i.test(headerOf(mail, 'auto-submitted'))
-  const isProgram = isReturned && PROGRAM_NAME.test(headerOf(mail, 'from'))
-  const isFromServer = isFromDaemon(mail) || isNullSender(mail) || isAutomatic || isProgram
+  const isFromServer = isOfProgram(mail, isReturned)
   const hasStructure = hasReportStructure(mail, parts)
   // A filter of the mailbox that sends mail back writes a receipt (RFC 5429 §2.2.2).
   if (parts.types.has(RECEIPT) && REJECTED_BY_FILTER.test(text)) return 'strong'
+  // A note about a mail that arrived, which the server signs (RFC 5436 §2.7.1).
+  if (/^auto-notified/i.test(headerOf(mail, 'auto-submitted'))) return 'none'
   // An answer has the subject of the mail that it answers, and its three digits may be those of a telephone.
-  if (isAutoReply(mail, parts) && !hasStructure && !isOfServer(mail, parts, text)) return 'none'
-  // A person who asks about a bounce, unless it is passed on as a whole.
-  if (!isFromServer && !hasStructure && !isReturned) return 'none'
+  if (isAnswerByItsWords(mail, parts) && !hasStructure && !isOfServer(mail, parts, text)) return 'none'
+  if (isOfPerson(mail, parts)) return 'none'
   const told = [
     hasStructure ? 3 : 0,
     BOUNCE_SUBJECT.test(subjectOf(mail)) ? 2 : 0,
@@ -58,6 +57,35 @@ export function bounceEvidence(mail: MailPart, parts: ReportParts): 'strong' | '
   // Hints alone are no bounce: servers write about other things, too.
   if (told.every((count) => count === 0) || weight < ENOUGH) return 'none'
   return weight >= CERTAIN ? 'strong' : 'weak'
+}
+
+/** Whether the fields of a report that stand in its prose may be those of another report, which it quotes. */
+export function mayQuote(mail: MailPart, parts: ReportParts): boolean {
+  const isOfMailbox = isAnswerByItsWords(mail, parts) && !isFromDaemon(mail) && !hasReportStructure(mail, parts)
+  return isOfMailbox || isOfPerson(mail, parts)
+}
+
+/** A person who answers, or who asks about a bounce, unless it is passed on as a whole. */
+function isOfPerson(mail: MailPart, parts: ReportParts): boolean {
+  const isReturned = parts.returned !== null
+  const isQuestion = !isReturned && !isOfProgram(mail, isReturned)
+  return (isAnswer(mail) || isQuestion) && !hasReportStructure(mail, parts)
+}
+
+/** What a mailbox answers, with all that the answer quotes and has attached. Servers write the same field. */
+export function isAnswer(mail: MailPart): boolean {
+  return headerOf(mail, 'in-reply-to') !== '' && !isFromDaemon(mail)
+}
+
+function isAnswerByItsWords(mail: MailPart, parts: ReportParts): boolean {
+  return isAutoReply(mail, parts) || ANSWER_SUBJECT.test(subjectOf(mail))
+}
+
+function isOfProgram(mail: MailPart, isReturned: boolean): boolean {
+  // RFC 3834 §5.
+  const isAutomatic = /^auto-/i.test(headerOf(mail, 'auto-submitted'))
+  const isProgram = isReturned && PROGRAM_NAME.test(headerOf(mail, 'from'))
+  return isFromDaemon(mail) || isNullSender(mail) || isAutomatic || isProgram
 }
 
 /** What a report in prose says of its recipients. */
@@ -120,7 +148,7 @@ export function isAutoReply(mail: MailPart, parts: ReportParts): boolean {
   const submitted = headerOf(mail, 'auto-submitted')
   const isAnswer = headerOf(mail, 'in-reply-to') !== ''
   return (
-    /^auto-replied/i.test(submitted) ||
+    /^auto-(?:replied|notified)/i.test(submitted) ||
     (isAnswer && /^auto-generated/i.test(submitted)) ||
     AUTO_REPLY_FIELDS.some((name) => mail.headers.some((field) => field.name === name)) ||
     AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'precedence')) ||

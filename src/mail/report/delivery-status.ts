@@ -26,8 +26,10 @@ export function readDeliveryStatus(
   const recipients = new Map<string, ReportedRecipient>()
   for (const group of groups.filter(isAboutRecipient).slice(0, MOST_RECIPIENTS)) {
     const recipient = readRecipient(group)
-    const key = recipient?.address.toLowerCase()
-    if (recipient !== undefined && key !== undefined && !recipients.has(key)) recipients.set(key, recipient)
+    if (recipient === undefined) continue
+    // An address that became several is the original one of them all.
+    const key = `${recipient.address} ${recipient.finalRecipient ?? ''}`.toLowerCase()
+    if (!recipients.has(key)) recipients.set(key, recipient)
   }
   const envelopeId = groups.map((group) => fieldOf(group, 'original-envelope-id')).find((id) => id !== '')
   return { recipients: [...recipients.values()], originalEnvelopeId: envelopeId ?? null }

@@ -12,12 +12,18 @@ import type { ReportReading } from './report-reading.ts'
 import { fieldOf, readFieldGroups } from './delivery-status.ts'
 
 type FeedbackReading = Pick<ReportReading, 'kind' | 'recipients' | 'feedbackType'> &
-  Pick<ReportReading['references'], 'originalEnvelopeId'>
+  Pick<ReportReading['references'], 'originalEnvelopeId'> & {
+    /** Header of the message, with the envelope sender that the report states (RFC 5965 §3.2). */
+    returned: HeaderField[]
+  }
 
 /** Types that are about a message without being a complaint about it. */
 const NO_COMPLAINT = new Set(['not-spam', 'auth-failure', 'opt-out', 'unsubscribe', 'dmarc', 'miscategorized'])
 /** Fields of RFC 6591, by which a report without a type is one of failed authentication. */
 const AUTHENTICATION_FIELDS = ['auth-failure', 'identity-alignment', 'dkim-selector']
+
+// A word, comments in front of it left out (RFC 5965 §3.5).
+const FEEDBACK_TYPE = /^\s*(?:\([^()]*\)\s*)?([\w-]+)/
 
 /** Of a type in lower case. */
 export function kindOfFeedback(type: string): 'complaint' | 'other' {
@@ -28,12 +34,13 @@ export function kindOfFeedback(type: string): 'complaint' | 'other' {
 export function readFeedbackReport(parts: ReportParts, mail: MailPart): FeedbackReading | undefined {
   const fields = new Map(parts.feedback.flatMap(readFieldGroups).flatMap((group) => [...group]))
   const isReport = fields.size > 0 || mail.parameters.get('report-type')?.toLowerCase() === 'feedback-report'
-  const type = fieldOf(fields, 'feedback-type').toLowerCase().trim()
+  const type = FEEDBACK_TYPE.exec(fieldOf(fields, 'feedback-type'))?.[1]?.toLowerCase() ?? ''
+  // Without a wrapper the mail is the message itself.
   const returned = parts.returned ?? mail.headers
   if (type === '' && !isReport && !(isUnmarked(parts, mail) && namesComplainer(returned))) return undefined
   const isAboutAuthentication = AUTHENTICATION_FIELDS.some((name) => fields.has(name))
   const feedbackType = type !== '' ? type : isAboutAuthentication ? 'auth-failure' : 'abuse'
-  const envelopeId = fieldOf(fields, 'original-envelope-id')
+  const [envelopeId, mailFrom] = [fieldOf(fields, 'original-envelope-id'), fieldOf(fields, 'original-mail-from')]
   return {
     kind: kindOfFeedback(feedbackType),
     feedbackType,
@@ -45,6 +52,7 @@ export function readFeedbackReport(parts: ReportParts, mail: MailPart): Feedback
       action: 'delivered',
     })),
     originalEnvelopeId: envelopeId === '' ? null : envelopeId,
+    returned: [...(mailFrom === '' ? [] : [{ name: 'return-path', value: mailFrom }]), ...returned],
   }
 }
 

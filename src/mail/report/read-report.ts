@@ -4,19 +4,20 @@
  * (inbound/README.md "Whose mail a report is about"). Pure. Never throws, whatever the bytes, and takes time linear in
  * the first MiB; the rest is not read.
  */
-import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
+import { bounceEvidence, isAnswer, isAutoReply, mayQuote, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus, withoutStatusFields } from './delivery-status.ts'
 import { findFailedAddresses, readProseAbout } from './unstructured-bounce.ts'
 import { findAddresses } from './find-addresses.ts'
 import { readFeedbackReport } from './feedback-report.ts'
 import { readMailTree, type MailPart } from './mail-tree.ts'
 import { factsIn, proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
-import { gatherReportParts, isStatusType, type ReportParts } from './report-parts.ts'
+import { gatherReportParts, isReportType, type ReportParts } from './report-parts.ts'
 import type { ReportedRecipient, ReportKind, ReportReading } from './report-reading.ts'
 import type { ReportStage } from '../reply/smtp-reply.ts'
 import { readServiceNotification } from './service-notification.ts'
 import { EXPIRED_SENTENCE } from './wordings.ts'
 
+const MESSAGE_TYPE = /^message\/(?:rfc822|global)$/
 const GENERATED_FROM = /\((?:ultimately )?generated from ([^()\s]{1,320})\)/i
 // A name of X.400 or Exchange, or the path of a file.
 const FOREIGN_NAME = /^(?:x-?400|ex|notes)\s*[:;]|^\/|\/(?:o|ou|cn|g|s|prmd)=/i
@@ -32,25 +33,28 @@ function withReturnPath(mail: MailPart, sender: string): MailPart {
   return { ...mail, headers: [{ name: 'return-path', value: `<${sender}>` }, ...mail.headers] }
 }
 
-/** A report that a gateway or a person passed on as a whole. */
+/** A report that a gateway or a person passed on as a whole, also more than once. */
 function wrappedReport(mail: MailPart): MailPart | undefined {
-  if (mail.parts.some((part) => isStatusType(part.type))) return undefined
-  const wrapped = mail.parts.map((part) => (part.type === 'message/rfc822' ? part.parts[0] : undefined))
-  return wrapped.find((message) => message?.parts.some((part) => isStatusType(part.type)))
+  if (isReport(mail) || isAnswer(mail)) return undefined
+  const attached = MESSAGE_TYPE.test(mail.type) ? [mail] : mail.parts.filter(({ type }) => MESSAGE_TYPE.test(type))
+  const messages = attached.flatMap(({ parts }) => parts)
+  return messages.map((message) => (isReport(message) ? message : wrappedReport(message))).find(Boolean)
+}
+
+function isReport(mail: MailPart): boolean {
+  return mail.parts.some((part) => isReportType(part.type))
 }
 
 function readMail(mail: MailPart): ReportReading {
   const parts = gatherReportParts(mail)
   const feedback = readFeedbackReport(parts, mail)
   if (feedback !== undefined) {
-    const { originalEnvelopeId, ...complaint } = feedback
-    // Without a wrapper the mail is the message itself.
-    const returned = parts.returned ?? mail.headers
+    const { originalEnvelopeId, returned, ...complaint } = feedback
     return { ...emptyReading({ ...parts, returned }, originalEnvelopeId), ...complaint }
   }
   const notification = readServiceNotification(parts.text)
   if (notification !== undefined) return { ...emptyReading(parts, null), ...notification }
-  const status = readDeliveryStatus(statusText(parts))
+  const status = readDeliveryStatus(statusText(mail, parts))
   const reading = emptyReading(parts, status.originalEnvelopeId)
   if (status.recipients.length > 0) {
     const prose = withoutStatusFields(parts.text)
@@ -82,10 +86,10 @@ function emptyReading({ returned }: ReportParts, originalEnvelopeId: string | nu
   }
 }
 
-/** The status parts; without them the prose, where it holds their fields. */
-function statusText({ statuses, text }: ReportParts): string {
-  if (statuses.length > 0) return statuses.join('\n\n')
-  return holdsDeliveryStatus(text) ? text : ''
+/** The status parts; without them the prose, where it holds their fields and does not quote them. */
+function statusText(mail: MailPart, parts: ReportParts): string {
+  if (parts.statuses.length > 0) return parts.statuses.join('\n\n')
+  return holdsDeliveryStatus(parts.text) && !mayQuote(mail, parts) ? parts.text : ''
 }
 
 /** One failure makes a bounce; what is only delayed, delivered, relayed or expanded is a notice. */

@@ -30,8 +30,9 @@ const FEEDBACK_TYPE = /^message\/(?:x-)?feedback-report$/
 const HEADER_TYPE = /^(?:text\/(?:x-)?rfc822-headers?|message\/(?:rfc822-|global-)headers?)$/
 const MESSAGE_TYPE = /^message\/(?:rfc822|global|news|partial)$/
 
-export function isStatusType(type: string): boolean {
-  return STATUS_TYPE.test(type)
+/** Of the part that makes a mail a report. */
+export function isReportType(type: string): boolean {
+  return STATUS_TYPE.test(type) || FEEDBACK_TYPE.test(type)
 }
 
 export function gatherReportParts(mail: MailPart): ReportParts {
@@ -46,7 +47,7 @@ export function gatherReportParts(mail: MailPart): ReportParts {
 
   function gather(part: MailPart): void {
     types.add(part.type)
-    if (isStatusType(part.type)) statuses.push(textOf(part))
+    if (STATUS_TYPE.test(part.type)) statuses.push(textOf(part))
     else if (FEEDBACK_TYPE.test(part.type)) feedback.push(textOf(part))
     else if (HEADER_TYPE.test(part.type)) returned ??= readHeader(textOf(part).trimStart(), 0, true).headers
     else if (MESSAGE_TYPE.test(part.type)) returned ??= part.parts[0]?.headers ?? readHeader(part.body, 0, true).headers

@@ -162,6 +162,9 @@ export const AUTO_REPLY_SUBJECT = anyOf([
   /(?:confirm|verify) your (?:e-?mail|message|identity)/,
 ])
 
+/** Subjects of answers. */
+export const ANSWER_SUBJECT = /^\W{0,9}(?:re|aw|antw|sv|vs|odp|rif|ynt): ?/i
+
 /** Lines that announce the returned message behind a ruler of dashes and the like. */
 export const RETURNED_BEHIND_RULER = anyOf(
   [
