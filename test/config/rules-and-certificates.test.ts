@@ -1,6 +1,6 @@
 /** Rules of providers.yaml and bounces.yaml as they are checked at load, warnings between files, certificates. */
 import { X509Certificate } from 'node:crypto'
-import { chmodSync, copyFileSync, existsSync, readFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { DAY } from '../../src/base/clock.ts'
@@ -230,6 +230,14 @@ t.test('certificates must be there, fit their key, and keep it secret', async (t
     selfSigned,
     /key_file: error: this key does not belong/,
   ])
+  const der = join(folder, 'der')
+  writeFileSync(der, new X509Certificate(readFileSync(cert_file)).raw)
+  const cutChain = join(folder, 'cut-chain')
+  writeFileSync(cutChain, `${readFileSync(cert_file, 'utf8')}-----BEGIN CERTIFICATE-----\nMIIB\n`)
+  for (const file of [der, cutChain]) {
+    const [found] = said({ cert_file: file, key_file: key('test-key.pem', 0o600) })
+    t.match(found, /cert_file: error: cannot be used: .*PEM/, 'the doors would not open with it')
+  }
   t.match(said({ cert_file: '/nowhere/a', key_file: cert_file }), [
     /cert_file: error: not a certificate: ENOENT/,
     /key_file: error: not a private key: /,

@@ -283,6 +283,22 @@ const FAULTS: Fault[] = [
     says: /in [45] days/,
   },
   {
+    name: 'a certificate that is shown without its issuer',
+    words: ['tls'],
+    async plant() {
+      const chain = readFileSync(tls.certificate, 'utf8')
+      writeFileSync(tls.certificate, chain.slice(0, chain.indexOf('-----BEGIN', 1)))
+      await sternpost(['reload', '--config', folder])
+      return async () => {
+        writeFileSync(tls.certificate, chain)
+        await sternpost(['reload', '--config', folder])
+      }
+    },
+    finds: TLS_NAMES.map((name) => `warn tls ${name}`),
+    code: 1,
+    says: /fullchain\.pem/,
+  },
+  {
     name: 'files that the server has not taken over',
     words: ['config'],
     plant: inFile('pools.yaml', (text) => text.replace('"warmed": true', '"warmed": true, "weight": 7')),

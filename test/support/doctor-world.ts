@@ -51,7 +51,7 @@ export async function startDoctorWorld(): Promise<DoctorWorld> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-doctor-'))
   const tls = { certificate: join(folder, 'cert.pem'), key: join(folder, 'key.pem') }
   const authority = createTestAuthority()
-  const { chain, key } = authority.issue(TLS_NAMES)
+  const { chain, key } = authority.intermediate('Test Intermediate').issue(TLS_NAMES)
   writeFileSync(tls.certificate, chain)
   writeFileSync(tls.key, key, { mode: 0o600 })
   authority.close()

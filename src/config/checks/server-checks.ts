@@ -4,6 +4,7 @@
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { statSync } from 'node:fs'
+import { createSecureContext } from 'node:tls'
 import { DAY, MINUTE } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import { isLoopback } from '../../base/ip-address.ts'
@@ -173,6 +174,11 @@ function pairChecks(
   if (typeof certificate === 'string') return findings
   if (typeof key !== 'string' && !certificate.checkPrivateKey(key)) {
     findings.push(wrong(at('key_file'), `this key does not belong to ${files.cert_file}`))
+  } else if (typeof key !== 'string') {
+    const usable = read(() =>
+      createSecureContext({ cert: readRegularFile(files.cert_file), key: readRegularFile(files.key_file) }),
+    )
+    if (typeof usable === 'string') findings.push(wrong(at('cert_file'), `cannot be used: ${usable}`))
   }
   const left = certificate.validToDate.getTime() - now
   if (left <= 0) findings.push(noted(at('cert_file'), `the certificate expired on ${certificate.validTo}`))

@@ -62,26 +62,31 @@ async function findingFor(name: string, { door, world, order }: AskedName): Prom
   if (order?.issued === null) return TLS.warn(name, 'its certificate is ordered', 'wait a minute, then look again')
   const shown = await handshake(name, door)
   if (typeof shown === 'string') return TLS.skip(name, `no handshake at port ${door.port} (${shown}): see listeners`)
-  const isHidden = order?.issued != null && !new X509Certificate(order.issued.chain).raw.equals(shown.raw)
+  const isHidden = order?.issued != null && !new X509Certificate(order.issued.chain).raw.equals(shown.leaf.raw)
   return judged(name, shown, { now: world.clock.now(), fix: isHidden ? HIDDEN : renewal(name) })
 }
 
 /** Files are chosen before what an authority issued (certificates/README.md). */
 const HIDDEN = 'take its file out of tls.certificates, then sternpost reload: the one by tls.acme is shown then'
 
-function judged(name: string, shown: X509Certificate, { now, fix }: { now: number; fix: string }): HealthFinding {
-  const days = Math.floor((shown.validToDate.getTime() - now) / DAY)
-  const until = shown.validToDate.toISOString().slice(0, 10)
-  if (shown.checkHost(name) === undefined) {
-    return TLS.fail(name, `the certificate is for ${shown.subjectAltName ?? shown.subject}`, fix)
+const ISSUER_IS_MISSING = 'it is shown without the certificate of its issuer: clients that do not know that one refuse'
+const WHOLE_CHAIN =
+  'name the file with the whole chain in cert_file (fullchain.pem, not cert.pem), then: sternpost reload'
+
+function judged(name: string, { leaf, isAlone }: Shown, { now, fix }: { now: number; fix: string }): HealthFinding {
+  const days = Math.floor((leaf.validToDate.getTime() - now) / DAY)
+  const until = leaf.validToDate.toISOString().slice(0, 10)
+  if (leaf.checkHost(name) === undefined) {
+    return TLS.fail(name, `the certificate is for ${leaf.subjectAltName ?? leaf.subject}`, fix)
   }
   if (days < FAIL_DAYS) {
     return TLS.fail(name, days < 0 ? `it expired on ${until}` : `it ends on ${until}`, fix)
   }
   if (days < WARN_DAYS) return TLS.warn(name, `it ends on ${until}, in ${days} days`, fix)
-  if (shown.checkIssued(shown)) {
+  if (leaf.checkIssued(leaf)) {
     return TLS.warn(name, 'the certificate is self-signed: clients do not trust it', fix)
   }
+  if (isAlone) return TLS.warn(name, ISSUER_IS_MISSING, WHOLE_CHAIN)
   return TLS.ok(name, `valid until ${until}`)
 }
 
@@ -90,18 +95,29 @@ function renewal(name: string): string {
   return `tls.acme in sternpost.yaml; or ${certbot}; copy it to the files of tls.certificates; sternpost reload`
 }
 
-/** The certificate that is shown for a name, or why there is none. */
-function handshake(servername: string, { host, port }: AskedName['door']): Promise<X509Certificate | string> {
+interface Shown {
+  leaf: X509Certificate
+  /** Nothing came with it, and its issuer is not known here. */
+  isAlone: boolean
+}
+
+/** What is shown for a name, or why there is nothing. */
+function handshake(servername: string, { host, port }: AskedName['door']): Promise<Shown | string> {
   return new Promise((resolve) => {
     // Whether to trust it is judged here, not by the connection.
     const socket = connect({ host, port, servername, rejectUnauthorized: false })
-    const end = (shown: X509Certificate | string): void => {
+    const end = (shown: Shown | string): void => {
       clearTimeout(timer)
       socket.destroy()
       resolve(shown)
     }
     const timer = setTimeout(() => end('timed out'), HANDSHAKE_MILLISECONDS)
-    socket.on('secureConnect', () => end(socket.getPeerX509Certificate() ?? 'no certificate'))
+    socket.on('secureConnect', () => {
+      const leaf = socket.getPeerX509Certificate()
+      // The types say that it is an Error; it is the code.
+      const isAlone = String(socket.authorizationError) === 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'
+      end(leaf === undefined ? 'no certificate' : { leaf, isAlone })
+    })
     socket.on('error', (error) => end(reasonOf(error)))
     socket.on('close', () => end('the connection was closed'))
   })
