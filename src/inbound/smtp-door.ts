@@ -63,6 +63,8 @@ interface SmtpHooks {
 
 const STOP_MILLISECONDS = 10 * SECOND
 const IDLE_MILLISECONDS = MINUTE
+/** RFC 5321 §4.5.3.2.7. Workers of applications keep their connection between two mails. */
+const IDLE_WITH_LOGIN_MILLISECONDS = 5 * MINUTE
 const MOST_COMMAND_BYTES = 4_096
 
 /** The front counts connections and hands them to a server of the library that does not listen itself. */
@@ -220,12 +222,12 @@ function dialogueOptions(parts: SmtpDoorParts, afterMessage: () => void): SMTPSe
     size: limits.message,
     maxRecipients: limits.recipients,
     maxCommandLength: MOST_COMMAND_BYTES,
-    socketTimeout: IDLE_MILLISECONDS,
+    socketTimeout: logIn === null ? IDLE_MILLISECONDS : IDLE_WITH_LOGIN_MILLISECONDS,
     disableReverseLookup: true,
     logger: false,
     authMethods: ['PLAIN', 'LOGIN'],
     authOptional: logIn === null,
-    authRequiredMessage: '5.7.0 log in first',
+    authRequiredMessage: '5.7.0 log in first, with an API key as the password',
     // Else 538: where AUTH is not allowed the dialogue answers itself.
     allowInsecureAuth: true,
     onAuth({ password }, session, answer) {
