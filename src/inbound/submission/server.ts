@@ -41,7 +41,7 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
     ...options,
     setting: 'listen.submission',
     limits,
-    badRecipient: { code: 553, text: '5.1.3 invalid_recipient: the recipient is no address' },
+    badRecipient: { code: 553, text: '5.1.3 invalid_recipient: the recipient is not of the form <user@example.com>' },
     receive: createMessageReceiver({ keptBytes: limits.message, memoryBytes: MEMORY_BYTES }),
     logIn: (password, session) => logIn(password, session.remoteAddress),
     async onSender(session) {
