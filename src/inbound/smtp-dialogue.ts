@@ -21,6 +21,8 @@ interface DialogueRules {
 const MOST_REFUSALS = 50
 const MOST_MESSAGES = 100
 const SESSION_MILLISECONDS = 10 * MINUTE
+/** RFC 5321 §4.5.3.2.7. Workers of applications keep their connection between two mails. */
+const IDLE_BEHIND_LOGIN_MILLISECONDS = 5 * MINUTE
 /** A message that begins after this would be cut by the end of the session. */
 const LAST_MESSAGE_MILLISECONDS = 8 * MINUTE
 /** RFC 5321 §4.5.3.1.5: a reply line has at most 512 octets with its code and line end. */
@@ -78,6 +80,7 @@ class SmtpDialogue extends SMTPConnection {
     // RFC 5321 §4.5.3.1.10: each recipient beyond the limit is told so, and the client comes again with them.
     const isRefusal = code >= 400 && context !== 'TOO_MANY_RECIPIENTS'
     if (isRefusal && ++this.refusals > MOST_REFUSALS) return super.send(421, '4.7.0 too many errors', false)
+    if (code === 235) this._socket.setTimeout(IDLE_BEHIND_LOGIN_MILLISECONDS)
     if (code === 530 && !this.mayLogIn()) return super.send(530, '5.7.0 must issue a STARTTLS command first', false)
     if (typeof data !== 'string' || !OWN_CODE.test(data)) return super.send(code, data, context)
     super.send(code, data.length > MOST_LINE_CHARACTERS ? inLines(data) : data, false)

@@ -63,8 +63,6 @@ interface SmtpHooks {
 
 const STOP_MILLISECONDS = 10 * SECOND
 const IDLE_MILLISECONDS = MINUTE
-/** RFC 5321 §4.5.3.2.7. Workers of applications keep their connection between two mails. */
-const IDLE_WITH_LOGIN_MILLISECONDS = 5 * MINUTE
 const MOST_COMMAND_BYTES = 4_096
 
 /** The front counts connections and hands them to a server of the library that does not listen itself. */
@@ -222,7 +220,7 @@ function dialogueOptions(parts: SmtpDoorParts, afterMessage: () => void): SMTPSe
     size: limits.message,
     maxRecipients: limits.recipients,
     maxCommandLength: MOST_COMMAND_BYTES,
-    socketTimeout: logIn === null ? IDLE_MILLISECONDS : IDLE_WITH_LOGIN_MILLISECONDS,
+    socketTimeout: IDLE_MILLISECONDS,
     disableReverseLookup: true,
     logger: false,
     authMethods: ['PLAIN', 'LOGIN'],
