@@ -206,6 +206,23 @@ t.test('what acceptance refuses has the code of the contract, and nothing is sto
   client.destroy()
 })
 
+t.test('what is refused before it is read stands in the log: programs keep replies to themselves', async (t) => {
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
+  const client = await loggedIn(port)
+  parts.log.splice(0)
+  t.match(await client.mail(['ada@example.net'], 'From: orders@acme.com\r\n\r\na\nb'), /^554 /)
+  await client.say('MAIL FROM:<>')
+  await client.say('RCPT TO:<ada@example.net>')
+  await client.say('DATA')
+  client.destroy()
+  const refused = () => parts.log.filter((line) => line.includes('"submission refused"'))
+  await until('both are in the log', () => refused().length === 2)
+  t.match(refused()[0], /"remote_address":"127\.0\.0\.1","api_key_id":"key_\w+","reason":"5\.6\.0 line 3 .* bare LF/)
+  t.match(refused()[1], /"reason":"4\.4\.2 the connection was lost"/)
+})
+
 t.test('a store that fails is 451, a full disk 452, and the client keeps the mail', async (t) => {
   for (const [code, expected] of [
     ['SQLITE_IOERR', /^451 4\.3\.0 /],

@@ -55,6 +55,10 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
       const parsed = parseAddress(address, policy)
       if (!parsed.ok) throw smtpRefusal(553, `5.1.3 invalid_recipient: ${parsed.problem}`)
     },
+    onUnreceived({ message: reason }, session) {
+      const { apiKeyId } = loginOf(session).caller
+      logger.info({ remote_address: session.remoteAddress, api_key_id: apiKeyId, reason }, 'submission refused')
+    },
     async onMessage({ bytes, sizeBytes }, session) {
       // While it came the key may have been revoked, or changed.
       await loginOf(session).recheck()
