@@ -81,6 +81,8 @@ class SmtpDialogue extends SMTPConnection {
     const isRefusal = code >= 400 && context !== 'TOO_MANY_RECIPIENTS'
     if (isRefusal && ++this.refusals > MOST_REFUSALS) return super.send(421, '4.7.0 too many errors', false)
     if (code === 235) this._socket.setTimeout(IDLE_BEHIND_LOGIN_MILLISECONDS)
+    // What the library says here does not lead a developer to the fix.
+    if (code === 504) return super.send(504, '5.5.4 this way to log in is not offered: use PLAIN or LOGIN', false)
     if (code === 530 && !this.mayLogIn()) return super.send(530, '5.7.0 must issue a STARTTLS command first', false)
     if (typeof data !== 'string' || !OWN_CODE.test(data)) return super.send(code, data, context)
     super.send(code, data.length > MOST_LINE_CHARACTERS ? inLines(data) : data, false)
