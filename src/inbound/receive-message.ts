@@ -48,7 +48,7 @@ export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: 
         for await (const chunk of stream as AsyncIterable<Buffer>) {
           sizeBytes += chunk.length
           lineEnds.add(chunk)
-          if (!stream.sizeExceeded && lineEnds.areGood()) kept.add(chunk)
+          if (!stream.sizeExceeded && lineEnds.problem() === null) kept.add(chunk)
           // It will be refused: others can have its memory while the rest of it is read.
           if (kept.isFull()) giveBack()
         }
@@ -57,8 +57,10 @@ export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: 
         throw smtpRefusal(451, '4.4.2 the connection was lost')
       }
       if (stream.sizeExceeded) throw smtpRefusal(552, '5.3.4 the message is too large')
-      if (!lineEnds.areGood() || lineEnds.isOpen()) {
-        throw smtpRefusal(554, '5.6.0 the message has a bare CR, a bare LF or a NUL: lines end with CR LF')
+      const problem = lineEnds.problem() ?? lineEnds.openProblem()
+      if (problem !== null) {
+        const fix = 'end lines with CR LF, or encode the body as quoted-printable or base64'
+        throw smtpRefusal(554, `5.6.0 ${problem}: ${fix}`)
       }
       if (kept.isFull()) throw smtpRefusal(452, '4.3.1 too many messages at once, try again in a moment')
       return await handle({ bytes: kept.bytes(), sizeBytes })
@@ -68,24 +70,28 @@ export function createMessageReceiver(limits: { keptBytes: number; memoryBytes: 
   }
 }
 
+/** Problems are sentences. */
 function createLineEndCheck() {
   let previous = 0
-  let areGood = true
+  let line = 1
+  let problem: string | null = null
+  const inLine = (what: string): string => `line ${line} of the message has a ${what}`
   return {
     add(chunk: Buffer): void {
-      if (!areGood) return
+      if (problem !== null) return
       for (let index = 0; index < chunk.length; index++) {
         const byte = chunk[index] ?? NUL
         // CR and LF come as a pair or not at all.
         if (byte === NUL || (byte === LF) !== (previous === CR)) {
-          areGood = false
+          problem = inLine(previous === CR ? 'bare CR' : byte === LF ? 'bare LF' : 'NUL')
           return
         }
+        if (byte === LF) line++
         previous = byte
       }
     },
-    areGood: () => areGood,
+    problem: () => problem,
     /** It ends with a CR that no LF follows. */
-    isOpen: () => previous === CR,
+    openProblem: () => (previous === CR ? inLine('bare CR') : null),
   }
 }

@@ -21,6 +21,8 @@ interface DialogueRules {
 const MOST_REFUSALS = 50
 const MOST_MESSAGES = 100
 const SESSION_MILLISECONDS = 10 * MINUTE
+/** RFC 5321 §4.5.3.2.7. Workers of applications keep their connection between two mails. */
+const IDLE_BEHIND_LOGIN_MILLISECONDS = 5 * MINUTE
 /** A message that begins after this would be cut by the end of the session. */
 const LAST_MESSAGE_MILLISECONDS = 8 * MINUTE
 /** RFC 5321 §4.5.3.1.5: a reply line has at most 512 octets with its code and line end. */
@@ -47,9 +49,9 @@ export function createDialogueServer(options: SMTPServerOptions, rules: Dialogue
 class SmtpDialogue extends SMTPConnection {
   private readonly rules: DialogueRules
   private readonly beganOn: Socket
-  private readonly beganAt: number
-  private readonly cancelEnd: () => void
+  private beganAt = 0
   private refusals = 0
+  private cancelEnd = (): void => {}
 
   constructor(
     server: SMTPServer,
@@ -60,8 +62,15 @@ class SmtpDialogue extends SMTPConnection {
     super(server, socket, options)
     this.rules = rules
     this.beganOn = socket
-    this.beganAt = rules.clock.now()
-    this.cancelEnd = rules.clock.after(SESSION_MILLISECONDS, () => this.send(421, '4.4.2 the session took too long'))
+    this.begin()
+  }
+
+  private begin(): void {
+    const { clock } = this.rules
+    this.cancelEnd()
+    this.cancelEnd = clock.after(SESSION_MILLISECONDS, () => this.send(421, '4.4.2 the session took too long'))
+    this.beganAt = clock.now()
+    this.refusals = 0
   }
 
   override send(code: number, data?: string | string[] | null, context?: string | false): void {
@@ -71,6 +80,10 @@ class SmtpDialogue extends SMTPConnection {
     // RFC 5321 §4.5.3.1.10: each recipient beyond the limit is told so, and the client comes again with them.
     const isRefusal = code >= 400 && context !== 'TOO_MANY_RECIPIENTS'
     if (isRefusal && ++this.refusals > MOST_REFUSALS) return super.send(421, '4.7.0 too many errors', false)
+    if (code === 235) this._socket.setTimeout(IDLE_BEHIND_LOGIN_MILLISECONDS)
+    // What the library says here does not lead a developer to the fix.
+    if (code === 504) return super.send(504, '5.5.4 this way to log in is not offered: use PLAIN or LOGIN', false)
+    if (code === 530 && !this.mayLogIn()) return super.send(530, '5.7.0 must issue a STARTTLS command first', false)
     if (typeof data !== 'string' || !OWN_CODE.test(data)) return super.send(code, data, context)
     super.send(code, data.length > MOST_LINE_CHARACTERS ? inLines(data) : data, false)
   }
@@ -84,13 +97,16 @@ class SmtpDialogue extends SMTPConnection {
 
   override handler_AUTH(command: Buffer, callback: () => void): void {
     if (this.mayLogIn()) return super.handler_AUTH(command, callback)
-    this.send(530, '5.7.0 must issue a STARTTLS command first')
+    this.send(530)
     callback()
   }
 
   override handler_MAIL(command: Buffer, callback: () => void): void {
+    const hasLoggedIn = Boolean(this.session.user)
+    // Libraries of applications send a whole list on one connection, and take a 421 for the end of it.
+    if (hasLoggedIn) this.begin()
     const age = this.rules.clock.now() - this.beganAt
-    if (this._transactionCounter < MOST_MESSAGES && age < LAST_MESSAGE_MILLISECONDS) {
+    if (hasLoggedIn || (this._transactionCounter < MOST_MESSAGES && age < LAST_MESSAGE_MILLISECONDS)) {
       return super.handler_MAIL(command, callback)
     }
     this.send(421, '4.7.0 enough on this connection, open another one')

@@ -57,6 +57,8 @@ interface SmtpHooks {
   onSender?(session: SMTPServerSession): Promise<void>
   /** `address` has one @, or is `postmaster`; its domain may be in Unicode. */
   onRecipient(address: string, session: SMTPServerSession): Promise<void>
+  /** A message that is refused before `onMessage` sees it: for its bytes, its size, or as its client left. */
+  onUnreceived?(refusal: Error, session: SMTPServerSession): void
   /** Resolves, after the commit, with the text of the 250. */
   onMessage(message: ReceivedMessage, session: SMTPServerSession): Promise<string>
 }
@@ -225,7 +227,7 @@ function dialogueOptions(parts: SmtpDoorParts, afterMessage: () => void): SMTPSe
     logger: false,
     authMethods: ['PLAIN', 'LOGIN'],
     authOptional: logIn === null,
-    authRequiredMessage: '5.7.0 log in first',
+    authRequiredMessage: '5.7.0 log in first, with an API key as the password',
     // Else 538: where AUTH is not allowed the dialogue answers itself.
     allowInsecureAuth: true,
     onAuth({ password }, session, answer) {
@@ -235,8 +237,15 @@ function dialogueOptions(parts: SmtpDoorParts, afterMessage: () => void): SMTPSe
     onMailFrom: (_address, session, answer) => void settle(parts.onSender?.(session), answer),
     onRcptTo: ({ address }, session, answer) => void settle(parts.onRecipient(address, session), answer),
     onData: (stream, session, answer) => {
-      const received = parts.receive(stream, (message) => parts.onMessage(message, session))
-      void settle(received, answer).finally(afterMessage)
+      let isReceived = false
+      const answered = parts.receive(stream, (message) => {
+        isReceived = true
+        return parts.onMessage(message, session)
+      })
+      void settle(answered, (refusal, text) => {
+        if (refusal !== null && !isReceived) parts.onUnreceived?.(refusal, session)
+        answer(refusal, text)
+      }).finally(afterMessage)
     },
   }
 }

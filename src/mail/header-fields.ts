@@ -104,7 +104,8 @@ export function readStrictFields(message: Buffer): PlacedField[] | string {
     const blank = BLANK_FOLD.exec(field)
     if (name === undefined || blank !== null) {
       const line = header.slice(0, start + (name === undefined || blank === null ? 0 : blank.index + 2))
-      return `line ${line.split('\r\n').length} of the header is no header field`
+      const number = line.split('\r\n').length
+      return `line ${number} of the header is no header field: each is Name: value, an empty line ends them`
     }
     if (field.length > LONGEST_LINE && field.split('\r\n').some((line) => line.length > LONGEST_LINE)) {
       return `${name} has a line of more than ${LONGEST_LINE} characters: fold it`

@@ -71,8 +71,17 @@ for (const { name, recipient, header, open } of DOORS) {
       t.match(reply, /^554 5\.6\.0 /, JSON.stringify(end))
       t.equal(await client.say('NOOP'), '250 2.0.0 OK', 'one reply for the one mail')
     }
-    for (const bare of ['a\rb', 'a\nb', 'a\0b', '\n', 'a\r']) {
-      t.match(await client.mail([recipient], `${header}${bare}`), /^554 5\.6\.0 /, JSON.stringify(bare))
+    const bares = [
+      ['a\rb', 'bare CR'],
+      ['a\nb', 'bare LF'],
+      ['a\0b', 'NUL'],
+      ['\n', 'bare LF'],
+      ['a\r', 'bare CR'],
+    ] as const
+    const line = header.split('\r\n').length + 1
+    for (const [bare, what] of bares) {
+      const reply = await client.mail([recipient], `${header}good\r\n${bare}`)
+      t.match(reply, `554 5.6.0 line ${line} of the message has a ${what}: `, JSON.stringify(bare))
     }
     const good = await client.mail([recipient], `${header}.leading dot`.replace(/^\./gm, '..'))
     t.match(good, /^250 2\.0\.0 /, 'and the right one is')

@@ -167,7 +167,8 @@ t.test('swaks with TLS', { skip: noSwaksWithTls }, async (t) => {
 })
 
 t.test('msmtp', { skip: missingPrograms({ msmtp: ['msmtp'] }) }, async (t) => {
-  const file = join(t.testdir({}), 'msmtprc')
+  const folder = t.testdir({ aliases: 'root: ada@example.net\n' })
+  const file = join(folder, 'msmtprc')
   const configure = (port: number, tls: string[]): void => {
     const lines = [
       'account default',
@@ -195,6 +196,13 @@ t.test('msmtp', { skip: missingPrograms({ msmtp: ['msmtp'] }) }, async (t) => {
     t.same(addressesOf(stored), ['ada@example.net', 'bob@example.org'])
     t.match(stored.raw, /\r\n\r\n\.\r\nbody\r\n$/)
   }
+  const aliases = `aliases ${join(folder, 'aliases')}`
+  const completing = ['from %U@acme.com', 'set_from_header on', 'allow_from_override off', aliases]
+  configure(starttls, ['tls on', 'tls_certcheck off', ...completing])
+  const cron = 'From: "(Cron Daemon)" <root>\nTo: root\nSubject: Cron <root@web1> backup\n\nfailed\n'
+  const { code, output } = await run('msmtp', [`--file=${file}`, '-i', '-oem', '-t', '-f', 'root'], cron)
+  t.equal(code, 0, output)
+  t.match(lastStored(), { content: { from: { address: /@acme\.com$/ } } }, 'inbound/README.md "Submission"')
 })
 
 t.test('curl', { skip: missingPrograms({ curl: ['curl'] }) }, async (t) => {

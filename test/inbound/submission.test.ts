@@ -1,4 +1,6 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
+import type { Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
@@ -178,6 +180,14 @@ t.test('what acceptance refuses has the code of the contract, and nothing is sto
     [from('From: a@acme.com\r\nFrom: b@acme.com'), /^554 5\.6\.0 invalid_request: .*more than one From/],
     [from('From: a@acme.com\r\nSender: a@acme.com\r\nSender: b@acme.com'), /^554 5\.6\.0 .*more than one Sender/],
     [from(`From: a@acme.com\r\n${'X: y\r\n'.repeat(1_000)}X: z`), /^554 5\.6\.0 .*more than 1000 fields/],
+    [
+      from('From: root'),
+      /^554 5\.6\.0 invalid_request: From: 'root' has no '@': write a whole address .*set_from_header/,
+    ],
+    [from('From: root (Cron Daemon)'), /'root' has no '@': write a whole address/],
+    [from('From: "(Cron Daemon)" <root@web1>'), /'root@web1' has a domain without a dot: write a whole address/],
+    [from('From: a..b@acme.com'), /two dots in a row before the '@'$/],
+    ['hello', /^554 5\.6\.0 invalid_request: line 1 of the header is no header field: .*an empty line ends/],
     [from('From: a@acme.com, b@acme.com'), /^554 5\.6\.0 invalid_request: From: .*comma/],
     [from('From: a@acme.com (x) <b@acme.org>'), /^554 5\.6\.0 invalid_request: From: /],
     [from('From : a@acme.com'), /^554 5\.6\.0 invalid_request: line 1 of the header is no header field/],
@@ -194,6 +204,23 @@ t.test('what acceptance refuses has the code of the contract, and nothing is sto
   for (const [mail, expected] of cases) t.match(await client.mail(['ada@example.net'], mail), expected, mail)
   t.equal(parts.stored.length, 0)
   client.destroy()
+})
+
+t.test('what is refused before it is read stands in the log: programs keep replies to themselves', async (t) => {
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
+  const client = await loggedIn(port)
+  parts.log.splice(0)
+  t.match(await client.mail(['ada@example.net'], 'From: orders@acme.com\r\n\r\na\nb'), /^554 /)
+  await client.say('MAIL FROM:<>')
+  await client.say('RCPT TO:<ada@example.net>')
+  await client.say('DATA')
+  client.destroy()
+  const refused = () => parts.log.filter((line) => line.includes('"submission refused"'))
+  await until('both are in the log', () => refused().length === 2)
+  t.match(refused()[0], /"remote_address":"127\.0\.0\.1","api_key_id":"key_\w+","reason":"5\.6\.0 line 3 .* bare LF/)
+  t.match(refused()[1], /"reason":"4\.4\.2 the connection was lost"/)
 })
 
 t.test('a store that fails is 451, a full disk 452, and the client keeps the mail', async (t) => {
@@ -261,6 +288,7 @@ t.test('recipients are judged at RCPT, by one grammar of addresses', async (t) =
     '<ada@example.net',
     '<.ada@example.net>',
   ]
+  t.match(await client.say('RCPT TO:<root>'), /not of the form <user@example\.com>$/)
   for (const path of refused) t.match(await client.say(`RCPT TO:${path}`), /^553 5\.1\.3 invalid_recipient/, path)
   client.write(Buffer.from('RCPT TO:<ren\xe9@example.net>\r\n', 'latin1'))
   t.match(await client.reply(), /^553 5\.1\.3 .*UTF-8/, 'Latin-1 would be the address of somebody else, or of nobody')
@@ -281,6 +309,33 @@ t.test('recipients are judged at RCPT, by one grammar of addresses', async (t) =
     'local parts as given, domains as A-labels',
   )
   client.destroy()
+})
+
+t.test('one connection carries a whole list, with bad addresses in it and pauses', async (t) => {
+  const sockets: Socket[] = []
+  const onSocket = (message: unknown): void => void sockets.push((message as { socket: Socket }).socket)
+  subscribe('net.server.socket', onSocket)
+  t.teardown(() => unsubscribe('net.server.socket', onSocket))
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
+  const silent = await smtpClient({ port })
+  const client = await loggedIn(port)
+  t.strictSame(
+    sockets.map(({ timeout }) => timeout),
+    [MINUTE, 5 * MINUTE],
+  )
+  silent.destroy()
+  for (let mail = 0; mail < 150; mail++) {
+    if (mail % 50 === 0) await parts.clock.advance(9 * MINUTE)
+    const recipients = mail % 2 === 0 ? ['ada', 'ada@example.net'] : ['ada@example.net']
+    const reply = await client.mail(recipients, `${MAIL}\r\n${mail}`)
+    if (!reply.startsWith('250')) return t.fail(`${mail}: ${reply}`)
+  }
+  t.equal(parts.stored.splice(0).length, 150)
+  await parts.clock.advance(10 * MINUTE)
+  t.match(await client.reply(), /^421 4\.4\.2 /, 'the time of a mail has its end')
+  await client.closed()
 })
 
 t.test('the reply of a mail to a hundred recipients stays within the limit of a line', async (t) => {
@@ -312,14 +367,14 @@ t.test('AUTH is offered under TLS alone, and asked for before any mail', async (
   t.match(plain, /^250.SIZE 41943040$/m)
   t.match(plain, /^250-SMTPUTF8$/m)
   for (const line of [`AUTH PLAIN ${plainToken(key)}`, 'AUTH LOGIN', 'MAIL FROM:<a@acme.com>']) {
-    t.match(await client.say(line), /^530 5\.7\.0 /, line)
+    t.equal(await client.say(line), '530 5.7.0 must issue a STARTTLS command first', line)
   }
   await client.startTls()
   const secure = await client.greet()
   t.match(secure, /^250-AUTH PLAIN LOGIN$/m)
   t.notMatch(secure, /STARTTLS/)
-  t.match(await client.say('MAIL FROM:<a@acme.com>'), /^530 5\.7\.0 log in first$/)
-  t.match(await client.say('AUTH CRAM-MD5'), /^504 5\.5\.4 /)
+  t.match(await client.say('MAIL FROM:<a@acme.com>'), /^530 5\.7\.0 log in first, with an API key/)
+  t.match(await client.say('AUTH CRAM-MD5'), /^504 5\.5\.4 .*: use PLAIN or LOGIN$/)
   t.match(await client.say(`AUTH PLAIN ${plainToken(key)}`), /^235 2\.7\.0 /)
   t.match(await client.mail(['ada@example.net'], MAIL), /^250 2\.0\.0 queued/)
   parts.stored.splice(0)
@@ -390,7 +445,7 @@ t.test('a login needs a living key with the scope, from an allowed address', asy
   sending.destroy()
 })
 
-t.test('guessing keys is slow, and ends with 421 for the address', async (t) => {
+t.test('guessing keys is slow, and ends with 421; a good key of the address is let in', async (t) => {
   parts.metrics.submissionSessions.reset()
   const {
     ports: [port = 0],
@@ -403,23 +458,25 @@ t.test('guessing keys is slow, and ends with 421 for the address', async (t) => 
     t.match(await refusedLogin(client, `AUTH PLAIN ${token}`), /^535 5\.7\.8 /)
   }
   const before = parts.clock.now()
-  t.match(await client.say(`AUTH PLAIN ${plainToken(key)}`), /^421 4\.7\.0 too many failed logins/)
+  const bad = plainToken(`sk_live_${'x'.repeat(40)}`)
+  t.match(await client.say(`AUTH PLAIN ${bad}`), /^421 4\.7\.0 too many failed logins/)
   t.equal(parts.clock.now(), before)
   await client.closed()
-  const other = await smtpClient({ port, localAddress: '127.0.0.2' })
-  t.match(await other.greet(key), /^235/, 'another address is let in')
+  const other = await smtpClient({ port })
+  t.match(await other.greet(key), /^235/, 'a good key is let in')
+  other.destroy()
   await parts.clock.advance(MINUTE)
   const later = await smtpClient({ port })
-  t.match(await later.greet(key), /^235/, 'and this one after a while')
-  other.destroy()
+  await later.greet()
+  t.match(await refusedLogin(later, `AUTH PLAIN ${bad}`), /^535/, 'a bad one hears why after a while')
   later.destroy()
   const counted = (await parts.metrics.submissionSessions.get()).values
   t.same(
     counted.map(({ labels, value }) => [labels.result, value]),
     [
-      ['refused', 5],
+      ['refused', 6],
       ['limited', 1],
-      ['accepted', 2],
+      ['accepted', 1],
     ],
   )
 })

@@ -127,7 +127,7 @@ export const serverSchema = section({
       message: size().default(40 * MiB),
       recipients: count.default(100),
       connections: count.default(2_000),
-      connections_per_address: count.default(20),
+      connections_per_address: count.default(100),
     }).prefault({}),
     auth_failures: rate.default(MINUTE_RATE),
   }).prefault({}),

@@ -50,10 +50,6 @@ export function createLogIn(parts: LogInParts): (key: string, remoteAddress: str
   }
 
   return async (key, remoteAddress) => {
-    if (failures.state(clientKey(remoteAddress)).remaining === 0) {
-      metrics.submissionSessions.inc({ result: 'limited' })
-      throw smtpRefusal(421, '4.7.0 too many failed logins from this address, try again later')
-    }
     try {
       const caller = await authenticate(key, remoteAddress)
       metrics.submissionSessions.inc({ result: 'accepted' })
@@ -72,6 +68,10 @@ export function createLogIn(parts: LogInParts): (key: string, remoteAddress: str
       if (!(thrown instanceof ServiceError)) throw thrown
       // Whether the key is good is not known: that is no failure of the client's.
       if (thrown.code === 'unavailable') throw refusalOf(thrown)
+      if (failures.state(clientKey(remoteAddress)).remaining === 0) {
+        metrics.submissionSessions.inc({ result: 'limited' })
+        throw smtpRefusal(421, '4.7.0 too many failed logins from this address, try again later')
+      }
       failures.take(clientKey(remoteAddress))
       metrics.submissionSessions.inc({ result: 'refused' })
       logger.info({ remote_address: remoteAddress, reason: thrown.details }, 'login refused')

@@ -18,6 +18,9 @@ const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
 
 // The older form of a mailbox, RFC 5322 §3.4: its name in parentheses, without what may be taken for an address.
 const NAME_BEHIND = /^([^ ()<>"]+) +\(([^()<>[\]:;@\\,"\p{Cc}]*)\)$/u
+// An at sign, and in the same address a dot behind it.
+const WHOLE_ADDRESS = /@[^<>\s]*\./
+const HOW_TO_COMPLETE = ': write a whole address at a sending domain, as msmtp does with set_from_header on'
 // Every control character.
 const CONTROL = /\p{Cc}+/gu
 
@@ -44,7 +47,10 @@ function readFrom(fields: readonly HeaderField[]): Read<{ mailbox: Mailbox }> {
   if (others.length > 0) return { ok: false, problem: 'the message has more than one From header' }
   // Whether its domain may send is judged by acceptance.
   const parsed = readMailbox(from.value)
-  return parsed.ok ? parsed : { ok: false, problem: `From: ${parsed.problem}` }
+  if (parsed.ok) return parsed
+  // Programs of the host itself, as cron, name a user alone, or one at the host's short name.
+  const fix = WHOLE_ADDRESS.test(from.value) ? '' : HOW_TO_COMPLETE
+  return { ok: false, problem: `From: ${parsed.problem}${fix}` }
 }
 
 /** Of each field that names a sender beside From, the domain. */

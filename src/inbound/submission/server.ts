@@ -41,7 +41,7 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
     ...options,
     setting: 'listen.submission',
     limits,
-    badRecipient: { code: 553, text: '5.1.3 invalid_recipient: the recipient is no address' },
+    badRecipient: { code: 553, text: '5.1.3 invalid_recipient: the recipient is not of the form <user@example.com>' },
     receive: createMessageReceiver({ keptBytes: limits.message, memoryBytes: MEMORY_BYTES }),
     logIn: (password, session) => logIn(password, session.remoteAddress),
     async onSender(session) {
@@ -54,6 +54,10 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
     async onRecipient(address) {
       const parsed = parseAddress(address, policy)
       if (!parsed.ok) throw smtpRefusal(553, `5.1.3 invalid_recipient: ${parsed.problem}`)
+    },
+    onUnreceived({ message: reason }, session) {
+      const { apiKeyId } = loginOf(session).caller
+      logger.info({ remote_address: session.remoteAddress, api_key_id: apiKeyId, reason }, 'submission refused')
     },
     async onMessage({ bytes, sizeBytes }, session) {
       // While it came the key may have been revoked, or changed.
