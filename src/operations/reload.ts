@@ -54,11 +54,13 @@ export function createReload(options: ReloadOptions) {
     const before = live.current()
     const read = options.load()
     const changes = configurationDiff(before, read)
+    const { pools, default_pool: target } = read.pools
     const report = { isDryRun, changes, warnings: read.warnings }
-    if (isDryRun) return { ...report, revision: live.revision(), lines: changes.map(changeLine), moved: [] }
+    if (isDryRun) {
+      return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, target)), moved: [] }
+    }
     if (!options.hasSpace()) throw new ServiceError('unavailable', 'the disk is full: nothing can be taken over')
     const useCertificates = options.readCertificates(read.server.tls.certificates)
-    const { pools, default_pool: target } = read.pools
     let moved: ReloadReport['moved'] = []
     // Where the mail of a pool cannot move, the pool stays; mail that has moved does not come back.
     await live.replace(withLiveKeys(before, read), async () => {
@@ -66,7 +68,7 @@ export function createReload(options: ReloadOptions) {
     })
     useCertificates()
     if (moved.length > 0) options.onMoved()
-    return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, moved, target)), moved }
+    return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, target, moved)), moved }
   }
 
   /** With `isDryRun` nothing changes. */
@@ -102,10 +104,13 @@ export function createReload(options: ReloadOptions) {
   }
 }
 
-/** The line of a removed pool says what became of its mail. */
-function line(change: ConfigurationChange, moved: ReloadReport['moved'], target: string): string {
+/** The line of a removed pool says what became of its mail, or what will: nothing brings that back. */
+function line(change: ConfigurationChange, target: string, moved?: ReloadReport['moved']): string {
   const text = changeLine(change)
-  const found = moved.find(({ pool }) => change.kind === 'removed' && change.what === `pool ${pool}`)
+  const pool = change.kind === 'removed' ? /^pool (\S+)$/.exec(change.what)?.[1] : undefined
+  if (pool === undefined) return text
+  if (moved === undefined) return `${text} (queued messages will move to ${target})`
+  const found = moved.find((each) => each.pool === pool)
   return found === undefined ? text : `${text} (${found.messages} queued messages moved to ${target})`
 }
 

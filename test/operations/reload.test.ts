@@ -28,6 +28,8 @@ t.test('mail stays in its pool while any part refuses the change, whenever that 
   })
   await t.rejects(reload(false), { message: 'planted' })
   t.same(calls, [])
+  const dry = await reload(true)
+  t.same(dry.lines[0], '- pool legacy (queued messages will move to default)', 'a dry run says where mail will go')
   isWilling = true
   t.match(await reload(false), { moved: [{ pool: 'legacy', messages: 3 }] })
   t.same(calls, [['default']])
