@@ -23,6 +23,13 @@ import { didYouMean } from './explain-mistake.ts'
 const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['sternpost', 'pools']
 const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config'
 
+const NOT_THERE = 'there is no such file'
+
+/** A warning: the shipped file stands in the place of one that an administrator writes. */
+export function isShippedInPlace({ severity, message }: Mistake): boolean {
+  return severity === 'warning' && message.startsWith(NOT_THERE)
+}
+
 /** `names`: the files that are wanted; the others have no tree. */
 export function readFolder(folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES) {
   // What is read from the shipped folder alone is for trying out, with an outside world of its own.
@@ -89,7 +96,7 @@ function readBase(name: FileName, { folder, shippedFolder, environment, hostname
   }
   if (standIn !== undefined) return standIn
   if (WRITTEN_BY_ADMINISTRATOR.includes(name)) {
-    mistakes.push(wholeFile(own, 'warning', `there is no such file; ${shipped} is used in its place`))
+    mistakes.push(wholeFile(own, 'warning', `${NOT_THERE}; ${shipped} is used in its place`))
   }
   return readFile(shipped, mistakes)
 }
@@ -169,7 +176,7 @@ function isThere(path: string): boolean {
 }
 
 function missingFile(file: string): string {
-  return leadsNowhere(file) ?? 'there is no such file'
+  return leadsNowhere(file) ?? NOT_THERE
 }
 
 /** null: it is no link, or may not be looked at. */
