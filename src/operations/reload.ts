@@ -10,6 +10,7 @@ import type { Metrics } from '../base/metrics.ts'
 import type { ServiceNotices } from '../base/service/service-manager.ts'
 import { changeLine, configurationDiff, withLiveKeys, type ConfigurationChange } from '../config/configuration-diff.ts'
 import { explainMistakes } from '../config/source/explain-mistake.ts'
+import { isShippedInPlace } from '../config/source/read-folder.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import type { Egress } from '../egress/egress.ts'
@@ -53,12 +54,15 @@ export function createReload(options: ReloadOptions) {
   async function apply(isDryRun: boolean): Promise<ReloadReport> {
     const before = live.current()
     const read = options.load()
+    refuseVanished(before, read)
     const changes = configurationDiff(before, read)
+    const { pools, default_pool: target } = read.pools
     const report = { isDryRun, changes, warnings: read.warnings }
-    if (isDryRun) return { ...report, revision: live.revision(), lines: changes.map(changeLine), moved: [] }
+    if (isDryRun) {
+      return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, target)), moved: [] }
+    }
     if (!options.hasSpace()) throw new ServiceError('unavailable', 'the disk is full: nothing can be taken over')
     const useCertificates = options.readCertificates(read.server.tls.certificates)
-    const { pools, default_pool: target } = read.pools
     let moved: ReloadReport['moved'] = []
     // Where the mail of a pool cannot move, the pool stays; mail that has moved does not come back.
     await live.replace(withLiveKeys(before, read), async () => {
@@ -66,7 +70,7 @@ export function createReload(options: ReloadOptions) {
     })
     useCertificates()
     if (moved.length > 0) options.onMoved()
-    return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, moved, target)), moved }
+    return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, target, moved)), moved }
   }
 
   /** With `isDryRun` nothing changes. */
@@ -102,10 +106,25 @@ export function createReload(options: ReloadOptions) {
   }
 }
 
-/** The line of a removed pool says what became of its mail. */
-function line(change: ConfigurationChange, moved: ReloadReport['moved'], target: string): string {
+/**
+ * Whoever saves a file may take it away for a moment: the pools of the shipped one are for trying out, and mail would
+ * leave from their IPs.
+ */
+function refuseVanished(before: Configuration, read: Configuration): void {
+  const known = before.warnings.filter(isShippedInPlace).map(({ file }) => file)
+  const gone = read.warnings.filter((each) => isShippedInPlace(each) && !known.includes(each.file))
+  const message = 'is gone since it was read last: put it back'
+  if (gone.length > 0) throw new ConfigurationError(gone.map((each) => ({ ...each, severity: 'error', message })))
+}
+
+/** The line of a removed pool says what became of its mail, or what will: nothing brings that back. */
+function line(change: ConfigurationChange, target: string, moved?: ReloadReport['moved']): string {
   const text = changeLine(change)
-  const found = moved.find(({ pool }) => change.kind === 'removed' && change.what === `pool ${pool}`)
+  const pool = change.kind === 'removed' ? /^pool (\S+)$/.exec(change.what)?.[1] : undefined
+  if (pool === undefined) return text
+  if (moved === undefined)
+    return `${text} (what is queued in it, and new mail of domains that name it, will use ${target})`
+  const found = moved.find((each) => each.pool === pool)
   return found === undefined ? text : `${text} (${found.messages} queued messages moved to ${target})`
 }
 

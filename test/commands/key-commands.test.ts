@@ -53,6 +53,19 @@ t.test('create takes every limit; list shows them and never a key', async (t) =>
   t.match(await run('key', 'create'), { code: 64, stdout: '' })
 })
 
+t.test('a domain that the server does not have is told wherever one is named', async (t) => {
+  const { run } = await commandServer(t)
+  const stderr = /^warning: acme\.cmo is no sending domain of this server$/m
+  for (const words of [
+    ['key', 'create', '--name', 'slip'],
+    ['webhook', 'add', 'https://127.0.0.1/hooks'],
+    ['suppression', 'add', 'ada@example.net'],
+  ]) {
+    t.match(await run(...words, '--domain', 'acme.cmo'), { code: 0, stderr }, words.join(' '))
+    t.notMatch((await run(...words, '--domain', 'acme.com')).stderr, /warning/, 'one that it has is not')
+  }
+})
+
 t.test('revoke and rotate show the key first and need --yes', async (t) => {
   const { run } = await commandServer(t)
   const limits = ['--scope', 'stats', '--domain', 'acme.com']

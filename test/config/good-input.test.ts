@@ -80,6 +80,13 @@ t.test('variables say what a first start needs, and have the last word', async (
   t.equal(production.pools.pools['transactional']?.ips[0]?.address, '203.0.113.10', 'IPs stand where pools.yaml is')
   t.ok(production.warnings.some(({ file, message }) => file === '$STERNPOST_IPS' && /is not used/.test(message)))
 
+  delete process.env['STERNPOST_HOSTNAME']
+  const settings = { overrides: overrides(t), neededSecrets: 'none' } as const
+  const named = folderWith(t, { 'sternpost.yaml': 'version: 1\nhostname: mx.sternpost.example\n' })
+  const { ips } = load({ folder: named, ...settings }).pools.pools['default'] ?? {}
+  t.equal(ips?.[0]?.hostname, 'mx.sternpost.example', 'the host name of a file names the IPs too')
+  process.env['STERNPOST_HOSTNAME'] = variables.STERNPOST_HOSTNAME
+
   process.env['STERNPOST_LOG_LEVEL'] = 'loud'
   process.env['STERNPOST_IPS'] = '198.51.100.7'
   const mistakes = mistakesIn({ folder: nowhere, overrides: overrides(t), offline: false })

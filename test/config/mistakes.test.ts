@@ -78,6 +78,8 @@ const ONE_VALUE: [text: string, expected: string][] = [
   ['log: { level: [{}] }', '4:15: log.level: a list is not one of debug, info, warn, error'],
   ['tracking: { opens: {} }', '4:20: tracking.opens: a map is not true or false'],
   ['tracking: { opens: yes }', '4:20: tracking.opens: "yes" is not true or false; write true -> true'],
+  ['tracking: { opens: "False" }', '4:20: tracking.opens: "False" is not true or false; write false -> false'],
+  ['dns: { tries: "2" }', '4:15: dns.tries: "2" is a text; write 2 without quotes -> 2'],
   ['dns:', '4:5: dns: an empty value is not a map of keys and values'],
   ['dns: { tries: 1.5 }', '4:15: dns.tries: 1.5 is not a whole number'],
   ['api: { batch_recipients: 5001 }', '4:26: api.batch_recipients: 5001 is too large; the most is 5000 -> 5000'],
@@ -226,7 +228,28 @@ const YAML: [text: string | Buffer, expected: string[]][] = [
   ['__proto__: {}\n', ['4:1: the name "__proto__" cannot be used']],
   ['---\ndns: {}\n', ['4:1: a second document begins here; a file holds one']],
   ['? [a]\n: 1\n', ['4:3: a key must be plain text']],
-  [Buffer.from(`${SERVER}log: \xff\n`, 'latin1'), ['4:1: this line is not UTF-8 text']],
+  [Buffer.from(`${SERVER}log: \xff\n`, 'latin1'), ['4:1: this line is not UTF-8 text; save the file as UTF-8']],
+  [Buffer.from(SERVER, 'utf16le'), ['1:1: this is not plain text, as of UTF-16; save the file as UTF-8']],
+  [
+    'dns:{}\nlog: {}\n',
+    [
+      '4:1: syntax error: Implicit keys need to be on a single line; a line is `key: value`, with a space behind the colon',
+    ],
+  ],
+  [
+    'dns: { tries: 2 timeout: 5s }\n',
+    [
+      '4:15: syntax error: Block collections are not allowed within flow collections; inside { } and [ ] a comma stands ' +
+        'between two items',
+    ],
+  ],
+  [
+    'dns: tries: 2\n',
+    [
+      '4:6: syntax error: Nested mappings are not allowed in compact mappings; a value with a colon and a space in it ' +
+        'belongs into quotes',
+    ],
+  ],
   [Buffer.alloc(2 ** 20 + 1, '#'), ['1:1: the file is larger than 1 MiB']],
   [Buffer.from('- a\n'), ['1:1: the file must hold a map of keys and values']],
   [Buffer.from('%YAML 1.1\n---\nversion: 1\n'), ['1:1: a %YAML line is not taken']],
@@ -257,6 +280,14 @@ const POOL_MISTAKES: [text: string, expected: string[]][] = [
   ['default_pool: a\npools: { a: {} }\n', ['1:1: the key "version" is missing']],
   ['version: 2\ndefault_pool: a\npools: { a: {} }\n', ['1:10: version: 2 is not one of 1']],
   [POOLS.replace('default_pool: a', 'default_pool: aa'), ['2:15: default_pool: no pool "aa"; did you mean "a"? -> a']],
+  [
+    POOLS.replace('default_pool: a', 'default_pool: 2026').replace('  a:', '  2026:'),
+    ['2:15: default_pool: 2026 is not a text; put the pool name into quotes'],
+  ],
+  [
+    POOLS.replace('203.0.113.9', '203.0.113.9/29'),
+    ['5:22: pools.a.ips[0].address: "203.0.113.9/29" is not an IPv4 or IPv6 address; write it without the mask'],
+  ],
   [`${POOLS}  Bulk: {}\n`, ['6:3: pools.Bulk: "Bulk" is not a pool name: only a-z, 0-9 and hyphens, at most 40']],
   [`${POOLS}    overflow_pool: a\n`, ['6:20: pools.a.overflow_pool: overflow goes in a circle: a -> a']],
   [
@@ -293,6 +324,18 @@ t.test('mistakes between pools, and to other files, are told at the name', async
       text,
     )
   }
+})
+
+t.test('a name that is nearly that of a file is told, and that of another file is not', (t) => {
+  const others = { 'pools.yml': POOLS, 'pool.d/20-a.yaml': '', 'compose.yaml': '', 'pools.yaml~': POOLS }
+  const settings = { overrides: overrides(t), neededSecrets: 'none' } as const
+  const folder = folderWith(t, { 'pools.yaml': POOLS, ...others })
+  const mistakes = mistakesIn({ folder, ...settings }).filter(({ message }) => message.startsWith('is not read'))
+  t.strictSame(
+    mistakes.map((mistake) => lineOf(mistake, folder)),
+    ['pool.d:1:1: is not read; did you mean "pools.d"?', 'pools.yml:1:1: is not read; did you mean "pools.yaml"?'],
+  )
+  t.end()
 })
 
 t.test('private egress IPs need delivery.allow_private_addresses, a private source does not', async (t) => {

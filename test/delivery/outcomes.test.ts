@@ -187,6 +187,9 @@ t.test('why a message waits is known: the path, the pool, the connections', asyn
   engine.egress.disable('127.0.0.11', 'taken away')
   const [held] = await engine.accept(ANNA)
   t.match(await why(held), { waitingFor: 'ip_paused', text: /127\.0\.0\.11 is disabled/ })
+  await engine.live.replace({ ...engine.live.current() })
+  const text = /No IP of pool default may send: 127\.0\.0\.11 is disabled/
+  t.match(await why(held), { waitingFor: 'ip_paused', text }, 'also once a reload has forgotten where it goes')
 })
 
 async function verdicts(message: MxMessage | undefined): Promise<string[]> {

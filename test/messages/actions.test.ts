@@ -336,6 +336,8 @@ t.test('explain: what happened, what it waits for, what to do', async (t) => {
     text: 'Every connection to example.net is busy.',
   }
   t.match(await explain(), { waiting_for: 'connections', summary: 'Every connection to example.net is busy.' })
+  waits.reason = { waitingFor: 'ip_paused', untilMilliseconds: null, text: '192.0.2.1 is cold.' }
+  t.match(await explain(), { summary: '192.0.2.1 is cold.', advice: [/enable an IP of its pool; sternpost ip list/] })
   waits.reason = undefined
   const reply = '421-4.7.28 Gmail has detected an unusual rate of mail'
   await settle(id, { kind: 'deferred', retryAt: clock.now() + 15 * MINUTE }, reply)

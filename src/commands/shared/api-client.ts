@@ -6,6 +6,7 @@
 import { isObject } from '../../api/fields.ts'
 import { HOUR } from '../../base/clock.ts'
 import { errorCode, EXIT, ProcessExit } from '../../base/errors.ts'
+import { printNote } from './print.ts'
 import { exchange, successOf, type Asked, type Success } from './exchange.ts'
 import type { ServerAddress } from './server-address.ts'
 
@@ -104,6 +105,7 @@ export async function wholeAnswer(asked: Asked, request: RequestLine, options: C
   const body = options.body === undefined ? undefined : JSON.stringify(options.body)
   const headers = { 'Content-Type': 'application/json' }
   const answer = await exchange(asked, { method, path, headers, body, patience: options.patience })
+  for (const text of answer.warnings) printNote('kind' in asked ? {} : asked, `warning: ${text}`)
   return successOf(answer, options.whenMissing)
 }
 

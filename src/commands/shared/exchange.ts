@@ -10,11 +10,12 @@ import { request as tlsRequest } from 'node:https'
 import { isObject } from '../../api/fields.ts'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../base/errors.ts'
+import type { OutputFlags } from './print.ts'
 import { printable } from './text.ts'
 import { serverAddress, shownAddress, type ServerAddress, type ServerFlags } from './server-address.ts'
 
 /** Who is asked: a server, or the one that the flags of the verb mean. */
-export type Asked = ServerAddress | ServerFlags
+export type Asked = ServerAddress | (ServerFlags & OutputFlags)
 
 const OK = 200
 
@@ -33,6 +34,8 @@ interface ServerAnswer {
   status: number
   type: string
   text: string
+  /** Of X-Service-Warnings. */
+  warnings: string[]
 }
 
 export async function exchange(asked: Asked, sent: Exchange): Promise<ServerAnswer> {
@@ -91,7 +94,15 @@ async function received(incoming: IncomingMessage): Promise<ServerAnswer> {
     status: incoming.statusCode ?? 0,
     type: incoming.headers['content-type'] ?? '',
     text: Buffer.concat(pieces).toString('utf8'),
+    warnings: warningsIn(String(incoming.headers['x-service-warnings'] ?? '')),
   }
+}
+
+/** With commas between; a comma in a text, and what is not ASCII, is escaped as `\\u002c`. */
+function warningsIn(header: string): string[] {
+  const unescape = (text: string): string =>
+    text.replace(/\\u([0-9a-f]{4})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+  return header === '' ? [] : header.split(',').map(unescape)
 }
 
 function connectionProblem(server: ServerAddress, thrown: unknown): ProcessExit {

@@ -48,10 +48,20 @@ const LONGEST_DURATION = 3_650 * DAY
 
 const RATE_TITLE = 'rate, such as 100/second 6000/minute 20000/hour'
 
+/** The last two stood in quotes. */
+const BOOLEAN_WORDS: Record<string, string> = {
+  yes: 'true',
+  on: 'true',
+  no: 'false',
+  off: 'false',
+  true: 'true',
+  false: 'false',
+}
+
 export const boolean = field(
   (value): Reading<boolean> => {
     if (typeof value === 'boolean') return accepted(value)
-    const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[wordOf(value).toLowerCase()]
+    const meant = BOOLEAN_WORDS[wordOf(value).toLowerCase()]
     if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
     return refused(`${shown(value)} is not true or false`)
   },
@@ -62,6 +72,9 @@ export function integer({ min, max = Number.MAX_SAFE_INTEGER }: { min: number; m
   return field(
     (value): Reading<number> => {
       const isWhole = typeof value === 'number' && Number.isSafeInteger(value)
+      if (typeof value === 'string' && /^\d+$/.test(value)) {
+        return refused(`${shown(value)} is a text; write ${value} without quotes`, value)
+      }
       if (!isWhole) return refused(`${shown(value)} is not a whole number`)
       if (value < min) return refused(`${value} is too small; the least is ${min}`, String(min))
       if (value > max) return refused(`${value} is too large; the most is ${max}`, String(max))

@@ -25,7 +25,11 @@ export const ipAddress = written('IP address', readIpAddress)
 
 function readIpAddress(value: unknown): Reading<string> {
   const address = typeof value === 'string' ? canonicalIp(value) : undefined
-  return address === undefined ? refused(`${shown(value)} is not an IPv4 or IPv6 address`) : accepted(address)
+  if (address !== undefined) return accepted(address)
+  const problem = `${shown(value)} is not an IPv4 or IPv6 address`
+  return typeof value === 'string' && isCidr(value)
+    ? refused(`${problem}; write it without the mask`)
+    : refused(problem)
 }
 
 /** An address to listen on; `*` is every address of both families. */

@@ -75,6 +75,10 @@ export function written<Value>(title: string, read: (value: unknown) => Reading<
 export function readName(kind: string, allowed: RegExp, rule: string): (value: unknown) => Reading<string> {
   return (value) => {
     if (typeof value === 'string' && allowed.test(value)) return accepted(value)
+    // What YAML takes for a number or a boolean; a key of a map is a text by itself.
+    if (typeof value === 'number' || typeof value === 'boolean') {
+      return refused(`${String(value)} is not a text; put the ${kind} into quotes`)
+    }
     return refused(`${shown(value)} is not a ${kind}: ${rule}`)
   }
 }

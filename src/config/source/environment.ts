@@ -45,14 +45,17 @@ const IPS = 'STERNPOST_IPS'
 const OTHERS = ['STERNPOST_CONFIG', 'STERNPOST_URL', 'STERNPOST_API_KEY', 'STERNPOST_NODE']
 const PREFIX = 'STERNPOST_'
 
-/** What stands in place of a file that is not there; undefined: no variable says it. */
-export function standInFor(file: string, environment: Environment): SourceNode | undefined {
+/**
+ * What stands in place of a file that is not there; undefined: no variable says it. `hostname`: that of sternpost.yaml,
+ * from which the IPs have their names.
+ */
+export function standInFor(file: string, environment: Environment, hostname = ''): SourceNode | undefined {
   if (file === 'sternpost' && given(environment, HOSTNAME) !== undefined) return treeOf({ version: 1 }, place(HOSTNAME))
   const ips = given(environment, IPS)
   if (file !== 'pools' || ips === undefined) return undefined
   const entries = listOf(ips).map((text, index) => {
     const [address, source = null] = text.split('=')
-    return { address, source, hostname: egressName(given(environment, HOSTNAME) ?? '', index) }
+    return { address, source, hostname: egressName(hostname, index) }
   })
   return treeOf({ version: 1, default_pool: 'default', pools: { default: { ips: entries } } }, place(IPS))
 }

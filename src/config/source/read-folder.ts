@@ -13,13 +13,22 @@ import { ConfigurationError, errorCode, errorText, type Mistake } from '../../ba
 import { mergeDropIns } from './drop-ins.ts'
 import { FILE_NAMES, type FileName, type Trees } from './finding.ts'
 import { standInFor, unknownVariables, withVariables, type Environment } from './environment.ts'
-import { nodeAt, pathText } from './at-path.ts'
+import { nodeAt, pathText, textAt } from './at-path.ts'
 import { emptyMap, withValueAt, type SourceNode } from './source-tree.ts'
 import { readYamlSource } from './yaml-source.ts'
+import { nearestName } from '../settings/nearest-name.ts'
+import { didYouMean } from './explain-mistake.ts'
 
 /** Written by the administrator; the shipped ones are for trying out. */
 const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['sternpost', 'pools']
 const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config'
+
+const NOT_THERE = 'there is no such file'
+
+/** A warning: the shipped file stands in the place of one that an administrator writes. */
+export function isShippedInPlace({ severity, message }: Mistake): boolean {
+  return severity === 'warning' && message.startsWith(NOT_THERE)
+}
 
 /** `names`: the files that are wanted; the others have no tree. */
 export function readFolder(folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES) {
@@ -30,11 +39,12 @@ export function readFolder(folder: string, shippedFolder: string, names: readonl
   if (!isFolder && (isNeeded || isThere(folder))) {
     throw new ConfigurationError([wholeFile(folder, 'error', leadsNowhere(folder) ?? NO_FOLDER)])
   }
-  const mistakes = unknownVariables(environment)
+  const mistakes = [...unknownVariables(environment), ...misnamed(folder)]
   const trees: Trees = {}
   for (const name of names) {
     const countBefore = errorsIn(mistakes)
-    const base = readBase(name, { folder, shippedFolder, environment, mistakes })
+    const hostname = trees.sternpost && textAt(trees.sternpost, ['hostname'])
+    const base = readBase(name, { folder, shippedFolder, environment, hostname, mistakes })
     const dropIns = dropInFiles(join(folder, `${name}.d`), mistakes).map((file) => readFile(file, mistakes))
     const tree = mergeDropIns(base, dropIns)
     if (errorsIn(mistakes) === countBefore) {
@@ -44,18 +54,39 @@ export function readFolder(folder: string, shippedFolder: string, names: readonl
   return { trees, mistakes }
 }
 
+/** Files and folders whose names are nearly those that are read, such as `pools.yml` and `pool.d`. */
+function misnamed(folder: string): Mistake[] {
+  const ours = FILE_NAMES.flatMap((name) => [`${name}.yaml`, `${name}.d`])
+  return listed(folder).flatMap((name) => {
+    const meant = /\.(ya?ml|d)$/.test(name) && !ours.includes(name) ? nearestName(name, ours) : null
+    if (meant === null) return []
+    return [wholeFile(join(folder, name), 'warning', `is not read${didYouMean(meant)}`)]
+  })
+}
+
+/** Empty for a folder that is not there, or that may not be listed. */
+function listed(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    // Files that cannot be read say so themselves.
+    return []
+  }
+}
+
 interface Places {
   folder: string
   shippedFolder: string
   environment: Environment
+  hostname: string | undefined
   mistakes: Mistake[]
 }
 
 /** The file of the folder, else what variables say in its place, else the shipped one. */
-function readBase(name: FileName, { folder, shippedFolder, environment, mistakes }: Places): SourceNode {
+function readBase(name: FileName, { folder, shippedFolder, environment, hostname, mistakes }: Places): SourceNode {
   const own = join(folder, `${name}.yaml`)
   const shipped = join(shippedFolder, `${name}.yaml`)
-  const standIn = standInFor(name, environment)
+  const standIn = standInFor(name, environment, hostname)
   if (own === shipped || isThere(own)) {
     if (standIn !== undefined && name === 'pools') {
       const message = `is not used: the IPs stand in ${own}`
@@ -65,7 +96,7 @@ function readBase(name: FileName, { folder, shippedFolder, environment, mistakes
   }
   if (standIn !== undefined) return standIn
   if (WRITTEN_BY_ADMINISTRATOR.includes(name)) {
-    mistakes.push(wholeFile(own, 'warning', `there is no such file; ${shipped} is used in its place`))
+    mistakes.push(wholeFile(own, 'warning', `${NOT_THERE}; ${shipped} is used in its place`))
   }
   return readFile(shipped, mistakes)
 }
@@ -145,7 +176,7 @@ function isThere(path: string): boolean {
 }
 
 function missingFile(file: string): string {
-  return leadsNowhere(file) ?? 'there is no such file'
+  return leadsNowhere(file) ?? NOT_THERE
 }
 
 /** null: it is no link, or may not be looked at. */

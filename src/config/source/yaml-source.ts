@@ -4,13 +4,31 @@
  * for the content of a file.
  */
 import { isUtf8 } from 'node:buffer'
-import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments, visit, type Document } from 'yaml'
+import {
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseAllDocuments,
+  visit,
+  type Document,
+  type ErrorCode,
+} from 'yaml'
 import type { Mistake } from '../../base/errors.ts'
 import { emptyMap, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
 
 const MOST_BYTES = 2 ** 20
 /** Would change the object a value is put into. */
 const REFUSED_KEYS = ['__proto__', 'constructor', 'prototype']
+
+/** What most often is behind an error whose words are those of the grammar. */
+const HINTS: Partial<Record<ErrorCode, string>> = {
+  MULTILINE_IMPLICIT_KEY: '; a line is `key: value`, with a space behind the colon',
+  BLOCK_IN_FLOW: '; inside { } and [ ] a comma stands between two items',
+  BLOCK_AS_IMPLICIT_KEY: '; a value with a colon and a space in it belongs into quotes',
+}
 
 type YamlReading = { kind: 'read'; tree: SourceNode } | { kind: 'refused'; mistakes: Mistake[] }
 
@@ -22,7 +40,10 @@ interface Source {
 export function readYamlSource(file: string, bytes: Buffer): YamlReading {
   const start: Position = { file, line: 1, column: 1 }
   if (bytes.length > MOST_BYTES) return refusal(start, 'the file is larger than 1 MiB')
-  if (!isUtf8(bytes)) return refusal({ ...start, line: lineOfBadBytes(bytes) }, 'this line is not UTF-8 text')
+  if (bytes.includes(0)) return refusal(start, 'this is not plain text, as of UTF-16; save the file as UTF-8')
+  if (!isUtf8(bytes)) {
+    return refusal({ ...start, line: lineOfBadBytes(bytes) }, 'this line is not UTF-8 text; save the file as UTF-8')
+  }
   const text = new TextDecoder().decode(bytes)
   const lineCounter = new LineCounter()
   const locate = (offset: number): Position => {
@@ -49,7 +70,8 @@ function readDocuments(document: Document.Parsed, others: Document.Parsed[], sou
   const syntaxError = errors.find(({ code }) => code !== 'DUPLICATE_KEY')
   if (syntaxError !== undefined) {
     const isTab = syntaxError.code === 'TAB_AS_INDENT'
-    const problem = isTab ? 'a tab cannot indent YAML; use spaces' : `syntax error: ${syntaxError.message}`
+    const hint = HINTS[syntaxError.code] ?? ''
+    const problem = isTab ? 'a tab cannot indent YAML; use spaces' : `syntax error: ${syntaxError.message}${hint}`
     return refusal(locate(syntaxError.pos[0]), problem)
   }
   const mistakes = errors.map((error) => mistakeAt(locate(error.pos[0]), 'this key is here twice; keep one of the two'))

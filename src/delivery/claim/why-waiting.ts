@@ -34,14 +34,20 @@ const SENTENCES: Readonly<Record<WaitingFor, string>> = {
 type Chosen = { wait: Extract<IpChoice, { kind: 'wait' }> } | { busy: string | null }
 
 export function createWhyWaiting(options: WhyWaitingOptions) {
-  const { clock, shaping, routes, capture, choosePath, gateOf, paths, isFull } = options
+  const { clock, shaping, egress, routes, capture, choosePath, gateOf, paths, isFull } = options
 
+  /** Where no route is known, since the start or a reload, what the pool says holds: nothing else may ask for one. */
   function choose(message: MessageView): Chosen | undefined {
     const { isCaptured, recipientDomain } = message
     const route = isCaptured ? capture.routeOf(recipientDomain) : routes.last(recipientDomain)
-    if (route === undefined) return undefined
     const attempts = message.attempts.filter(({ result }) => result !== 'path-failed').length
-    const asked = { ...message, attempts, route: route.provider.route, keepIpUntil: null, avoidIps: [] }
+    const base = { ...message, attempts, keepIpUntil: null, avoidIps: [] }
+    if (route === undefined) {
+      const isp = message.isp ?? recipientDomain
+      const found = egress.choose({ ...base, messageId: message.id, isp, families: [4, 6] }, () => ({ kind: 'open' }))
+      return found.kind === 'wait' ? { wait: found } : undefined
+    }
+    const asked = { ...base, route: route.provider.route }
     const chosen = choosePath(asked, route)
     if (chosen.kind === 'wait') return { wait: chosen }
     const { facts } = chosen

@@ -32,6 +32,17 @@ export function domainRoutes({ domains, now, consoleUrl }: HttpFeatures, note: N
   ]
 }
 
+/** A name may come before its domain is added; one with a slip in it would never come. */
+export async function warnOfUnknownDomains(
+  { domains }: Pick<HttpFeatures, 'domains'>,
+  request: ApiRequest,
+  names: readonly string[],
+): Promise<void> {
+  for (const name of names) {
+    if ((await domains.find(name)) === null) request.warn(`${name} is no sending domain of this server`)
+  }
+}
+
 function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   return [
     post('/domains', {

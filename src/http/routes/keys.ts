@@ -14,17 +14,19 @@ import type { HttpFeatures } from '../exchange/features.ts'
 import { isOnAdminSocket, type Principal } from '../exchange/principal.ts'
 import { CREATED, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
+import { warnOfUnknownDomains } from './domains.ts'
 
 const { get, post, patch, remove } = routesOf('admin')
 
 const OK_KEY = okData(wire.keySchema)
 
-export function keyRoutes({ apiKeys }: HttpFeatures, note: Note): Route[] {
-  return [...collectionRoutes(apiKeys, note), ...keyOwnRoutes(apiKeys, note)]
+export function keyRoutes(features: HttpFeatures, note: Note): Route[] {
+  return [...collectionRoutes(features, note), ...keyOwnRoutes(features, note)]
 }
 
 /** /keys */
-function collectionRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
+function collectionRoutes(features: HttpFeatures, note: Note): Route[] {
+  const { apiKeys } = features
   return [
     post('/keys', {
       summary: 'Creates an API key and shows it this one time.',
@@ -43,6 +45,7 @@ function collectionRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[]
         refuseWidening(given, request.principal)
         refuseOutliving(given.expiresAt, request.principal)
         const { key, record } = await apiKeys.create(given)
+        await warnOfUnknownDomains(features, request, record.domains)
         note('key created', request, { key_id: record.id })
         return success({ ...keyView(record), key }, CREATED)
       },
@@ -60,7 +63,8 @@ function collectionRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[]
 }
 
 /** /keys/{id} */
-function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
+function keyOwnRoutes(features: HttpFeatures, note: Note): Route[] {
+  const { apiKeys } = features
   const find = async (request: ApiRequest): Promise<ApiKeyRecord> => {
     const id = param(request, 'id')
     const record = await apiKeys.find(id)
@@ -91,6 +95,7 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
           refuseOutliving(changed.expiresAt, principal)
         }
         const record = await apiKeys.change(id, change, { keepsAdmin: keepsAdmin(principal) })
+        await warnOfUnknownDomains(features, request, change.domains ?? [])
         note('key changed', request, { key_id: record.id })
         return success(keyView(record))
       },

@@ -8,13 +8,17 @@ import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
 import { CREATED, OK, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type Note, type Route } from '../exchange/route.ts'
+import { warnOfUnknownDomains } from './domains.ts'
 
 const { get, post, remove, postText } = routesOf('suppressions')
 
 /** http/README.md "Limits". */
 const MOST_IMPORT_BYTES = 10 * 1024 * 1024
 
-export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppressions'>, note: Note): Route[] {
+type SuppressionFeatures = Pick<HttpFeatures, 'suppressions' | 'domains'>
+
+export function suppressionRoutes(features: SuppressionFeatures, note: Note): Route[] {
+  const { suppressions } = features
   return [
     get('/suppressions', {
       summary: 'Lists the addresses that nothing is sent to, newest first.',
@@ -33,6 +37,7 @@ export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppress
       async handler(request, { email, reason, scope, domain }) {
         const given = { email, reason: reason ?? undefined, scope: scope ?? undefined, domain: domain ?? undefined }
         const { suppression, isNew } = await suppressions.add(given, whose(request.principal))
+        await warnOfUnknownDomains(features, request, suppression.domain === null ? [] : [suppression.domain])
         if (isNew) note('suppression added', request, { suppression_id: suppression.id })
         return success(suppression, isNew ? CREATED : OK)
       },

@@ -12,6 +12,7 @@ import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { ACCEPTED, CREATED, OK, okData, okList, success, successList } from '../exchange/answer.ts'
 import { param, routesOf, type ApiRequest, type Note, type Route } from '../exchange/route.ts'
+import { warnOfUnknownDomains } from './domains.ts'
 
 const { get, post, patch, remove } = routesOf('webhooks')
 
@@ -58,11 +59,6 @@ function readDomains(given: readonly string[], own: Reach): string[] {
 
 function endpointRoutes({ webhookEndpoints, domains: sending }: HttpFeatures, note: Note): Route[] {
   const features = { webhookEndpoints }
-  const warnOfUnknown = async (request: ApiRequest, domains: readonly string[]): Promise<void> => {
-    for (const domain of domains) {
-      if ((await sending.find(domain)) === null) request.warn(`domains: ${domain} is no sending domain of this server`)
-    }
-  }
   return [
     post('/webhooks', {
       summary: 'Registers an endpoint that receives events.',
@@ -74,7 +70,7 @@ function endpointRoutes({ webhookEndpoints, domains: sending }: HttpFeatures, no
         const reach = reachOfNew({ mode, domains }, request)
         const asked = { ...fields, include: include ?? [], reach }
         const { endpoint, secret, warnings } = await webhookEndpoints.register(asked)
-        await warnOfUnknown(request, endpoint.domains)
+        await warnOfUnknownDomains({ domains: sending }, request, endpoint.domains)
         for (const warning of warnings) request.warn(warning)
         note('webhook endpoint registered', request, { endpoint_id: endpoint.id })
         return success(secret === null ? endpoint : { ...endpoint, secret }, CREATED)
@@ -102,7 +98,7 @@ function endpointRoutes({ webhookEndpoints, domains: sending }: HttpFeatures, no
         const domains = given === null ? null : readDomains(given, request.principal.reach)
         const change = withoutNulls({ ...fields, domains })
         const endpoint = await webhookEndpoints.update(await idOf(request, features), change)
-        if (domains !== null) await warnOfUnknown(request, domains)
+        if (domains !== null) await warnOfUnknownDomains({ domains: sending }, request, domains)
         note('webhook endpoint changed', request, { endpoint_id: endpoint.id })
         return success(endpoint)
       },

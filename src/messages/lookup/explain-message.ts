@@ -38,6 +38,7 @@ export interface ExplainOptions {
 }
 
 const NOTHING_TO_DO = 'Nothing to do.'
+const NO_IP_SENDS = 'No time ends this: start, resume or enable an IP of its pool; sternpost ip list'
 
 export function createExplainMessage(options: ExplainOptions): ExplainMessage {
   const { store, clock, domains, classify, whyWaiting, longestStageMilliseconds } = options
@@ -62,6 +63,7 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
     const category = cause?.category ?? null
     const waiting = waitingReason(message, whyWaiting, now)
     const advice = cause === null ? null : (categoryWords(cause.category)?.advice ?? null)
+    const isWithoutIp = waiting?.waitingFor === 'ip_paused' && waiting.untilMilliseconds === null
     const held = isOver(message, now) ? OVER : unsignedReason(message, domain)
     const told =
       state === 'sending'
@@ -83,7 +85,7 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
       next_attempt_at: held === OVER ? null : secondsOrNull(nextAttempt(message, waiting)),
       checks: told.check === null ? domainChecks : [told.check, ...domainChecks],
       similar,
-      advice: told.advice ?? [advice ?? NOTHING_TO_DO],
+      advice: told.advice ?? [isWithoutIp ? NO_IP_SENDS : (advice ?? NOTHING_TO_DO)],
     }
   }
 }
