@@ -57,9 +57,9 @@ export async function startNodes(parts: NodesParts): Promise<Nodes> {
 }
 
 /** Of what has to be the same on all nodes; of the master key it tells nothing. */
-function hashOf({ server, providers, bounces, warmup }: Configuration, keyRing: KeyRing): string {
+function hashOf({ server, pools, providers, bounces, warmup }: Configuration, keyRing: KeyRing): string {
   const { hostname, public_url, domains, tracking, retention, delivery, webhooks, api, headers } = server
   const same = { hostname, public_url, domains, tracking, retention, delivery, webhooks, api, headers }
-  const text = JSON.stringify([same, providers, bounces, warmup])
+  const text = JSON.stringify([same, Object.keys(pools.pools).toSorted(), providers, bounces, warmup])
   return createHmac('sha256', keyRing.key('erasure')).update(createHash('sha256').update(text).digest()).digest('hex')
 }

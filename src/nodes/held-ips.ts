@@ -29,7 +29,7 @@ interface HeldIpsOptions {
   onTaken: (ip: string) => Promise<void>
   /** Before others may have it: what is known of it is stored. */
   onLeaving: (ip: string) => Promise<void>
-  /** An IP is held, or is not any more. Resolves when what begins heeds it. */
+  /** An IP is held, or is not any more, or another node has it. Resolves when what begins heeds it. */
   onChange: () => Promise<void>
   /** Mail is leaving from it. */
   isBusy: (ip: string) => boolean
@@ -80,7 +80,11 @@ export function createHeldIps(options: HeldIpsOptions) {
     },
     /** What the beat has found; `releases`: what it gave back. */
     heard(found: readonly IpOwner[], releases: readonly string[]): void {
+      const before = owners
       owners = new Map(found.map((owner) => [owner.ip, owner]))
+      // Whether mail is accepted follows from the IPs of all nodes.
+      const isNew = (ip: string): boolean => owners.get(ip)?.nodeId !== before.get(ip)?.nodeId
+      if (configured().some(({ address: ip }) => isOfOther(ip) && !held.has(ip) && isNew(ip))) void options.onChange()
       for (const ip of releases) released.delete(ip)
       for (const ip of held) {
         if (owners.get(ip)?.epoch === epoch || underWay.has(ip)) continue
@@ -89,8 +93,8 @@ export function createHeldIps(options: HeldIpsOptions) {
       }
       for (const { address, source } of configured()) {
         if (underWay.has(address)) continue
-        const isNew = owners.get(address)?.epoch === epoch && !held.has(address) && !released.has(address)
-        if (isNew && !isEnding) begin(address, () => bring(address, source))
+        const isMine = owners.get(address)?.epoch === epoch && !held.has(address) && !released.has(address)
+        if (isMine && !isEnding) begin(address, () => bring(address, source))
         if (isOfOther(address) && !away.has(address)) begin(address, () => clear(address))
       }
     },

@@ -31,7 +31,7 @@ export interface CheckWorldParts
   folder: string
   isClockSteady: IsClockSteady
   growthPerDay(): number | null
-  nodes: Pick<Nodes, 'nodeId' | 'problems'>
+  nodes: Pick<Nodes, 'nodeId' | 'problems' | 'isElsewhere'>
 }
 
 const PAGE = 100
@@ -42,9 +42,11 @@ const STUCK_AFTER = 30 * MINUTE
 
 export function checkWorld(parts: CheckWorldParts, asked: AskedChecks, isAwaited: boolean): CheckWorld {
   const configuration = parts.live.current()
+  // The node that sends from an IP looks at it: it is on that machine, and nowhere else.
+  const isLookedAt = (ip: string): boolean => asked.ip === ip || (asked.ip === null && !parts.nodes.isElsewhere(ip))
   const ips = Object.entries(configuration.pools.pools).flatMap(([pool, { ips: ofPool }]) =>
     ofPool
-      .filter(({ address, enabled }) => (asked.ip === null ? enabled : address === asked.ip))
+      .filter(({ address, enabled }) => isLookedAt(address) && (enabled || asked.ip !== null))
       .map(({ address, source, hostname }) => ({ address, source, hostname, pool })),
   )
   if (asked.ip !== null && ips.length === 0) throw new ServiceError('invalid_request', `ip: ${asked.ip} is in no pool`)

@@ -356,6 +356,19 @@ t.test('one whose address was gone for a moment need not wait, and one of anothe
   t.same(states(egress), { '127.0.0.11': 'warmed', '127.0.0.12': 'warmed' })
 })
 
+t.test('one of another node is shown, and forecast, as it is there', async (t) => {
+  const ip = '127.0.0.12'
+  const isElsewhere = (address: string): boolean => address === ip
+  const refusalOf = (address: string): string | null => (isElsewhere(address) ? 'the node b sends from it' : null)
+  const pools = withPools({ default: poolOf([warmed('127.0.0.11'), warmed(ip)]) })
+  const { egress, warmup } = await startEgressWorld(t, pools, { refusalOf, isElsewhere })
+  t.equal(states(egress)[ip], 'the node b sends from it')
+  t.match(await warmup.find(ip), { status: 'warmed', reason: null })
+  const asked = { recipients: 100, isp: null, startAt: null }
+  t.same((await warmup.forecast(ip, asked)).days, (await warmup.forecast('127.0.0.11', asked)).days)
+  t.match(await warmup.suspendIp(ip, 'listed', 'cli'), { status: 'suspended', reason: 'listed' })
+})
+
 t.test('what is heard of the source before a reload disables nothing', async (t) => {
   const from = (source: string): ReturnType<typeof withPools> =>
     withPools({ default: poolOf([warmed('127.0.0.11', { source })]) })

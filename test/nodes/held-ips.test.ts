@@ -159,6 +159,19 @@ t.test('one whose address has left this machine goes, and is tried again', async
   }
 })
 
+t.test('that another node has it is told at once: mail for it is accepted', async (t) => {
+  const { state, beat } = world(t, null)
+  await beat([], true, false)
+  t.same(state.order, [])
+  await beat([THEIRS])
+  await beat([THEIRS])
+  t.same(state.order, ['changed'])
+  await beat([], true, false)
+  t.same(state.order, ['changed'], 'one that nobody has yet refuses no mail')
+  await beat([{ ...THEIRS, nodeId: 'c' }])
+  t.same(state.order, ['changed', 'changed'])
+})
+
 t.test('the hook takes one that another node has from here, once: an earlier start may have left it', async (t) => {
   const { state, calls, beat } = world(t, 'exit 0')
   await beat([THEIRS])

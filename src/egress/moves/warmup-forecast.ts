@@ -86,11 +86,12 @@ function backlogOf({ known, inPool, backlog }: ForecastParts): Record<string, nu
 }
 
 function shareOfPool(known: KnownIp, inPool: readonly KnownIp[]): number {
+  const isIn = (some: readonly KnownIp[]): boolean => some.some(({ ip }) => ip === known.ip)
   const free = inPool.filter(({ ip }) => ip.sends === 'all')
-  if (free.length > 0) return free.includes(known) ? 1 / free.length : 0
+  if (free.length > 0) return isIn(free) ? 1 / free.length : 0
   const capacityOf = ({ record, curve: { curve } }: KnownIp): number => capOf(curve, record.stage ?? 1)
   const warming = inPool.filter(({ ip }) => ip.sends === 'allowance' || ip.sends === 'retries')
-  if (!warming.includes(known)) return warming.length === 0 ? 1 : 0
+  if (!isIn(warming)) return warming.length === 0 ? 1 : 0
   return capacityOf(known) / warming.reduce((sum, one) => sum + capacityOf(one), 0)
 }
 

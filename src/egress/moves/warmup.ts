@@ -38,11 +38,14 @@ export function createWarmup(parts: WarmupParts) {
   const acts = createWarmupActs(parts)
   const require = (text: string): KnownIp => requireIp(registry, text)
 
+  /** As the node has it that sends from it. */
+  const anywhere = (known: KnownIp): KnownIp => ({ ...known, ip: registry.anywhere(known.ip) })
+
   function viewOf(known: KnownIp): IpView {
     const { address, pool } = known.ip
     const settings = configuration.current().pools.pools[pool]?.ips.find((ip) => ip.address === address)
     return ipView({
-      known,
+      known: anywhere(known),
       facts: facts.find(known.ip),
       today: allowance.today(address),
       isEnabled: settings?.enabled ?? false,
@@ -68,8 +71,11 @@ export function createWarmup(parts: WarmupParts) {
     resumeIp: shown(acts.resumeIp),
     noteProvider: acts.noteProvider,
     async forecast(text: string, asked: AskedForecast): Promise<ForecastView> {
-      const known = require(text)
-      const inPool = registry.known().filter(({ ip }) => ip.pool === known.ip.pool)
+      const known = anywhere(require(text))
+      const inPool = registry
+        .known()
+        .filter(({ ip }) => ip.pool === known.ip.pool)
+        .map(anywhere)
       const addresses = inPool.map(({ ip }) => ip.address)
       const mix = asked.isp === null ? await store.ispMix(addresses, clock.now() - MIX_OF) : { [asked.isp]: 1 }
       return forecastFor({

@@ -85,7 +85,7 @@ async function noneYet(folder: string, dataFolder: string, newSince: number): Pr
   return BACKUP.fail(folder, 'there is no backup', TAKE_ONE)
 }
 
-const DATABASE = checkOf('database', 'The queue, the keys and all history are in this one file.')
+const DATABASE = checkOf('database', 'The queue, the keys and all history are in it.')
 const SLOW_COMMIT_MILLISECONDS = 500
 /** No disk confirms a write in less: one that seems to has only promised it (test/README.md "Faults"). */
 const FALSE_COMMIT_MILLISECONDS = 0.02

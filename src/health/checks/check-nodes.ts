@@ -17,12 +17,17 @@ export const checkNodes = NODES.onServer(async (server, { configuration, ips }) 
       const fix = `start it again, or: sternpost node forget ${node.nodeId}`
       findings.push(NODES.fail(node.nodeId, `declared dead by ${node.endedBy ?? 'another node'}`, fix))
     }
-    if (node.state !== 'living' || own === undefined || node.nodeId === nodeId) continue
+    if (node.state !== 'living' || own === undefined) continue
     if (node.isDraining) {
       findings.push(NODES.warn(node.nodeId, 'it drains: it takes no mail', `sternpost node drain ${node.nodeId} --end`))
     }
-    if (node.configHash !== own.configHash) {
-      const fix = 'compare sternpost.yaml, providers.yaml, bounces.yaml, warmup.yaml and the master key of both'
+    if (node.version !== own.version) {
+      // Another version has other settings by itself.
+      const seen = `its version is ${node.version}, that of ${nodeId} ${own.version}`
+      findings.push(NODES.warn(node.nodeId, seen, 'upgrade the older one: once it has ended it may not start again'))
+    } else if (node.configHash !== own.configHash) {
+      const fix =
+        'compare sternpost.yaml, providers.yaml, bounces.yaml, warmup.yaml, pool names and the master key of both'
       findings.push(NODES.warn(node.nodeId, `its configuration differs from that of ${nodeId}`, fix))
     }
   }
