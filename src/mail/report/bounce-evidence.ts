@@ -59,26 +59,30 @@ export function bounceEvidence(mail: MailPart, parts: ReportParts): 'strong' | '
   return weight >= CERTAIN ? 'strong' : 'weak'
 }
 
-/** Whether the fields of a report that stand in its prose may be those of another report, which it quotes. */
+/** Whether what the prose has of a report may be of another one, which it quotes. */
 export function mayQuote(mail: MailPart, parts: ReportParts): boolean {
-  const isOfMailbox = isAnswerByItsWords(mail, parts) && !isFromDaemon(mail) && !hasReportStructure(mail, parts)
-  return isOfMailbox || isOfPerson(mail, parts)
+  return (isAnswer(mail, parts) && !hasReportStructure(mail, parts)) || isOfPerson(mail, parts)
+}
+
+/** A mailbox answers, by a program or not: what it quotes and has attached is the mail that it answers, or another. */
+export function isAnswer(mail: MailPart, parts: ReportParts): boolean {
+  return isReply(mail) || (isAnswerByItsWords(mail, parts) && !isFromDaemon(mail))
+}
+
+function isAnswerByItsWords(mail: MailPart, parts: ReportParts): boolean {
+  return isAutoReply(mail, parts) || ANSWER_SUBJECT.test(subjectOf(mail))
 }
 
 /** A person who answers, or who asks about a bounce, unless it is passed on as a whole. */
 function isOfPerson(mail: MailPart, parts: ReportParts): boolean {
   const isReturned = parts.returned !== null
   const isQuestion = !isReturned && !isOfProgram(mail, isReturned)
-  return (isAnswer(mail) || isQuestion) && !hasReportStructure(mail, parts)
+  return (isReply(mail) || isQuestion) && !hasReportStructure(mail, parts)
 }
 
-/** What a mailbox answers, with all that the answer quotes and has attached. Servers write the same field. */
-export function isAnswer(mail: MailPart): boolean {
+/** Servers write the same field. */
+function isReply(mail: MailPart): boolean {
   return headerOf(mail, 'in-reply-to') !== '' && !isFromDaemon(mail)
-}
-
-function isAnswerByItsWords(mail: MailPart, parts: ReportParts): boolean {
-  return isAutoReply(mail, parts) || ANSWER_SUBJECT.test(subjectOf(mail))
 }
 
 function isOfProgram(mail: MailPart, isReturned: boolean): boolean {

@@ -33,11 +33,11 @@ function withReturnPath(mail: MailPart, sender: string): MailPart {
   return { ...mail, headers: [{ name: 'return-path', value: `<${sender}>` }, ...mail.headers] }
 }
 
-/** A report that a gateway or a person passed on as a whole, also more than once. */
+/** A report that a gateway or a person passed on as a whole, also more than once; nothing that an answer returns. */
 function wrappedReport(mail: MailPart): MailPart | undefined {
-  if (isReport(mail) || isAnswer(mail)) return undefined
   const attached = MESSAGE_TYPE.test(mail.type) ? [mail] : mail.parts.filter(({ type }) => MESSAGE_TYPE.test(type))
   const messages = attached.flatMap(({ parts }) => parts)
+  if (messages.length === 0 || isReport(mail) || isAnswer(mail, gatherReportParts(mail))) return undefined
   return messages.map((message) => (isReport(message) ? message : wrappedReport(message))).find(Boolean)
 }
 
@@ -52,7 +52,7 @@ function readMail(mail: MailPart): ReportReading {
     const { originalEnvelopeId, returned, ...complaint } = feedback
     return { ...emptyReading({ ...parts, returned }, originalEnvelopeId), ...complaint }
   }
-  const notification = readServiceNotification(parts.text)
+  const notification = mayQuote(mail, parts) ? undefined : readServiceNotification(parts.text)
   if (notification !== undefined) return { ...emptyReading(parts, null), ...notification }
   const status = readDeliveryStatus(statusText(mail, parts))
   const reading = emptyReading(parts, status.originalEnvelopeId)
