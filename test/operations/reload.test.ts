@@ -17,7 +17,7 @@ t.test('mail stays in its pool while any part refuses the change, whenever that 
     store: { moveOrphans: async (known) => (calls.push(known), [{ pool: 'legacy', messages: 3 }]) },
     hasSpace: () => true,
     onMoved() {},
-    readCertificates: () => () => {},
+    readCertificates: () => ({ changes: [], use() {} }),
     metrics: createMetrics(),
     logger: createLogger({ level: 'silent' }),
   })
