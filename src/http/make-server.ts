@@ -84,12 +84,12 @@ function makeTlsServer(
   const server = createTlsServer({
     ...limits,
     ...certificates.default,
-    // As node:http does without TLS.
-    allowHalfOpen: true,
     minVersion: tls.min_version,
     handshakeTimeout: http.timeouts.headers,
     SNICallback: (name, done) => done(null, certificates.contextFor(name)),
   })
+  // As node:http does without TLS; but who leaves in the middle of a handshake is gone.
+  server.prependListener('secureConnection', (socket) => void (socket.allowHalfOpen = true))
   // Node.js tells of it as of a request that cannot be read; but an answer would wait for the end of the handshake.
   server.prependListener('tlsClientError', (_error, socket) => socket.destroy())
   return {

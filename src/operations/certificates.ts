@@ -14,6 +14,7 @@ import {
   type KeyPair,
   type ServerCertificates,
 } from '../base/service/server-certificates.ts'
+import type { ConfigurationChange } from '../config/configuration-diff.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 
 type CertificateFiles = ServerSettings['tls']['certificates']
@@ -75,6 +76,22 @@ function usedOf(certificate: string | Buffer, label: string, fix: string): UsedC
   return { label, fix, endsAt: new X509Certificate(certificate).validToDate.getTime(), told: 'nothing' }
 }
 
+interface ReadCertificates {
+  /** Certificates that are others than those that are shown, in files of the same name. */
+  changes: ConfigurationChange[]
+  use(): void
+}
+
+function replacedIn(read: readonly FilePair[], shown: readonly FilePair[]): ConfigurationChange[] {
+  const until = ({ cert }: KeyPair): string => `until ${new X509Certificate(cert).validToDate.toISOString()}`
+  return read.flatMap((pair) => {
+    const before = shown.find(({ cert_file }) => cert_file === pair.cert_file)
+    if (before === undefined || String(before.cert) === String(pair.cert)) return []
+    const what = `certificate ${pair.cert_file}`
+    return [{ kind: 'changed' as const, what, from: until(before), to: until(pair), pool: null }]
+  })
+}
+
 export type DoorCertificates = ReturnType<typeof createDoorCertificates>
 
 /** `issued`: by an authority; the first of all is the default. */
@@ -108,14 +125,14 @@ export function createDoorCertificates(
     endFor: (name: string): number => current?.endFor(name) ?? 0,
     /** A door is open, with the certificates of the start: it is handed those that come later. */
     serve: (setCertificates: (read: ServerCertificates | null) => void): void => void doors.push(setCertificates),
-    /** Reads these files, once for all doors; what it returns puts them to use. Throws when one cannot be used. */
-    read(changed: CertificateFiles): () => void {
+    /** Reads these files, once for all doors; `use` puts them to use. Throws when one cannot be used. */
+    read(changed: CertificateFiles): ReadCertificates {
       const read = readKeyPairs(changed, tls.min_version)
       // The files have none any more, and a door that is open needs one: the door closes at the next start.
       const isNeeded = listen.http.some((door) => door.tls) || listen.submission.some((door) => door.tls !== 'none')
-      if (read.length + fromAuthority.length === 0 && isNeeded) return () => {}
+      if (read.length + fromAuthority.length === 0 && isNeeded) return { changes: [], use() {} }
       // Beside what an authority has issued by then.
-      return () => useThese(read, fromAuthority)
+      return { changes: replacedIn(read, files), use: () => useThese(read, fromAuthority) }
     },
     /** An authority has issued another one. The files are those that are in use: somebody may be writing to them. */
     async renew(): Promise<void> {

@@ -55,20 +55,20 @@ export function createReload(options: ReloadOptions) {
     const before = live.current()
     const read = options.load()
     refuseVanished(before, read)
-    const changes = configurationDiff(before, read)
+    const certificates = options.readCertificates(read.server.tls.certificates)
+    const changes = [...configurationDiff(before, read), ...certificates.changes]
     const { pools, default_pool: target } = read.pools
     const report = { isDryRun, changes, warnings: read.warnings }
     if (isDryRun) {
       return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, target)), moved: [] }
     }
     if (!options.hasSpace()) throw new ServiceError('unavailable', 'the disk is full: nothing can be taken over')
-    const useCertificates = options.readCertificates(read.server.tls.certificates)
     let moved: ReloadReport['moved'] = []
     // Where the mail of a pool cannot move, the pool stays; mail that has moved does not come back.
     await live.replace(withLiveKeys(before, read), async () => {
       moved = await options.store.moveOrphans(Object.keys(pools), target)
     })
-    useCertificates()
+    certificates.use()
     if (moved.length > 0) options.onMoved()
     return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, target, moved)), moved }
   }

@@ -73,7 +73,8 @@ t.test('names get certificates, and clients see them without a restart', besideO
       t.match(pem, /^-----BEGIN PRIVATE KEY-----/, 'it is a key')
       // As one line, as those of the file, and as somebody who packs it once more.
       const lines = pem.split('\n').filter((line) => line !== '' && !line.startsWith('-----'))
-      const shapes = [...lines, lines.join(''), Buffer.from(pem).toString('base64').slice(60, 120)]
+      // The third line is of the public half alone: by chance it stands in the certificate like that.
+      const shapes = [...lines.slice(0, 2), lines.join(''), Buffer.from(pem).toString('base64').slice(60, 120)]
       const der = Buffer.from(lines.join(''), 'base64')
       t.notOk(shapes.some((shape) => told.includes(shape) || stored.includes(shape)))
       t.notOk(stored.includes(der.toString('latin1').slice(36)))

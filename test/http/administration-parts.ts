@@ -69,7 +69,7 @@ export function administrationWorld(
     metrics,
     logger,
     load: load ?? live.current,
-    readCertificates: () => nothing,
+    readCertificates: () => ({ changes: [], use: nothing }),
     onMoved: nothing,
     hasSpace: () => true,
   })

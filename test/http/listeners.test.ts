@@ -186,6 +186,12 @@ t.test('what an authority has issued is shown while the files are being written,
   issued = [{ cert: OTHER_CERTIFICATE, key: OTHER_KEY }]
   await doors.renew()
   t.same(['mail.example.net', 'other.example.net'].map(shows), [true, true])
-  takeOver()
+  takeOver.use()
   t.same(['mail.example.net', 'other.example.net'].map(shows), [true, true], 'a reload began before it came')
+  t.same(takeOver.changes, [])
+  write(OTHER_CERTIFICATE)
+  writeFileSync(key_file, OTHER_KEY)
+  const until = /^until 2126-10-28T/
+  const { changes } = doors.read(settings.tls.certificates)
+  t.match(changes, [{ kind: 'changed', what: `certificate ${cert_file}`, from: until, to: until }])
 })

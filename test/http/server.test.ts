@@ -266,6 +266,14 @@ t.test('a handshake that does not end, or is none, leaves room for others', asyn
   const plain = await rawConnection(port)
   plain.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
   await until('the end of all', () => [silent, begun, plain].every((connection) => connection.isClosed()))
+  const patient = await startApi(t, {
+    listener: { tls: true },
+    tls: { ...TLS_SETTINGS, certificates },
+    http: { timeouts: { headers: 120_000, request: 120_000 } },
+  })
+  const leaving = await rawConnection(patient.port)
+  leaving.socket.end(Buffer.of(0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3))
+  await until('the end of who leaves in the middle of it', leaving.isClosed, 10_000)
 })
 
 t.test('a client that reads nothing of its answer is cut, one whose answer takes long is not', async (t) => {

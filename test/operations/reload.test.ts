@@ -24,7 +24,7 @@ t.test('mail stays in its pool while any part refuses the change, whenever that 
     store: { moveOrphans: async (known) => (calls.push(known), [{ pool: 'legacy', messages: 3 }]) },
     hasSpace: () => true,
     onMoved() {},
-    readCertificates: () => () => {},
+    readCertificates: () => ({ changes: [], use() {} }),
     metrics: createMetrics(),
     logger: createLogger({ level: 'silent' }),
   })
@@ -58,7 +58,7 @@ t.test('a file that was there and is gone refuses a reload, one that never was d
     store: { moveOrphans: async () => [] },
     hasSpace: () => true,
     onMoved() {},
-    readCertificates: () => () => {},
+    readCertificates: () => ({ changes: [], use() {} }),
     metrics: createMetrics(),
     logger: createLogger({ level: 'silent' }),
   })
