@@ -342,15 +342,19 @@ t.test('health needs no key and is 503 when no mail is accepted', async (t) => {
     status: 'unavailable',
     queue_depth: 0,
     oldest_due_seconds: 0,
-    db: 'down',
     mail_in: 'ok',
     smtp_out: 'ok',
   } as const
-  const ill = await startApi(t, { features: { health: async () => report } })
-  const { status, headers, json } = await get(ill.port, '/health', null)
-  t.equal(status, 503)
-  t.ok(Number(headers['retry-after']) > 0)
-  t.equal(json.error?.code, 'unavailable')
+  for (const [db, details] of [
+    ['down', 'the store does not answer'],
+    ['ok', 'this node drains'],
+  ] as const) {
+    const ill = await startApi(t, { features: { health: async () => ({ ...report, db }) } })
+    const { status, headers, json } = await get(ill.port, '/health', null)
+    t.equal(status, 503)
+    t.ok(Number(headers['retry-after']) > 0)
+    t.match(json.error, { code: 'unavailable', details })
+  }
 })
 
 t.test('a webhook is 201; a generated secret is shown, a given one never', async (t) => {

@@ -22,9 +22,8 @@ export function healthRoutes({ health }: HttpFeatures): Route[] {
       errors: ['unavailable'],
       async handler() {
         const report = await health()
-        if (report.status === 'unavailable')
-          throw new ServiceError('unavailable', 'this node drains, or its store does not answer')
-        return success(report)
+        if (report.status !== 'unavailable') return success(report)
+        throw new ServiceError('unavailable', report.db === 'ok' ? 'this node drains' : 'the store does not answer')
       },
     }),
   ]
