@@ -23,9 +23,11 @@ t.test('the authority finds the proof at a node that did not order', { skip }, a
     machineOf: (number) => ({ httpAddress: `127.0.0.${20 + number}`, httpPort }),
     settings: { tls: { acme: { directory, ca_file: caFile } } },
   })
-  const [first] = nodes
+  const count = (said: string): number[] =>
+    nodes.map(({ server }) => server.log().filter(({ msg }) => msg === said).length)
   // Before the second node was there, the authority found nobody.
-  t.match(await first?.api.post(`/admin/certificates/${HOST}/renew`, {}), { status: 202 })
+  await until('the first try is over', () => count('no certificate')[0] || count('certificate issued')[0])
+  t.match(await nodes[0]?.api.post(`/admin/certificates/${HOST}/renew`, {}), { status: 202 })
   for (const { server, nodeId } of nodes) {
     // Until then one is shown that has ended.
     const isShown = async (): Promise<boolean> => {
@@ -34,8 +36,7 @@ t.test('the authority finds the proof at a node that did not order', { skip }, a
     }
     t.ok(await until(`the certificate at ${nodeId}`, isShown, 120_000), nodeId)
   }
-  t.strictSame(
-    nodes.map(({ server }) => server.log().filter(({ msg }) => msg === 'certificate issued').length),
-    [1, 0],
-  )
+  const [first = 0, second] = count('certificate issued')
+  t.ok(first > 0)
+  t.equal(second, 0)
 })
