@@ -19,6 +19,8 @@ import { until } from '../support/until.ts'
 
 t.setTimeout(600_000)
 
+const isFull = process.env['TEST_SCALE'] === 'full'
+
 const SCREENS = [
   'home',
   'inbox',
@@ -295,12 +297,15 @@ t.test('what strangers wrote stays text', { skip: skipWithoutChromium }, async (
     await goTo(watched, link(), screen)
     await look(screen)
   }
-  for (const { id } of (await sandbox.list<{ id: string }>('/dev/inbox?limit=100')).slice(0, PAYLOADS.length)) {
+  // Newest first: half of the payloads are seen as a mail, the others as a message.
+  const partOf = <Item>(found: readonly Item[], remainder: number): Item[] =>
+    found.slice(0, PAYLOADS.length).filter((_, index) => isFull || index % 2 === remainder)
+  for (const { id } of partOf(await sandbox.list<{ id: string }>('/dev/inbox?limit=100'), 0)) {
     await goTo(watched, link(), `inbox/${id}`)
     for (const view of ['text', 'source', 'headers', 'links']) await page.click(`.choice button:has-text("${view}")`)
     await look(`inbox/${id}`)
   }
-  for (const { message_id: id } of (await bounced()).slice(0, PAYLOADS.length)) {
+  for (const { message_id: id } of partOf(await bounced(), 1)) {
     await goTo(watched, link(), `messages/${id}`)
     await page.click('section button:has-text("text")')
     await page.waitForSelector('section pre')
