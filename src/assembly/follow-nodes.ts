@@ -8,7 +8,7 @@ import type { Webhooks } from './webhooks.ts'
 
 interface FollowingParts extends EgressParts, Senders, Webhooks {
   certificates: Pick<StartedCertificates['certificates'], 'follow'>
-  dispatcher: Pick<Dispatcher, 'holders' | 'wake' | 'resume'>
+  dispatcher: Pick<Dispatcher, 'holders' | 'othersWrote' | 'wake' | 'resume'>
 }
 
 export function followNodes({ nodes, logger }: Foundation, parts: FollowingParts): void {
@@ -34,7 +34,10 @@ export function followNodes({ nodes, logger }: Foundation, parts: FollowingParts
       void reread()
       void followCertificates()
     },
-    othersWrote: eventStreams.wake,
+    othersWrote() {
+      eventStreams.wake()
+      dispatcher.othersWrote()
+    },
     freed() {
       dispatcher.resume()
       dispatcher.wake()

@@ -90,6 +90,7 @@ export function createDispatcher(options: DispatcherOptions) {
       wake.walk()
       wake.claims()
     },
+    othersWrote: () => claiming.walk.othersWrote(),
     /** Of all rows that are held here. */
     renewLeases: () => leases.renew(),
     start: () => startAll(parts, { ...sending, ...claiming, leases }, resume),

@@ -273,6 +273,20 @@ t.test('what another node left behind when it went is no surprise, what is forgo
   t.match(engine.log.filter(isMissed), [{ level: 'error', count: 1 }])
 })
 
+t.test('what the first other node brings is found at its pace', async (t) => {
+  const server = await mx(t)
+  const clock = manualClock(START)
+  let hasOthers = false
+  const engine = await startEngine(t, { port: server.port, clock, hasOthers: () => hasOthers })
+  await engine.untilState((await engine.accept('anna@dest.test'))[0], 'delivered')
+  hasOthers = true
+  const [brought] = await engine.accept('anna@dest.test', { isUntold: true })
+  engine.dispatcher.othersWrote()
+  await clock.advance(6 * SECOND)
+  await engine.untilState(brought, 'delivered')
+  t.notOk(engine.log.some(isMissed))
+})
+
 t.test('a reload with other limits is in force for the next message', async (t) => {
   const server = await mx(t, { script: { dot: { afterMilliseconds: 20, reply: '250 ok' } } })
   const engine = await startEngine(t, { port: server.port })

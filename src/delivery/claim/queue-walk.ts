@@ -90,6 +90,10 @@ export function createQueueWalk(options: QueueWalkOptions) {
     look(): void {
       if (running === undefined && !isStopped && directory.walkAt() !== null) setTimer()
     },
+    /** Others have written: what they bring is found at their pace, also where none was there at the last walk. */
+    othersWrote(): void {
+      if (endedAt > 0 && running === undefined && !isStopped) setTimer()
+    },
     async stop(): Promise<void> {
       isStopped = true
       cancelTimer()
