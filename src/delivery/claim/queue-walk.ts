@@ -65,9 +65,8 @@ export function createQueueWalk(options: QueueWalkOptions) {
 
   function setTimer(): void {
     const wanted = Math.max(directory.walkAt() ?? Infinity, endedAt + SHORTEST_PAUSE)
-    const now = clock.now()
     const every = hasOthers() ? WALK_AMONG_OTHERS : WALK_EVERY
-    const delay = Math.max(0, Math.min(wanted, endedAt + every) - now)
+    const delay = Math.max(0, Math.min(wanted, endedAt + every) - clock.now())
     cancelTimer()
     cancelTimer = clock.after(Math.min(delay, every), () => void begin(true).catch(logFailure))
   }
