@@ -11,6 +11,7 @@ import * as wire from '../../api/server.ts'
 import { errorText, EXIT } from '../../base/errors.ts'
 import { readShippedBounceRules } from '../../config/read-parts.ts'
 import { createClassifier } from '../../mail/reply/classify-reply.ts'
+import { isOptOut } from '../../mail/report/feedback-report.ts'
 import { judgeReported, type ReportJudgement } from '../../mail/report/judge-report.ts'
 import { readReport } from '../../mail/report/read-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
@@ -121,7 +122,7 @@ function text(file: string, reading: ReportReading, recipients: readonly JudgedR
 
 /** inbound/README.md "Complaints". */
 function isUnwanted({ kind, feedbackType }: ReportReading): boolean {
-  return kind === 'complaint' || feedbackType === 'opt-out' || feedbackType === 'unsubscribe'
+  return kind === 'complaint' || isOptOut(feedbackType)
 }
 
 function describe(recipient: JudgedRecipient, reading: ReportReading): string[] {

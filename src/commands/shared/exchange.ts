@@ -98,7 +98,7 @@ async function received(incoming: IncomingMessage): Promise<ServerAnswer> {
   }
 }
 
-/** With commas between; a comma in a text, and what is not ASCII, is escaped as `\\u002c`. */
+/** With commas between; a comma in a text, and what is not ASCII, is escaped as `\u002c`. */
 function warningsIn(header: string): string[] {
   const unescape = (text: string): string =>
     text.replace(/\\u([0-9a-f]{4})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))

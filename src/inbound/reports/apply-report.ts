@@ -10,6 +10,7 @@ import { domainToAscii } from '../../mail/address.ts'
 import { withoutTokens } from '../../mail/reply/smtp-reply.ts'
 import { bounceFor, type ClassifyReply, type Suppression } from '../../mail/reply/classify-reply.ts'
 import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
+import { isOptOut } from '../../mail/report/feedback-report.ts'
 import { judgeReported } from '../../mail/report/judge-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
 import type { ReportedFact, ReportResult } from '../../store/records/report-records.ts'
@@ -102,7 +103,7 @@ function inOneForm(address: string): string {
 
 function complaintFact({ kind, feedbackType }: ReportReading): ReportedFact | undefined {
   if (kind === 'complaint') return { kind: 'complaint', feedbackType: feedbackType ?? 'abuse' }
-  if (feedbackType === 'opt-out' || feedbackType === 'unsubscribe') return { kind: 'opt-out' }
+  if (isOptOut(feedbackType)) return { kind: 'opt-out' }
   if (feedbackType !== 'not-spam') return undefined
   return { kind: 'note', about: 'not-spam', description: 'the recipient says that it is no spam' }
 }

@@ -25,6 +25,11 @@ const AUTHENTICATION_FIELDS = ['auth-failure', 'identity-alignment', 'dkim-selec
 // A word, comments in front of it left out (RFC 5965 §3.5).
 const FEEDBACK_TYPE = /^\s*(?:\([^()]*\)\s*)?([\w-]+)/
 
+/** Of a type in lower case: the recipient wants nothing more, and does not complain. */
+export function isOptOut(type: string | null): boolean {
+  return type === 'opt-out' || type === 'unsubscribe'
+}
+
 /** Of a type in lower case. */
 export function kindOfFeedback(type: string): 'complaint' | 'other' {
   return NO_COMPLAINT.has(type) ? 'other' : 'complaint'
