@@ -32,7 +32,7 @@ export interface Row {
   scope: string | null
   about: About
   body?: unknown
-  /** It takes the thing away: each request gets one of its own. */
+  /** It takes the thing away: the next request gets another one. */
   isEnd?: true
   /** In the console no operator and no reader may use it. */
   isForOwners?: true
@@ -148,6 +148,11 @@ export interface Asker {
   isLimited: boolean
   /** A person in the console. */
   role?: 'owner' | 'operator' | 'reader'
+}
+
+/** Whether it is about no thing of a domain: whose thing it is makes no difference. */
+export function isOfNobody({ about }: Row): boolean {
+  return ['anyone', 'list', 'ip', 'list of ips', 'server'].includes(about)
 }
 
 export type Verdict = 'ok' | 'unauthorized' | 'forbidden' | 'not_found' | 'invalid_request'
