@@ -2,6 +2,8 @@
  * Requests to the API with the session of this browser. A refusal is thrown as ApiProblem with the server's own words;
  * a session that is over leads to the login.
  */
+import { noteServerTime } from './format.ts'
+
 export interface ListPage<Entry> {
   data: Entry[]
   has_more: boolean
@@ -68,6 +70,7 @@ async function request<Answer>(
   if (ended !== undefined) init.signal = ended
   if (body !== undefined) init.body = typeof body === 'string' ? body : JSON.stringify(body)
   const response = await reach(urlOf(path), init)
+  noteServerTime(response.headers.get('Date'))
   const answer = (await response.json().catch(() => null)) as ({ error?: ErrorJson } & Answer) | null
   if (response.status === UNAUTHORIZED) location.assign('/console/login')
   if (response.ok && answer !== null) return answer
