@@ -31,10 +31,10 @@ const COLUMNS = [
 function List(): VNode {
   // Left out, those that may not send would be missing.
   const domains = useList<DomainJson>('/domains', { status: 'all' })
-  const add = useForm(async (fields) => {
+  const add = useForm(async (fields, once) => {
     const domain = String(fields.get('domain')).trim()
     const goOn = goFromHere()
-    await act('POST', '/domains', { domain })
+    await act('POST', '/domains', { domain }, once)
     goOn(`domains/${encodeURIComponent(domain)}`)
     return `${domain} was added. Its records are below.`
   })

@@ -2,7 +2,7 @@
 import type { ChecksJson } from '../../api/health.ts'
 import type { IpJson } from '../../api/ip.ts'
 import type { StatisticsRowJson } from '../../api/statistics.ts'
-import { act } from '../parts/api.ts'
+import { act, send } from '../parts/api.ts'
 import { Bars, barsSince, daysAgo, type CountSeries } from '../parts/bars.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
 import { number, share, Time } from '../parts/format.ts'
@@ -150,23 +150,16 @@ export function Used({ of: warmup }: { of: IpJson['warmup'] }): VNode {
 /** Sends one mail from a verified domain, and goes to it. */
 function TestMail(): VNode {
   const [isOpen, setIsOpen] = useState(false)
-  const submit = useForm(async (fields) => {
-    const body = { from: fields.get('from'), to: fields.get('to'), subject: 'Test from Sternpost', text: 'It works.' }
+  const submit = useForm(async (fields, once) => {
+    const mail = { from: fields.get('from'), to: fields.get('to'), subject: 'Test from Sternpost', text: 'It works.' }
     const goOn = goFromHere()
-    const response = await fetch('/v1/email/send', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json', 'X-Sternpost-Console': '1' },
-      body: JSON.stringify(body),
-    })
-    const answer = (await response.json()) as { message_id?: string; error?: { message: string; details: string } }
-    if (answer.message_id === undefined) throw new Error(`${answer.error?.message} ${answer.error?.details}`)
-    goOn(`messages/${answer.message_id}`)
+    goOn(`messages/${await send(mail, once)}`)
     return 'The test mail was accepted.'
   })
   if (!isOpen) return html`<button onClick=${() => setIsOpen(true)}>Send a test</button>`
   return html`<form class="inline" onSubmit=${submit}>
-    <label>From <input name="from" type="email" required placeholder="you@your-domain" /></label>
-    <label>To <input name="to" type="email" required /></label>
+    <label>From <input name="from" inputmode="email" required placeholder="you@your-domain" /></label>
+    <label>To <input name="to" inputmode="email" required /></label>
     <button class="main">Send</button>
   </form>`
 }
