@@ -126,6 +126,8 @@ t.test('nothing long, and nothing that is missing, hides something', { skip: ski
       t.equal(await page.evaluate(WIDE_TABLES), 0, `${screen}, ${width} pixels`)
     }
   }
+  const hint = 'td:has-text("enter it as the strings")'
+  t.equal(await page.locator(`tr:has(${hint}):has(summary:text-is("As strings of at most 255"))`).count(), 1)
   await sandbox.ask('POST', '/dev/clock', { advance: '3h' })
   await goTo(watched, link(), 'messages')
   t.match(await page.textContent('td:has(time)'), /^3 h \d min ago$/, 'by the clock of the server')

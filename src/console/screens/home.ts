@@ -151,7 +151,8 @@ export function Used({ of: warmup }: { of: IpJson['warmup'] }): VNode {
 function TestMail(): VNode {
   const [isOpen, setIsOpen] = useState(false)
   const submit = useForm(async (fields, once) => {
-    const mail = { from: fields.get('from'), to: fields.get('to'), subject: 'Test from Sternpost', text: 'It works.' }
+    const [from, to] = ['from', 'to'].map((name) => String(fields.get(name)).trim())
+    const mail = { from, to, subject: 'Test from Sternpost', text: 'It works.' }
     const goOn = goFromHere()
     goOn(`messages/${await send(mail, once)}`)
     return 'The test mail was accepted.'
