@@ -4,13 +4,13 @@
  */
 import { signal } from '@preact/signals'
 import { ask, problemText } from './parts/api.ts'
-import { html, render, useEffect, type VNode } from './parts/html.ts'
+import { html, render, useEffect, useState, type VNode } from './parts/html.ts'
 import { KeyHelp, listenToKeys } from './keys.ts'
 import { helpIsOpen, palette } from './parts/opened.ts'
 import { isLive } from './parts/live.ts'
 import { ignoreRepeats } from './parts/once.ts'
 import { Passkeys } from './parts/passkeys.ts'
-import { go, Link, place } from './parts/place.ts'
+import { comeBack, go, Link, place } from './parts/place.ts'
 import { SaidList } from './parts/said.ts'
 import { Waiting } from './parts/ui.ts'
 import { who, type Who } from './parts/who.ts'
@@ -23,7 +23,9 @@ const problem = signal<string | null>(null)
 
 async function begin(): Promise<void> {
   try {
-    who.value = await ask<Who>('/console/session')
+    const me = await ask<Who>('/console/session')
+    comeBack()
+    who.value = me
     listenToKeys()
     ignoreRepeats()
   } catch (thrown) {
@@ -71,14 +73,21 @@ function Frame({ screens, current }: { screens: readonly Screen[]; current: Scre
 /** The screen's module, as soon as it is there. */
 function Current({ screen }: { screen: Screen }): VNode {
   const component = loaded.value[screen.path]
+  const [isMissing, setIsMissing] = useState(false)
   useEffect(() => {
     if (component !== undefined) return
     screen.load().then(
       (module) => (loaded.value = { ...loaded.value, [screen.path]: module.default }),
-      () =>
-        (problem.value = 'This part of the console did not load. The server may have been upgraded: reload the page.'),
+      () => setIsMissing(true),
     )
   }, [component, screen])
+  // The frame stays: what waits to be undone stands in it.
+  if (isMissing) {
+    return html`<p class="problem" role="alert">
+      This part of the console did not load. The server may be down, or have been upgraded.
+      <button onClick=${() => location.reload()}>Reload the page</button>
+    </p>`
+  }
   return component === undefined ? html`<${Waiting} />` : html`<${component} />`
 }
 

@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import type { Browser } from 'playwright-core'
+import type { Browser, Route } from 'playwright-core'
 import { goTo, logIn, openPage, skipWithoutChromium, startBrowser, type WatchedPage } from '../support/browser.ts'
 import { startSandbox, type SandboxProcess } from '../support/sandbox-process.ts'
 import { until } from '../support/until.ts'
@@ -219,6 +219,92 @@ t.test('whoever presses twice makes one key', { skip: skipWithoutChromium }, asy
   t.equal(await page.locator('.said button:has-text("Undo")').count(), 1, 'and undoes it with one press')
   t.same(watched.faults, [])
 })
+
+t.test(
+  'whoever presses again since the answer got lost does nothing twice',
+  { skip: skipWithoutChromium },
+  async (t) => {
+    const watched = await loggedIn()
+    const { page } = watched
+    const count = async (path: string): Promise<number> => (await sandbox.list(path)).length
+    const forms = [
+      {
+        screen: 'people',
+        list: '/v1/keys',
+        form: 'stack',
+        fields: { name: 'lost' },
+        opens: 'summary:has-text("Make a key")',
+      },
+      {
+        screen: 'webhooks',
+        list: '/v1/webhooks',
+        form: 'inline',
+        fields: { url: 'http://127.0.0.1:9/lost' },
+        opens: 'h1',
+      },
+      {
+        screen: 'home',
+        list: '/v1/email?recipient=lost@example.com',
+        form: 'inline',
+        fields: { from: 'you@sandbox.test', to: 'lost@example.com' },
+        opens: 'button:has-text("Send a test")',
+      },
+    ]
+    for (const { screen, list, form, fields, opens } of forms) {
+      await open(watched, screen)
+      await page.click(opens)
+      for (const [name, value] of Object.entries(fields)) await page.fill(`form.${form} [name=${name}]`, value)
+      const before = await count(list)
+      let isLost = true
+      const lose = async (route: Route): Promise<void> => {
+        if (route.request().method() !== 'POST' || !isLost) return route.continue()
+        isLost = false
+        await route.fetch()
+        await route.abort('connectionreset')
+      }
+      await page.route('**/v1/*', lose)
+      await page.route('**/v1/email/send', lose)
+      await page.click(`form.${form} button.main`)
+      await page.waitForSelector('.said :text("or its answer got lost: look whether this was done")')
+      await page.click(`form.${form} button.main`)
+      await page.waitForSelector('.said :text-matches("made before|added before|was accepted")')
+      t.equal(await count(list), before + 1, screen)
+      await page.unrouteAll()
+    }
+  },
+)
+
+t.test('a screen that does not load takes nothing away', { skip: skipWithoutChromium }, async (t) => {
+  const watched = await loggedIn()
+  const { page } = watched
+  await open(watched, 'queue')
+  await page.click('button:text-is("Hold")')
+  await page.click('dialog button:text-is("Hold")')
+  await page.route('**/console/assets/**', (route) => route.abort())
+  await page.click('nav a:has-text("System")')
+  await page.waitForSelector('[role=alert]:has-text("This part of the console did not load.")')
+  await page.click('.said button:text-is("Undo")')
+})
+
+t.test(
+  'whoever logs in again is where they were, and the focus is in the page',
+  { skip: skipWithoutChromium },
+  async (t) => {
+    const watched = await openPage(browser)
+    const { page } = watched
+    await page.goto(new URL('/console/suppressions?q=far@example.com', sandbox.banner.console).href)
+    await page.waitForURL('**/console/login')
+    await page.fill('[name=key]', sandbox.banner.key)
+    await page.press('[name=key]', 'Enter')
+    await page.waitForSelector('h1:has-text("Suppressions")')
+    t.match(page.url(), /suppressions\?q=far@example\.com$/)
+    await page.fill('[name=email]', 'jürgen@exämple.com')
+    await page.press('[name=email]', 'Enter')
+    await page.waitForSelector('text=jürgen@exämple.com is on the list.')
+    await page.locator('nav a:has-text("Domains")').press('Enter')
+    await page.waitForSelector('h1:has-text("Domains"):focus')
+  },
+)
 
 t.test('whoever takes an address off the list sees all that goes', { skip: skipWithoutChromium }, async (t) => {
   const email = 'angry@example.com'

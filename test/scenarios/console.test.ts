@@ -109,6 +109,34 @@ t.test('360 pixels: nothing scrolls sideways', { skip: skipWithoutChromium }, as
   }
 })
 
+const WIDE_TABLES = `[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth).length`
+const COLOURS = `[...document.querySelectorAll('.swatch')].map((each) => getComputedStyle(each).backgroundColor)`
+
+t.test('nothing long, and nothing that is missing, hides something', { skip: skipWithoutChromium }, async (t) => {
+  const long = `${'l'.repeat(64)}@${'d'.repeat(63)}.${'e'.repeat(60)}.example`
+  await sandbox.send({ to: long, from: 'you@sandbox.test', subject: 's'.repeat(900) })
+  await sandbox.ask('POST', '/v1/domains', { domain: 'long.unverified.test' })
+  await sandbox.ask('POST', '/v1/domains/long.unverified.test/verify', {})
+  const watched = await loggedIn({ viewport: { width: 1200, height: 800 } })
+  const { page } = watched
+  for (const width of [1200, 360]) {
+    await page.setViewportSize({ width, height: 800 })
+    for (const screen of ['messages', 'domains/long.unverified.test']) {
+      await goTo(watched, link(), screen)
+      t.equal(await page.evaluate(WIDE_TABLES), 0, `${screen}, ${width} pixels`)
+    }
+  }
+  const hint = 'td:has-text("enter it as the strings")'
+  t.equal(await page.locator(`tr:has(${hint}):has(summary:text-is("As strings of at most 255"))`).count(), 1)
+  await sandbox.ask('POST', '/dev/clock', { advance: '3h' })
+  await goTo(watched, link(), 'messages')
+  t.match(await page.textContent('td:has(time)'), /^3 h \d min ago$/, 'by the clock of the server')
+  await goTo(watched, link(), 'home')
+  t.equal(await page.locator('figure g').count(), 25, 'hours without mail are a gap')
+  await page.emulateMedia({ forcedColors: 'active' })
+  t.equal(new Set((await page.evaluate(COLOURS)) as string[]).size, 4, 'the legend, where the system has the colours')
+})
+
 /** With a message, a captured mail and an endpoint. */
 async function allScreens(): Promise<string[]> {
   const [mail] = await sandbox.list<{ id: string }>('/dev/inbox')

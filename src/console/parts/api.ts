@@ -2,6 +2,9 @@
  * Requests to the API with the session of this browser. A refusal is thrown as ApiProblem with the server's own words;
  * a session that is over leads to the login.
  */
+import { noteServerTime } from './format.ts'
+import { goToLogin } from './place.ts'
+
 export interface ListPage<Entry> {
   data: Entry[]
   has_more: boolean
@@ -49,6 +52,11 @@ export async function act<Data>(
   return (await request<{ data: Data }>(method, path, body, { once })).data
 }
 
+/** Sends a mail, once for each `once`, and gives its id. */
+export async function send(mail: object, once: string): Promise<string> {
+  return (await request<{ message_id: string }>('POST', '/email/send', mail, { once })).message_id
+}
+
 interface RequestOptions {
   ended?: AbortSignal | undefined
   once?: string | undefined
@@ -68,8 +76,9 @@ async function request<Answer>(
   if (ended !== undefined) init.signal = ended
   if (body !== undefined) init.body = typeof body === 'string' ? body : JSON.stringify(body)
   const response = await reach(urlOf(path), init)
+  noteServerTime(response.headers.get('Date'))
   const answer = (await response.json().catch(() => null)) as ({ error?: ErrorJson } & Answer) | null
-  if (response.status === UNAUTHORIZED) location.assign('/console/login')
+  if (response.status === UNAUTHORIZED) goToLogin()
   if (response.ok && answer !== null) return answer
   const { code = 'unavailable', message = `the server answered ${response.status}`, details = '' } = answer?.error ?? {}
   throw new ApiProblem(response.status, code, details === '' ? message : `${message} ${details}`)
@@ -91,7 +100,11 @@ async function reach(url: string, init: RequestInit): Promise<Response> {
     return await fetch(url, init)
   } catch (thrown) {
     if (init.signal?.aborted === true) throw thrown
-    throw new ApiProblem(0, 'unavailable', 'The server cannot be reached. Is it running?')
+    const text =
+      init.method === 'GET'
+        ? 'The server cannot be reached. Is it running?'
+        : 'The server cannot be reached, or its answer got lost: look whether this was done before you do it again.'
+    throw new ApiProblem(0, 'unavailable', text)
   }
 }
 

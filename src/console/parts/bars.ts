@@ -1,5 +1,6 @@
 /** Bars over time as SVG, with the same figures as a table for whoever asks. At most 400 bars. */
-import { number } from './format.ts'
+import type { StatisticsRowJson } from '../../api/statistics.ts'
+import { nowSeconds, number, timeLabel } from './format.ts'
 import { html, useState, type VNode } from './html.ts'
 import { Table } from './ui.ts'
 
@@ -9,6 +10,37 @@ export interface Bar {
   values: readonly number[]
   /** Said about it, or null. */
   note?: string | null
+}
+
+/** A count of the statistics, with its name and class of colour. */
+export interface CountSeries {
+  name: string
+  kind: string
+  counts: 'delivered' | 'deferred' | 'bounced' | 'complained'
+}
+
+const STEP_SECONDS = { hour: 3_600, day: 86_400 }
+
+/** The start of the hour or day of UTC that is `days` before now. */
+export function daysAgo(days: number, interval: 'hour' | 'day'): number {
+  const step = STEP_SECONDS[interval]
+  return Math.floor(nowSeconds() / step) * step - days * STEP_SECONDS.day
+}
+
+/** One for each hour or day since `after`, also for those without mail, which the statistics leave out: a gap is seen. */
+export function barsSince(
+  after: number,
+  interval: 'hour' | 'day',
+  rows: readonly StatisticsRowJson[],
+  series: readonly CountSeries[],
+): Bar[] {
+  const step = STEP_SECONDS[interval]
+  const byTime = new Map(rows.map((row) => [row.at, row]))
+  return Array.from({ length: Math.floor((nowSeconds() - after) / step) + 1 }, (_, index) => {
+    const at = after + index * step
+    const row = byTime.get(at)
+    return { label: timeLabel(at, interval), values: series.map(({ counts }) => row?.[counts] ?? 0) }
+  })
 }
 
 interface BarsProps {
@@ -50,13 +82,12 @@ function Picture({ title, series, bars, limits, most }: PictureProps): VNode {
   const width = WIDTH / Math.max(1, bars.length)
   const y = (value: number): number => HEIGHT - (value / most) * (HEIGHT - 10)
   const points = limits.flatMap((value, index) => (value === null ? [] : [`${(index + 0.5) * width},${y(value)}`]))
-  return html`<svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 18}`} role="img" aria-label=${title} preserveAspectRatio="none">
-    <text class="axis" x="2" y="9">${number(most)}</text>
-    ${bars.map((bar, index) => html`<${Stack} key=${bar.label} ...${{ bar, series, x: index * width, width, y }} />`)}
+  return html`<div class="axis">${number(most)}</div>
+  <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${title} preserveAspectRatio="none">
+    ${bars.map((bar, index) => html`<${Stack} key=${index} ...${{ bar, series, x: index * width, width, y }} />`)}
     ${points.length > 0 && html`<polyline class="limit" points=${points.join(' ')} />`}
-    <text class="axis" x="2" y=${HEIGHT + 14}>${bars[0]?.label}</text>
-    <text class="axis" x=${WIDTH - 2} y=${HEIGHT + 14} text-anchor="end">${bars.at(-1)?.label}</text>
-  </svg>`
+  </svg>
+  <div class="axis"><span>${bars[0]?.label}</span><span>${bars.at(-1)?.label}</span></div>`
 }
 
 interface StackProps {
@@ -97,5 +128,5 @@ function BarTable({ title, series, bars, line }: Pick<BarsProps, 'title' | 'seri
       : [{ head: line.name, cell: (bar: Bar) => line.values[bars.indexOf(bar)] ?? '–', isNumber: true }]),
     { head: 'Note', cell: ({ note }: Bar) => note ?? '' },
   ]
-  return html`<${Table} caption=${title} columns=${columns} rows=${bars} keyOf=${(bar: Bar) => bar.label} />`
+  return html`<${Table} caption=${title} columns=${columns} rows=${bars} keyOf=${(bar: Bar) => String(bars.indexOf(bar))} />`
 }

@@ -37,14 +37,27 @@ export function span(seconds: number): string {
   return `${Math.floor(whole / DAY)} d ${Math.floor((whole % DAY) / HOUR)} h`
 }
 
-export const nowSeconds = (): number => Date.now() / 1000
+/** What an answer takes on its way is no difference between clocks. */
+const LEAST_DIFFERENCE = 5
+let serverAhead = 0
+
+/** `date`: of an answer. The browser's clock may be wrong, and that of a sandbox is set by hand. */
+export function noteServerTime(date: string | null): void {
+  const ahead = date === null ? Number.NaN : (Date.parse(date) - Date.now()) / 1000
+  if (!Number.isNaN(ahead)) serverAhead = Math.abs(ahead) < LEAST_DIFFERENCE ? 0 : ahead
+}
+
+/** By the server's clock. */
+export const nowSeconds = (): number => Date.now() / 1000 + serverAhead
 
 // Made once: making one takes as long as formatting hundreds.
 const exactTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
 const hourOfWeek = new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit' })
 
-/** Of Unix seconds: weekday and time of day, for the labels of bars. */
-export const hourText = (at: number): string => hourOfWeek.format(at * 1000)
+/** Of Unix seconds, for the labels of bars: weekday and time of day, or a day of UTC. */
+export function timeLabel(at: number, interval: 'hour' | 'day'): string {
+  return interval === 'day' ? new Date(at * 1000).toISOString().slice(0, 10) : hourOfWeek.format(at * 1000)
+}
 
 interface TimeProps {
   /** Unix seconds; null: never. */

@@ -4,16 +4,27 @@
 import { useRef } from './html.ts'
 import { run } from './said.ts'
 
-/** What a form does, not again while it is being done; then the form is as it was at first. */
-export function useForm(act: (fields: FormData) => Promise<string>): (event: SubmitEvent) => Promise<void> {
+/**
+ * What a form does, not again while it is being done; then the form is as it was at first. `once`, for the server, stays
+ * the same until the act is known to be done, or the form says something else: whoever presses again because the answer
+ * was lost does nothing twice.
+ */
+export function useForm(
+  act: (fields: FormData, once: string) => Promise<string>,
+): (event: SubmitEvent) => Promise<void> {
   const isUnderWay = useRef(false)
+  const asked = useRef<{ text: string; once: string } | null>(null)
   return async (event) => {
     event.preventDefault()
     if (isUnderWay.current) return
     isUnderWay.current = true
     const form = event.target as HTMLFormElement
     await run(async () => {
-      const done = await act(new FormData(form))
+      const fields = new FormData(form)
+      const text = JSON.stringify([...fields])
+      if (asked.current?.text !== text) asked.current = { text, once: `console ${crypto.randomUUID()}` }
+      const done = await act(fields, asked.current.once)
+      asked.current = null
       form.reset()
       return done
     })

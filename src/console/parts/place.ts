@@ -27,8 +27,14 @@ function decoded(segment: string): string {
   }
 }
 
+let isFirst = true
+
+/** Somebody went to this place from another one: the browser does not tell screen readers so, as it does of a page. */
+export const isFurtherPlace = (): boolean => !isFirst
+
 /** `path`: below `/console/`, with its query. */
 export function go(path: string, { replaces = false } = {}): void {
+  isFirst = false
   if (replaces) history.replaceState(null, '', ROOT + path)
   else history.pushState(null, '', ROOT + path)
   place.value = readPlace()
@@ -42,7 +48,23 @@ export function goFromHere(): (path: string) => void {
   }
 }
 
+const LEFT = 'sternpost left'
+
+/** Whoever logs in in this tab comes back to this place. */
+export function goToLogin(): void {
+  sessionStorage.setItem(LEFT, location.pathname.slice(ROOT.length) + location.search)
+  location.replace('/console/login')
+}
+
+/** Behind a login: to where this tab was before. */
+export function comeBack(): void {
+  const left = sessionStorage.getItem(LEFT)
+  sessionStorage.removeItem(LEFT)
+  if (left !== null && location.pathname === ROOT) go(left, { replaces: true })
+}
+
 addEventListener('popstate', () => {
+  isFirst = false
   place.value = readPlace()
 })
 

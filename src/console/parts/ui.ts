@@ -1,6 +1,7 @@
 /** The pieces of which screens are made: a page, tables, states, empty places, dialogs, things to copy. */
 import type { Loaded, LoadedList } from './data.ts'
 import { html, useEffect, useRef, type VNode, type WithChildren } from './html.ts'
+import { isFurtherPlace } from './place.ts'
 import { say } from './said.ts'
 
 interface PageProps extends WithChildren {
@@ -12,11 +13,16 @@ interface PageProps extends WithChildren {
 }
 
 export function Page({ title, command, acts, children }: PageProps): VNode {
+  const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
     document.title = `${title} · Sternpost`
   }, [title])
+  // Else the focus is gone with the screen before, and Tab begins at the top again.
+  useEffect(() => {
+    if (isFurtherPlace()) heading.current?.focus({ preventScroll: true })
+  }, [])
   return html`<header class="page">
-      <h1 tabindex="-1">${title}</h1>
+      <h1 tabindex="-1" ref=${heading}>${title}</h1>
       <div class="acts">${acts}</div>
       ${command !== undefined && html`<p class="command quiet">On the server: <${Copy} text=${command} /></p>`}
     </header>

@@ -31,10 +31,10 @@ const COLUMNS = [
 function List(): VNode {
   // Left out, those that may not send would be missing.
   const domains = useList<DomainJson>('/domains', { status: 'all' })
-  const add = useForm(async (fields) => {
+  const add = useForm(async (fields, once) => {
     const domain = String(fields.get('domain')).trim()
     const goOn = goFromHere()
-    await act('POST', '/domains', { domain })
+    await act('POST', '/domains', { domain }, once)
     goOn(`domains/${encodeURIComponent(domain)}`)
     return `${domain} was added. Its records are below.`
   })
@@ -104,13 +104,25 @@ const RECORD_COLUMNS = [
     head: 'Name',
     cell: ({ host, name }: DnsRecordJson) => html`<${Copy} text=${host} /><br /><span class="quiet">${name}</span>`,
   },
-  { head: 'Value', cell: ({ value }: DnsRecordJson) => html`<${Copy} text=${value} />` },
+  {
+    head: 'Value',
+    cell: ({ value, value_chunks: chunks = [] }: DnsRecordJson) =>
+      html`<${Copy} text=${value} />${chunks.length > 1 && html`<${Strings} of=${chunks} />`}`,
+  },
   {
     head: 'Found',
     cell: ({ found, error, hint }: DnsRecordJson) =>
       html`${found.map((text) => html`<code key=${text}>${text}</code> `)}${error !== null && html`<p>${error}</p>`}${hint !== null && html`<p class="hint">${hint}</p>`}`,
   },
 ]
+
+/** As some hosters want a long value. */
+function Strings({ of }: { of: readonly string[] }): VNode {
+  return html`<details>
+    <summary>As strings of at most 255</summary>
+    <${Copy} text=${of.map((text) => `"${text}"`).join(' ')} />
+  </details>`
+}
 
 function Records({ of }: { of: DnsRecordJson[] }): VNode {
   return html`<section>

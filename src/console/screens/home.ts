@@ -2,10 +2,10 @@
 import type { ChecksJson } from '../../api/health.ts'
 import type { IpJson } from '../../api/ip.ts'
 import type { StatisticsRowJson } from '../../api/statistics.ts'
-import { act } from '../parts/api.ts'
-import { Bars } from '../parts/bars.ts'
+import { act, send } from '../parts/api.ts'
+import { Bars, barsSince, daysAgo, type CountSeries } from '../parts/bars.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { hourText, number, share, Time } from '../parts/format.ts'
+import { number, share, Time } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
 import { useForm } from '../parts/once.ts'
 import { goFromHere, Link, place } from '../parts/place.ts'
@@ -76,7 +76,7 @@ function Figures(): VNode {
   const span: Span = Object.hasOwn(SPANS, chosen) ? (chosen as Span) : '24h'
   const { days } = SPANS[span]
   const interval = days === 1 ? 'hour' : 'day'
-  const after = Math.floor(Date.now() / 1000 / 3600) * 3600 - days * 86_400
+  const after = daysAgo(days, interval)
   const rows = useData<StatisticsRowJson[]>('/stats', { group_by: 'all', interval, after })
   useEvery(60, rows)
   return html`<section>
@@ -87,24 +87,26 @@ function Figures(): VNode {
           html`<${Link} key=${name} to=${`home?span=${name}`} current=${name === span}>${title}<//> `,
       )}
     </p>
-    <${Shown} of=${rows} show=${(found: StatisticsRowJson[]) => html`<${FigureBars} rows=${found} interval=${interval} />`} />
+    <${Shown} of=${rows} show=${(found: StatisticsRowJson[]) => html`<${FigureBars} rows=${found} interval=${interval} after=${after} />`} />
   </section>`
 }
 
-const SERIES = [
-  { name: 'Delivered', kind: 'good' },
-  { name: 'Deferred', kind: 'other' },
-  { name: 'Bounced', kind: 'bad' },
-  { name: 'Complained', kind: 'worst' },
+const SERIES: readonly CountSeries[] = [
+  { name: 'Delivered', kind: 'good', counts: 'delivered' },
+  { name: 'Deferred', kind: 'other', counts: 'deferred' },
+  { name: 'Bounced', kind: 'bad', counts: 'bounced' },
+  { name: 'Complained', kind: 'worst', counts: 'complained' },
 ]
 
-function FigureBars({ rows, interval }: { rows: StatisticsRowJson[]; interval: 'hour' | 'day' }): VNode {
+interface FigureBarsProps {
+  rows: StatisticsRowJson[]
+  interval: 'hour' | 'day'
+  after: number
+}
+
+function FigureBars({ rows, interval, after }: FigureBarsProps): VNode {
   const sum = (name: 'accepted' | 'delivered' | 'bounced' | 'complained'): number =>
     rows.reduce((total, row) => total + row[name], 0)
-  const bars = rows.map(({ at, delivered, deferred, bounced, complained }) => ({
-    label: labelOf(at, interval),
-    values: [delivered, deferred, bounced, complained],
-  }))
   return html`<p class="figures">
       <span><strong>${number(sum('accepted'))}</strong> accepted</span>
       <span><strong>${number(sum('delivered'))}</strong> delivered</span>
@@ -112,14 +114,10 @@ function FigureBars({ rows, interval }: { rows: StatisticsRowJson[]; interval: '
       <span><strong>${number(sum('complained'))}</strong> complaints</span>
     </p>
     ${
-      bars.length === 0
+      rows.length === 0
         ? html`<p class="empty">No mail in this time.</p>`
-        : html`<${Bars} title=${`Messages by ${interval}`} series=${SERIES} bars=${bars} />`
+        : html`<${Bars} title=${`Messages by ${interval}`} series=${SERIES} bars=${barsSince(after, interval, rows, SERIES)} />`
     }`
-}
-
-function labelOf(at: number, interval: 'hour' | 'day'): string {
-  return interval === 'day' ? new Date(at * 1000).toISOString().slice(0, 10) : hourText(at)
 }
 
 function IpsToday(): VNode {
@@ -152,23 +150,17 @@ export function Used({ of: warmup }: { of: IpJson['warmup'] }): VNode {
 /** Sends one mail from a verified domain, and goes to it. */
 function TestMail(): VNode {
   const [isOpen, setIsOpen] = useState(false)
-  const submit = useForm(async (fields) => {
-    const body = { from: fields.get('from'), to: fields.get('to'), subject: 'Test from Sternpost', text: 'It works.' }
+  const submit = useForm(async (fields, once) => {
+    const [from, to] = ['from', 'to'].map((name) => String(fields.get(name)).trim())
+    const mail = { from, to, subject: 'Test from Sternpost', text: 'It works.' }
     const goOn = goFromHere()
-    const response = await fetch('/v1/email/send', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json', 'X-Sternpost-Console': '1' },
-      body: JSON.stringify(body),
-    })
-    const answer = (await response.json()) as { message_id?: string; error?: { message: string; details: string } }
-    if (answer.message_id === undefined) throw new Error(`${answer.error?.message} ${answer.error?.details}`)
-    goOn(`messages/${answer.message_id}`)
+    goOn(`messages/${await send(mail, once)}`)
     return 'The test mail was accepted.'
   })
   if (!isOpen) return html`<button onClick=${() => setIsOpen(true)}>Send a test</button>`
   return html`<form class="inline" onSubmit=${submit}>
-    <label>From <input name="from" type="email" required placeholder="you@your-domain" /></label>
-    <label>To <input name="to" type="email" required /></label>
+    <label>From <input name="from" inputmode="email" required placeholder="you@your-domain" /></label>
+    <label>To <input name="to" inputmode="email" required /></label>
     <button class="main">Send</button>
   </form>`
 }

@@ -3,7 +3,7 @@ import type { IpJson, IpNoteJson, IpStatisticsJson, SendDayJson, WarmupForecastJ
 import { act } from '../parts/api.ts'
 import { Bars, type Bar } from '../parts/bars.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
-import { hourText, number, share, shellWord, Time } from '../parts/format.ts'
+import { number, share, shellWord, Time, timeLabel } from '../parts/format.ts'
 import { html, useState, type VNode } from '../parts/html.ts'
 import { Link, place } from '../parts/place.ts'
 import { run, runLater } from '../parts/said.ts'
@@ -135,9 +135,9 @@ function Statistics({ path }: { path: string }): VNode {
     <h2>Mail of the last 7 days</h2>
     <${Shown}
       of=${found}
-      show=${({ series, by_provider: providers }: IpStatisticsJson) => {
+      show=${({ series, interval, by_provider: providers }: IpStatisticsJson) => {
         const bars = series.map(({ t, delivered, deferred, bounced }): Bar => ({
-          label: hourText(t),
+          label: timeLabel(t, interval),
           values: [delivered, deferred, bounced],
         }))
         const kinds = [

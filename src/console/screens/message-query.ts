@@ -3,7 +3,7 @@
  * words of the subject. Pure. What is not understood is told, and never left out in silence.
  */
 import type { Parameters } from '../parts/api.ts'
-import { shellWord } from '../parts/format.ts'
+import { nowSeconds, shellWord } from '../parts/format.ts'
 
 type Reading = { parameters: Parameters; command: string } | { problem: string }
 
@@ -62,7 +62,7 @@ const UNITS: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: 86_400 }
 /** Unix seconds of a day, or of a span before now. */
 function readTime(value: string): number | null {
   const span = /^(\d{1,4})([mhd])$/.exec(value)
-  if (span !== null) return Math.floor(Date.now() / 1000 - Number(span[1]) * (UNITS[span[2] ?? ''] ?? 0))
+  if (span !== null) return Math.floor(nowSeconds() - Number(span[1]) * (UNITS[span[2] ?? ''] ?? 0))
   const time = new Date(/^\d{4}-\d\d-\d\d$/.test(value) ? `${value}T00:00:00` : value).getTime()
   return Number.isNaN(time) ? null : Math.floor(time / 1000)
 }

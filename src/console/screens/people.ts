@@ -28,13 +28,15 @@ const SCOPES = ['send', 'messages:read', 'domains', 'webhooks', 'ips', 'stats', 
 function Keys(): VNode {
   const keys = useList<KeyJson>('/keys')
   const [made, setMade] = useState<string | null>(null)
-  const add = useForm(async (fields) => {
+  const add = useForm(async (fields, once) => {
     const domains = String(fields.get('domains'))
       .split(/[\s,]+/)
       .filter(Boolean)
     const body = { name: fields.get('name'), mode: fields.get('mode'), scopes: fields.getAll('scope'), domains }
-    setMade((await act<CreatedKeyJson>('POST', '/keys', body)).key ?? null)
+    const { key = null } = await act<CreatedKeyJson>('POST', '/keys', body, once)
+    setMade(key)
     keys.again()
+    if (key === null) return 'The key was made before, and got lost on its way: revoke it, and make another.'
     return 'The key was made.'
   })
   const columns = [

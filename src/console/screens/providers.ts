@@ -2,7 +2,7 @@
 import type { PathJson } from '../../api/queue.ts'
 import type { StatisticsRowJson } from '../../api/statistics.ts'
 import { act } from '../parts/api.ts'
-import { Bars } from '../parts/bars.ts'
+import { Bars, barsSince, daysAgo, type CountSeries } from '../parts/bars.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
 import { share, Time } from '../parts/format.ts'
 import { html, type VNode } from '../parts/html.ts'
@@ -16,7 +16,7 @@ const DAYS = 14
 export default function Providers(): VNode {
   const paths = useList<PathJson>('/admin/paths')
   useEvery(15, paths)
-  const after = Math.floor(Date.now() / 86_400_000) * 86_400 - DAYS * 86_400
+  const after = daysAgo(DAYS, 'day')
   const rows = useData<StatisticsRowJson[]>('/stats', { group_by: 'provider', interval: 'day', after })
   return html`<${Page} title="Providers" command="sternpost path list">
     <section>
@@ -29,7 +29,7 @@ export default function Providers(): VNode {
     </section>
     <section>
       <h2>Acceptance by provider</h2>
-      <${Shown} of=${rows} show=${(found: StatisticsRowJson[]) => html`<${Multiples} rows=${found} />`} />
+      <${Shown} of=${rows} show=${(found: StatisticsRowJson[]) => html`<${Multiples} rows=${found} after=${after} />`} />
     </section>
   <//>`
 }
@@ -71,14 +71,14 @@ function Resume({ of: { ip, pool, route, domain }, again }: { of: PathJson; agai
   return html`<button onClick=${resume}>Resume</button>`
 }
 
-const SERIES = [
-  { name: 'Delivered', kind: 'good' },
-  { name: 'Deferred', kind: 'other' },
-  { name: 'Bounced', kind: 'bad' },
+const SERIES: readonly CountSeries[] = [
+  { name: 'Delivered', kind: 'good', counts: 'delivered' },
+  { name: 'Deferred', kind: 'other', counts: 'deferred' },
+  { name: 'Bounced', kind: 'bad', counts: 'bounced' },
 ]
 
 /** The same picture for each provider, the largest first. */
-function Multiples({ rows }: { rows: StatisticsRowJson[] }): VNode {
+function Multiples({ rows, after }: { rows: StatisticsRowJson[]; after: number }): VNode {
   const byName = Map.groupBy(rows, ({ key }) => key)
   const sum = (of: StatisticsRowJson[], name: 'delivered' | 'bounced'): number =>
     of.reduce((total, row) => total + row[name], 0)
@@ -87,10 +87,7 @@ function Multiples({ rows }: { rows: StatisticsRowJson[] }): VNode {
   return html`<div class="multiples">
     ${sorted.map(([name, of]) => {
       const delivered = sum(of, 'delivered')
-      const bars = of.map(({ at, delivered: taken, deferred, bounced }) => ({
-        label: new Date(at * 1000).toISOString().slice(0, 10),
-        values: [taken, deferred, bounced],
-      }))
+      const bars = barsSince(after, 'day', of, SERIES)
       return html`<div key=${name}><${Bars} title=${`${name}: ${share(delivered, delivered + sum(of, 'bounced'))} accepted`} series=${SERIES} bars=${bars} /></div>`
     })}
   </div>`

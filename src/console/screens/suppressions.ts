@@ -74,14 +74,14 @@ function columnsWith({ again }: LoadedList<SuppressionJson>) {
 }
 
 function Add({ again }: { again: () => void }): VNode {
-  const add = useForm(async (fields) => {
+  const add = useForm(async (fields, once) => {
     const email = String(fields.get('email')).trim()
-    await act('POST', '/suppressions', { email })
+    await act('POST', '/suppressions', { email }, once)
     again()
     return `${email} is on the list.`
   })
   return html`<form class="inline" onSubmit=${add}>
-    <label>Suppress <input name="email" type="email" required /></label>
+    <label>Suppress <input name="email" inputmode="email" required autocomplete="off" /></label>
     <button>Add</button>
   </form>`
 }

@@ -34,11 +34,12 @@ const COLUMNS = [
 function List(): VNode {
   const endpoints = useList<WebhookEndpointJson>('/webhooks')
   const [secret, setSecret] = useState<string | null>(null)
-  const add = useForm(async (fields) => {
+  const add = useForm(async (fields, once) => {
     const url = String(fields.get('url')).trim()
-    const made = await act<{ secret?: string }>('POST', '/webhooks', { url })
-    setSecret(made.secret ?? null)
+    const { secret: made = null } = await act<{ secret?: string }>('POST', '/webhooks', { url }, once)
+    setSecret(made)
     endpoints.again()
+    if (made === null) return 'The endpoint was added before, and its secret got lost: remove it, and add it anew.'
     return 'The endpoint was added.'
   })
   return html`<${Page} title="Webhooks" command="sternpost webhook list">
