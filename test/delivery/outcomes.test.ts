@@ -121,7 +121,7 @@ t.test('a rule that says less needs a second answer, a day later and within thir
   await bounce(100)
   await clock.advance(DAY / 2)
   await bounce()
-  t.strictSame(await suppressed(engine), [`${ANNA} hard_bounce all`], 'however many came in between')
+  t.strictSame(await suppressed(engine), [`${ANNA.toLowerCase()} hard_bounce all`], 'however many came in between')
 })
 
 t.test('the dialogue of each attempt is kept, without the message', async (t) => {

@@ -36,6 +36,14 @@ t.test('more than three fields only off the normal path', async (t) => {
       { to: 'gone@example.net', message_id: /^msg_/, status: 'suppressed', reason: 'manual' },
     ],
   })
+  const twice = await send({
+    to: 'Ada@example.net',
+    cc: ['bob@example.net', 'ada@Example.net'],
+    bcc: ['BOB@example.net'],
+  })
+  const named = [{ to: 'Ada@example.net' }, { to: 'bob@example.net' }]
+  t.match(twice, { recipients: named }, 'who is named twice gets it once')
+  t.equal(Object(twice['recipients']).length, named.length)
   const { json } = await get(port, `/v1/email/${String(suppressed['message_id'])}`)
   t.equal(json.data?.['state'], 'suppressed')
 })

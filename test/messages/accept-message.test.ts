@@ -301,6 +301,30 @@ t.test('attachments: form', async (t) => {
   t.equal(await outcome(accept, { attachments: many(20) }), 'accepted')
 })
 
+t.test('a text in UTF-8 is said to be, where its sender says nothing of it', async (t) => {
+  const { accept, stored } = await acceptanceParts(t)
+  const text = (changes: Partial<GivenAttachment>, bytes = Buffer.from('Größe')): GivenAttachment =>
+    file({ contentType: undefined, content: bytes.toString('base64'), ...changes })
+  const attachments = [
+    text({ name: 'a.csv' }),
+    text({ name: 'a.ics', contentType: 'text/calendar; method=REQUEST' }),
+    text({ name: 'a.txt', contentType: 'text/plain; Charset=utf-16' }),
+    text({ name: 'a.txt' }, Buffer.from('Größe', 'latin1')),
+    text({ name: 'a.json' }),
+  ]
+  await accept(sendRequest({ attachments }), callerWith(), null)
+  t.same(
+    stored[0]?.content.attachments.map(({ contentType }) => contentType),
+    [
+      'text/csv; charset=utf-8',
+      'text/calendar; method=REQUEST; charset=utf-8',
+      'text/plain; Charset=utf-16',
+      'text/plain',
+      'application/json',
+    ],
+  )
+})
+
 t.test('attachments: any bytes come back as they were', async (t) => {
   const { accept, stored } = await acceptanceParts(t)
   await fc.assert(

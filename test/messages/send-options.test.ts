@@ -179,7 +179,11 @@ t.test('each bad option has its answer, and queues nothing', async (t) => {
     'https://acme.com/\u0000',
   ]
   for (const url of urls) {
-    cases.push([url, { unsubscribe: { list: undefined, url } }, /^unsubscribe\.url: must be an https address of at/])
+    cases.push([
+      url,
+      { unsubscribe: { list: undefined, url } },
+      /^unsubscribe\.url: must be an https address of at most 900 .*percent-encode/,
+    ])
   }
   for (const [what, changes, expected] of cases) {
     const answer = await outcome(parts, changes)
@@ -257,8 +261,8 @@ t.test('cc and bcc are messages of their own with the same headers', async (t) =
     accept(
       sendRequest({
         to: 'Ada <ada@example.net>',
-        cc: ['Bob <bob@example.org>', 'ada@example.net'],
-        bcc: ['eve@example.com'],
+        cc: ['Bob <bob@example.org>', 'ADA@example.net'],
+        bcc: ['eve@example.com', 'bob@Example.org'],
         html: '{{name}}',
         variables: { name: 'all' },
       }),
@@ -271,21 +275,21 @@ t.test('cc and bcc are messages of their own with the same headers', async (t) =
     [
       ['ada@example.net', 'queued'],
       ['bob@example.org', 'queued'],
-      ['ada@example.net', 'queued'],
       ['eve@example.com', 'queued'],
     ],
+    'each address once',
   )
-  t.equal(new Set(recipients.map(({ messageId }) => messageId)).size, 4)
+  t.equal(new Set(recipients.map(({ messageId }) => messageId)).size, 3)
   t.same(stored[0]?.content.addressees, {
     to: { name: 'Ada', address: 'ada@example.net' },
     cc: [
       { name: 'Bob', address: 'bob@example.org' },
-      { name: null, address: 'ada@example.net' },
+      { name: null, address: 'ADA@example.net' },
     ],
   })
   t.same(
     stored[0]?.messages.map(({ variables }) => ({ ...variables })),
-    Array(4).fill({ name: 'all' }),
+    Array(3).fill({ name: 'all' }),
   )
   for (const { messageId, to } of recipients) {
     t.match(await store.lookupMessage(messageId, clock.now()), { recipient: to, state: 'queued' })

@@ -63,7 +63,7 @@ t.test('an entry is added once, listed, and removed', async (t) => {
     isNew: true,
     suppression: {
       id: /^sup_[0-9a-hjkmnp-tv-z]{26}$/,
-      email: 'X@acme.org',
+      email: 'x@acme.org',
       reason: 'manual',
       scope: 'all',
       message_id: null,
@@ -73,10 +73,10 @@ t.test('an entry is added once, listed, and removed', async (t) => {
   await clock.advance(SECOND)
   t.same(await list.add(given('X@acme.org', 'hard_bounce'), LIVE), { ...first, isNew: false }, 'as it was')
   await list.add(given('X@acme.org', 'unsubscribe', 'news'), LIVE)
-  await list.add(given('x@acme.org'), LIVE)
+  await list.add(given('y@acme.org'), LIVE)
   await list.add(given('X@acme.org'), TEST)
-  t.same(await entries(), ['X@acme.org manual all', 'X@acme.org unsubscribe news', 'x@acme.org manual all'])
-  t.same(await entries(true), ['X@acme.org manual all'], 'test keys have a list of their own')
+  t.same(await entries(), ['x@acme.org manual all', 'x@acme.org unsubscribe news', 'y@acme.org manual all'])
+  t.same(await entries(true), ['x@acme.org manual all'], 'test keys have a list of their own')
   const found = async (changes: Partial<SuppressionQuery>): Promise<number> =>
     (await list.list(query(changes), LIVE)).suppressions.length
   t.equal(await found({ email: 'X@ACME.ORG' }), 2)
@@ -92,8 +92,8 @@ t.test('an entry is added once, listed, and removed', async (t) => {
   t.same(await list.remove('X@Acme.org', 'news', LIVE), { email: 'X@acme.org', deleted: 1 })
   t.same(await list.remove('X@acme.org', null, LIVE), { email: 'X@acme.org', deleted: 1 })
   await t.rejects(list.remove('X@acme.org', null, LIVE), { code: 'not_found', details: 'suppression of X@acme.org' })
-  await t.rejects(list.remove('x@acme.org', 'news', LIVE), { code: 'not_found', details: /with scope news$/ })
-  t.same(await entries(true), ['X@acme.org manual all'])
+  await t.rejects(list.remove('y@acme.org', 'news', LIVE), { code: 'not_found', details: /with scope news$/ })
+  t.same(await entries(true), ['x@acme.org manual all'])
 })
 
 t.test('bad entries and questions are refused with every problem', async (t) => {

@@ -101,16 +101,24 @@ function createReader() {
   /** The outermost element that is hidden. */
   let hidden = ''
   let preformattedDepth = 0
+  /** The lists around: how many items of a numbered one there were; null: it has no numbers. */
+  const lists: (number | null)[] = []
   let link: { target: string; start: number } | undefined
 
   const endLink = (): void => {
     if (link !== undefined && link.target !== '') writer.link(link.target, link.start)
     link = undefined
   }
+  const startItem = (): void => {
+    const items = lists.at(-1) ?? null
+    if (items !== null) lists[lists.length - 1] = items + 1
+    writer.startItem(items === null ? '-' : `${items + 1}.`)
+  }
   const show = ({ name, attributes }: Tag): void => {
     writer.breakLines(LINE_BREAKS.get(name) ?? 0)
     if (name === 'br') writer.breakLine()
-    if (name === 'li') writer.startItem()
+    if (name === 'ol' || name === 'ul') lists.push(name === 'ol' ? 0 : null)
+    if (name === 'li') startItem()
     if (name === 'td' || name === 'th') writer.space()
     if (name === 'pre') preformattedDepth++
     if (name === 'img') writer.text(attributes.get('alt') ?? '')
@@ -132,6 +140,7 @@ function createReader() {
       if (elements.isMarked() || (wasHidden && name === hidden)) return
       if (name === 'a') endLink()
       if (name === 'pre') preformattedDepth = Math.max(0, preformattedDepth - 1)
+      if (name === 'ol' || name === 'ul') lists.pop()
       writer.breakLines(LINE_BREAKS.get(name) ?? 0)
     },
     text(text: string): void {
@@ -148,7 +157,7 @@ function createReader() {
 
 function linkTarget(href: string): string {
   // As browsers do (WHATWG URL, 4.4).
-  const target = href.trim().replace(LINE_ENDS_AND_TABS, '')
+  const target = href.trim().replace(LINE_ENDS_AND_TABS, '').replaceAll(' ', '%20')
   return SHOWN_SCHEME.test(target) ? target.replace(/^mailto:/i, '') : ''
 }
 
@@ -163,16 +172,17 @@ function createTextWriter() {
   let words = 0
   let lineEnds = 0
   let isSpaceDue = false
-  let isItemDue = false
+  let dueMark = ''
 
   const write = (word: string): void => {
     if (pieces.length > 0 && lineEnds > 0) pieces.push('\n'.repeat(lineEnds))
     else if (pieces.length > 0 && isSpaceDue) pieces.push(' ')
-    if (isItemDue) pieces.push('- ')
+    if (dueMark !== '') pieces.push(`${dueMark} `)
     pieces.push(word)
     words++
     lineEnds = 0
-    isSpaceDue = isItemDue = false
+    isSpaceDue = false
+    dueMark = ''
   }
   return {
     /** Runs of white space count as one space. */
@@ -201,20 +211,22 @@ function createTextWriter() {
     },
     /** At least so many line ends before the next word. */
     breakLines(count: number): void {
-      // The first block of a list item stays behind its hyphen.
-      if (!isItemDue) lineEnds = Math.max(lineEnds, count)
+      // The first block of a list item stays behind its mark.
+      if (dueMark === '') lineEnds = Math.max(lineEnds, count)
     },
-    /** A hyphen before the next word, wherever that comes. */
-    startItem(): void {
-      isItemDue = true
+    /** A hyphen or a number before the next word, wherever that comes. */
+    startItem(mark: string): void {
+      dueMark = mark
     },
     wordCount: () => words,
     /** The target behind its words; alone where there are none, and left out where the words are the target. */
     link(target: string, firstWord: number): void {
-      if (words === firstWord) return write(target)
+      const isAlone = words === firstWord
       if (words === firstWord + 1 && pieces.at(-1) === target) return
       isSpaceDue = true
-      write(`[${target}]`)
+      write(isAlone ? target : `[${target}]`)
+      // What follows would else be a part of it.
+      isSpaceDue = isAlone
     },
     result: () => pieces.join('').trim(),
   }

@@ -1,9 +1,12 @@
 /**
- * The media type of an attachment whose sender named none: by the extension of its name (http/README.md "Attachments").
+ * The media type of an attachment (http/README.md "Attachments"): as its sender named it, else by the extension of its
+ * name.
  *
  * Only what people commonly send; everything else is a plain file to every mail program. Pure. Types as registered with
  * IANA.
  */
+import { isAscii, isUtf8 } from 'node:buffer'
+
 const TYPES: ReadonlyMap<string, string> = new Map([
   ['txt', 'text/plain'],
   ['log', 'text/plain'],
@@ -57,7 +60,19 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 
 const PLAIN_FILE_TYPE = 'application/octet-stream'
 
-export function attachmentType(name: string): string {
+// A type of text.
+const TEXT = /^text\//i
+// The parameter that says how a text is written.
+const CHARSET = /; *charset *=/i
+
+/** A text without a charset is ASCII to its readers (RFC 2046 §4.1.2): in UTF-8 it would arrive as a jumble of letters. */
+export function attachmentType(named: string | undefined, name: string, bytes: Uint8Array): string {
+  const type = named ?? typeByName(name)
+  const needsCharset = TEXT.test(type) && !CHARSET.test(type) && !isAscii(bytes) && isUtf8(bytes)
+  return needsCharset ? `${type}; charset=utf-8` : type
+}
+
+function typeByName(name: string): string {
   const extension = name.slice(name.lastIndexOf('.') + 1).toLowerCase()
   return TYPES.get(extension) ?? PLAIN_FILE_TYPE
 }

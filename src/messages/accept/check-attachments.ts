@@ -56,7 +56,7 @@ export function checkAttachments(given: readonly GivenAttachment[], problems: Fi
     const content = contentOf(attachment)
     if ('problem' in content) problems.add(`${path}.content`, content.problem)
     const bytes = 'problem' in content ? NOTHING : content.bytes
-    return { name, contentType: contentType ?? attachmentType(name), contentId, bytes }
+    return { name, contentType: attachmentType(contentType, name, bytes), contentId, bytes }
   })
 }
 

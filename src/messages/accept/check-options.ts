@@ -144,7 +144,8 @@ function checkUnsubscribe(
   if (list === EVERY_LIST) problems.add('unsubscribe.list', `'${EVERY_LIST}' stands for every list and names none`)
   else if (!isListName(list)) problems.add('unsubscribe.list', LIST_NAME_RULE)
   if (url !== null && !isHttpsUrl(url)) {
-    problems.add('unsubscribe.url', `must be an https address of at most ${MOST_URL_CHARACTERS} characters`)
+    const rule = `must be an https address of at most ${MOST_URL_CHARACTERS} characters`
+    problems.add('unsubscribe.url', `${rule}; percent-encode spaces, quotes, braces and what is not ASCII`)
   }
   return { list, url }
 }

@@ -18,7 +18,7 @@ import type { SendRequest } from './send-request.ts'
 
 export interface CheckedRequest {
   mail: CheckedMail
-  /** In the order to, cc, bcc. */
+  /** In the order to, cc, bcc, each once. */
   recipients: CheckedRecipient[]
   addressees: StoredContent['addressees']
 }
@@ -92,7 +92,17 @@ function readAddresses(request: SendRequest, policy: RequestPolicy, problems: Fi
   const all = [to ?? [], copies, blindCopies].flat()
   if (to === undefined || all.length < count) return undefined
   const addressees = count === 1 ? null : { to: to.mailbox, cc: copies.map(({ mailbox }) => mailbox) }
-  return { all: all.map(({ mailbox, domain }) => ({ mailbox, domain })), addressees }
+  return { all: eachOnce(all).map(({ mailbox, domain }) => ({ mailbox, domain })), addressees }
+}
+
+/** Nobody gets a mail twice for being named twice. Capitals make no other address, as at the SMTP door. */
+function eachOnce(addresses: readonly Address[]): Address[] {
+  const firsts = new Map<string, Address>()
+  for (const each of addresses) {
+    const address = each.mailbox.address.toLowerCase()
+    if (!firsts.has(address)) firsts.set(address, each)
+  }
+  return [...firsts.values()]
 }
 
 function checkVariables(raw: Record<string, unknown>, problems: FieldProblems): void {

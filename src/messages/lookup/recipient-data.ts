@@ -63,7 +63,7 @@ export async function exportRecipient(
   return {
     messages: await Promise.all(page.messages.map((view) => wholeMessage(store, view))),
     next: page.next === null ? following : `${spelling}:${page.next}`,
-    suppressions: after === null ? await suppressionsOf(store, spellings) : [],
+    suppressions: after === null ? await suppressionsOf(store, recipient) : [],
   }
 }
 
@@ -128,11 +128,9 @@ async function wholeMessage(store: RecipientStore, view: MessageView): Promise<o
   }
 }
 
-async function suppressionsOf(store: RecipientStore, spellings: readonly string[]): Promise<object[]> {
+async function suppressionsOf(store: RecipientStore, email: string): Promise<object[]> {
   const pages = await Promise.all(
-    spellings.flatMap((email) =>
-      [false, true].map((isTest) => store.listSuppressions({ ...EVERYTHING, ...ANY_SUPPRESSION, isTest, email })),
-    ),
+    [false, true].map((isTest) => store.listSuppressions({ ...EVERYTHING, ...ANY_SUPPRESSION, isTest, email })),
   )
   return pages.flatMap(({ suppressions }) =>
     suppressions.map(({ createdAt, isTest, messageId, ...suppression }) => ({

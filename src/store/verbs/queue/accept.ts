@@ -77,7 +77,7 @@ function createQuestions(database: Database): (requests: readonly PackedRequest[
       for (const message of request.messages) {
         const { isCaptured, recipientDomain, to, simulatedSuppression } = message
         if (!isCaptured && !routes.has(recipientDomain)) routes.set(recipientDomain, askRoute(recipientDomain))
-        if (simulatedSuppression === undefined) checks.set(message, askListed(comparableAddress(to.address), owner))
+        if (simulatedSuppression === undefined) checks.set(message, askListed(to.address, owner))
       }
     }
     return {

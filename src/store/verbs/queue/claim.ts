@@ -25,7 +25,7 @@ import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/
 import { ask, askAhead, oneColumn } from '../tools/statements.ts'
 
 /**
- * A message as its row has it. `isListed`: its address is on some suppression list; `isElsewhere`: another node's;
+ * A message as its row has it. `isListed`: its address may be on some suppression list; `isElsewhere`: another node's;
  * `isPurged`: it is to be canceled.
  */
 type DueRow = Omit<
@@ -73,7 +73,10 @@ const IS_ELSEWHERE = `${isElsewhere('walked.last_ip', 'walked.keep_ip_until')} a
 const purgedThrough = (domain: string): string => `
   coalesce((select max(purged_through) from domains where purged_through is not null and name = ${domain}), 0)`
 const IS_PURGED = `walked.seq <= ${purgedThrough('+?')} as isPurged`
-const IS_LISTED = 'exists (select 1 from suppressions where address = walked.recipient) as isListed'
+// With capitals it may stand there in small letters: that is looked at for each such row.
+const IS_LISTED = `
+  (walked.recipient <> lower(walked.recipient)
+    or exists (select 1 from suppressions where address = walked.recipient)) as isListed`
 // By its names: with thousands of keys, most claims take a row or two of each, and one statement is cheaper than four.
 const KEY = `
   state = 'waiting' and pool_id = (select pool_id from pools where name = ?)

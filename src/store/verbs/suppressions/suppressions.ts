@@ -1,12 +1,13 @@
 /**
  * The suppression list: adding, removing and listing addresses nothing is sent to; whether mail may go to one, and the
- * end of a message that may not. An address is kept in its comparable form; each is there once for a list, a scope and a sending domain.
+ * end of a message that may not. An address is kept in small letters (`listedAddress`); each is there once for a list, a
+ * scope and a sending domain.
  */
 import type { Database } from '../../engine/database.ts'
 import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
 import type { SuppressionRecord, SuppressionReason } from '../../records/suppression-records.ts'
 import { createWalk, pageOf, positionAfter } from '../tools/pages.ts'
-import { comparableAddress, FIND_ERASED, isErased } from '../tools/stored-address.ts'
+import { FIND_ERASED, isErased, listedAddress, listedForms } from '../tools/stored-address.ts'
 import { ask } from '../tools/statements.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import type { SomeVerbs, Verb } from '../tools/verb-types.ts'
@@ -141,7 +142,7 @@ function broughtByRecipient({ email, reason, domain, owners: list, messageId }: 
 type Place = [address: string, isTest: number, scope: string, domain: string]
 
 const placeOf = ({ email, isTest, scope, domain }: SuppressionRecord): Place => [
-  comparableAddress(email),
+  listedAddress(email),
   Number(isTest),
   scope,
   domain ?? '',
@@ -183,12 +184,12 @@ export function createSuppressionWrites(database: Database) {
   const find = createFindSuppression(database)
   // Also an erased one, when its owner gives it again.
   const findOfAddress = database.prepare<
-    [{ address: string; isTest: number; scope: string | null }],
+    [{ address: string; asItIs: string; isTest: number; scope: string | null }],
     { seq: number; owners: string }
   >(`
     select suppression_seq as seq, owners
     from suppressions
-    where address in (@address, erased_address(@address)) and is_test = @isTest
+    where address in (@address, @asItIs, erased_address(@address), erased_address(@asItIs)) and is_test = @isTest
       and (@scope is null or scope = @scope)`)
   const remove = database.prepare<[number]>('delete from suppressions where suppression_seq = ?')
   const leave = database.prepare<[string, number]>('update suppressions set owners = ? where suppression_seq = ?')
@@ -200,7 +201,8 @@ export function createSuppressionWrites(database: Database) {
     },
     addSuppressions: (suppressions) => suppressions.filter((each) => add(each) === 'added').length,
     removeSuppressions({ email, scope, isTest, domains }) {
-      const rows = findOfAddress.all({ address: comparableAddress(email), isTest: Number(isTest), scope })
+      const [address, asItIs] = listedForms(email)
+      const rows = findOfAddress.all({ address, asItIs, isTest: Number(isTest), scope })
       const isAsking = (own: OwnDomains): boolean =>
         domains.length === 0 || own.some((domain) => domains.includes(domain))
       const removed = rows.filter(({ owners }) => ownersIn(owners).some(isAsking))
@@ -231,8 +233,8 @@ export function createListSuppressions(database: Database): Verb<'listSuppressio
   const walk = createWalk<number>(database, 'seq', source, condition)
   const find = database.prepare<[number], SuppressionRow>(`
     select ${SUPPRESSION_COLUMNS} from suppressions where suppression_seq = ?`)
-  const findOfAddress = database.prepare<[string, number], SuppressionRow>(`
-    select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ?`)
+  const findOfAddress = database.prepare<[string, string, number], SuppressionRow>(`
+    select ${SUPPRESSION_COLUMNS} from suppressions where address in (?, ?) and is_test = ?`)
   return ({ isTest, domains, email, reason, scope, since, limit, after }) => {
     const before = positionAfter(after)
     if (email === null) {
@@ -242,7 +244,7 @@ export function createListSuppressions(database: Database): Verb<'listSuppressio
       return { suppressions, next: next === null ? null : String(next) }
     }
     const rows = findOfAddress
-      .all(comparableAddress(email), Number(isTest))
+      .all(...listedForms(email), Number(isTest))
       .filter(
         (row) =>
           row.seq < before &&
@@ -272,7 +274,7 @@ const toRecord = ({ seq: _seq, id, isTest, messageId, ...row }: SuppressionRow):
 })
 
 /**
- * Why mail is not sent to an address (in its comparable form). What is returned begins a round of questions. `list`: the
+ * Why mail is not sent to an address. What is returned begins a round of questions. `list`: the
  * one that the mail belongs to; without one only scope `all` counts. The scopes of one address are few, and are chosen
  * from here: of `scope in (…)` SQLite makes a table of its own at each call.
  */
@@ -286,7 +288,9 @@ export function createSuppressionCheck(database: Database) {
     let anyErased: (() => number[]) | undefined
     /** Asks; what is returned tells why mail of this owner, for this list, may not go to the address; null: it may. */
     return (address: string, { isTest, domains }: Owner): ((list: string | null) => SuppressionReason | null) => {
-      const listed = ask(find, address, Number(isTest))
+      // Nearly always one.
+      const forms = [...new Set(listedForms(address))]
+      const listed = forms.map((form) => ask(find, form, Number(isTest)))
       anyErased ??= ask(findAnyErased)
       const isAnyErased = anyErased
       return (list) => {
@@ -295,9 +299,9 @@ export function createSuppressionCheck(database: Database) {
           const found = meant.find(({ scope }) => scope === 'all') ?? meant.find(({ scope }) => scope === list)
           return found?.reason ?? null
         }
-        const reason = reasonAmong(listed())
+        const reason = reasonAmong(listed.flatMap((rows) => rows()))
         if (reason !== null || isAnyErased().length === 0) return reason
-        return reasonAmong(findErased.all(address, Number(isTest)))
+        return reasonAmong(forms.flatMap((form) => findErased.all(form, Number(isTest))))
       }
     }
   }

@@ -37,11 +37,20 @@ export const isErased = (address: string): boolean => address.startsWith('erased
 /** Whether any address was erased: a hash for each recipient is only made then. Between two letters, by the index. */
 export const FIND_ERASED = `select 1 from suppressions where address >= 'erased:' and address < 'erased;' limit 1`
 
-/**
- * The form in which two addresses are compared: the domain in lower case, the local part as it is (http/README.md
- * "Suppressions").
- */
+/** The form in which a message has its address, and is looked for: the domain in lower case, the rest as it is. */
 export function comparableAddress(address: string): string {
   const at = address.lastIndexOf('@')
   return address.slice(0, at) + address.slice(at).toLowerCase()
 }
+
+/**
+ * The form in which an address stands on the suppression list: in small letters, since no server of today tells them
+ * from capitals, and whoever opted out is the same person in any spelling.
+ */
+export const listedAddress = (address: string): string => address.toLowerCase()
+
+/** That form, and the address as it is: older entries may have capitals, and so may what an erased one was made of. */
+export const listedForms = (address: string): [listed: string, asItIs: string] => [
+  listedAddress(address),
+  comparableAddress(address),
+]
