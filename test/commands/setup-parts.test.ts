@@ -132,7 +132,10 @@ t.test('a master key of the administrator, elsewhere, serves its data', async (t
   writeFileSync(join(data, 'sternpost.db'), '')
   writeFileSync(file, Buffer.alloc(32).toString('base64'), { mode: 0o600 })
   writeFileSync(join(folder, 'sternpost.d', '20-key.yaml'), JSON.stringify({ secrets: { master_key: { file } } }))
-  stage(folder).commit()
+  const files = stage(folder)
+  files.commit()
+  t.notOk(files.added.includes('master.key'), 'and no other one is made, which somebody would keep in its place')
+  t.notOk(readdirSync(folder).includes('master.key'))
 })
 
 t.test('half a certificate is refused', async (t) => {

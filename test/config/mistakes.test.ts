@@ -196,10 +196,12 @@ t.test('doors that cannot open, or would be open to the network, are errors', as
     'sternpost.yaml:4:51: listen.metrics.address: an address that is not loopback needs metrics.token',
   ])
   t.strictSame(door('{ http: [{ address: "*", port: 443, tls: true, serve: [api] }], submission: [] }'), [
-    'sternpost.yaml:4:44: listen.http[0].tls: a TLS listener needs a certificate: name one in tls.certificates',
+    'sternpost.yaml:4:44: listen.http[0].tls: a TLS listener needs a certificate: name one in tls.certificates, ' +
+      'or set tls.acme',
   ])
   t.strictSame(door('{ http: [], submission: [{ address: "*", port: 587, tls: starttls }] }'), [
-    'sternpost.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates',
+    'sternpost.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates, ' +
+      'or set tls.acme',
   ])
   t.strictSame(door('{ http: [], submission: [{ address: 127.0.0.1, port: 587, tls: none }] }'), [])
   const twice = '{ address: 127.0.0.1, port: 587, tls: none }'
@@ -209,6 +211,25 @@ t.test('doors that cannot open, or would be open to the network, are errors', as
   t.strictSame(door(`{ http: [], submission: [], admin_socket: /${'a'.repeat(107)} }`), [
     `sternpost.yaml:4:45: listen.admin_socket: "/${'a'.repeat(59)}..." is too long for a socket: at most 107 bytes`,
   ])
+})
+
+t.test('a door without TLS that others reach has no console, and shows keys unless a proxy is named', async (t) => {
+  const warned = (address: string, more = ''): string[] => {
+    const door = `{ address: ${address}, port: 8080, tls: false, serve: [api, console] }`
+    const listen = `listen: { http: [${door}], submission: [], inbound: [] }`
+    const folder = folderWith(t, {
+      'sternpost.yaml': `version: 1\nhostname: a.example\n${listen}\n${more}\n`,
+      'pools.yaml': POOLS,
+    })
+    return load({ folder, neededSecrets: 'none' })
+      .warnings.filter(({ path }) => path.startsWith('listen.http'))
+      .map(({ path, message }) => `${path}: ${message.slice(0, 19)}`)
+  }
+  const [keys, noConsole] = ['listen.http[0].serve: API keys cross the ', 'listen.http[0].serve: no console is serve']
+  t.strictSame(warned('10.0.0.1'), [keys, noConsole])
+  t.strictSame(warned('"*"', 'http: { trusted_proxies: [10.0.0.2] }'), [noConsole])
+  t.strictSame(warned('"*"', 'http: { trusted_proxies: [10.0.0.2] }\nconsole: { enabled: false }'), [])
+  t.strictSame(warned('127.0.0.1'), [])
 })
 
 const YAML: [text: string | Buffer, expected: string[]][] = [
@@ -478,7 +499,9 @@ t.test('a folder that is not there is an error, a missing file falls back', asyn
         path: '',
         severity: 'error',
         suggestion: null,
-        message: 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config',
+        message:
+          'there is no such folder; make it with sternpost.yaml and pools.yaml, name another with --config, ' +
+          'or say by STERNPOST_HOSTNAME and STERNPOST_IPS what is needed',
       },
     ]),
   )

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
+import { consoleAddress } from '../../src/http/console/console-address.ts'
 import { createConsoleAssets } from '../../src/http/console/console-assets.ts'
 import type { Role } from '../../src/http/exchange/logins.ts'
 import { createLogins } from '../../src/operations/logins.ts'
@@ -353,6 +354,20 @@ t.test('a wrong door has no console', async (t) => {
     const { port } = await startApi(t, { listener })
     t.equal((await ask(port, { method: 'GET', path: '/console/', key: null })).status, 404, JSON.stringify(listener))
   }
+})
+
+t.test('links to the console lead to where people reach it', async (t) => {
+  const plain = { address: '127.0.0.1', port: 8080, tls: false, serve: ['api', 'console'] as const }
+  const at = (door: Partial<typeof plain>, ...trusted: string[]): string | null =>
+    consoleAddress([{ ...plain, ...door, serve: [...plain.serve] }], {
+      console: { enabled: true, session: 1 },
+      http: { trusted_proxies: trusted },
+      public_url: 'https://mail.acme.com',
+    })
+  t.equal(at({}), 'http://127.0.0.1:8080/console/')
+  t.equal(at({}, '10.0.0.0/8'), 'http://127.0.0.1:8080/console/', 'that proxy does not reach this door')
+  t.equal(at({}, '127.0.0.0/8'), 'https://mail.acme.com/console/', 'a proxy of this machine ends TLS')
+  t.equal(at({ address: '10.0.0.1' }, '10.0.0.0/8'), null)
 })
 
 t.test('files are served by their hash, compressed, for ever', async (t) => {

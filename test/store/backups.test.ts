@@ -106,6 +106,18 @@ t.test('drop-ins behind a link are in it; what cannot be read is told; root unpa
   t.match(lines.at(-1), { level: 'warn', msg: 'files of the configuration are not in the backup' })
 })
 
+t.test(
+  'where variables say everything there is no folder of the configuration, and a backup all the same',
+  async (t) => {
+    const { backups, folder, lines } = await scene(t)
+    rmSync(join(folder, 'config'), { recursive: true })
+    const { manifest } = await backups.write(null)
+    t.match(manifest.left_out.at(-1), /variables of the environment say it/)
+    t.same(Object.keys(manifest.files), ['sternpost.db'])
+    t.match(lines.at(-1), { msg: 'backup written' }, 'which is no warning')
+  },
+)
+
 t.test('names of a clock that ran ahead, and one that cannot be read, keep no new one from its place', async (t) => {
   const { backups, clock, dir } = await scene(t, 2)
   mkdirSync(dir)

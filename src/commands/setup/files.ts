@@ -89,11 +89,14 @@ export function stageFiles({ folder, answers, isWarmed }: SetupFilesOptions): Se
   }
   try {
     const configuration = write(missing, { staging, folder, answers, isWarmed })
+    // Beside a master key that is read from elsewhere, as in a container, another one would be taken for it.
+    const hasKey = configuration.server.secrets.master_key.length > 0
+    const added = missing.filter(({ path }) => path !== MASTER_KEY || !hasKey)
     return {
       configuration,
-      added: missing.map(({ path }) => path),
+      added: added.map(({ path }) => path),
       kept: WANTED.map(({ path }) => path).filter(isThere),
-      ...placing(missing, { staging, folder, discard, hasData: () => hasData(configuration) }),
+      ...placing(added, { staging, folder, discard, hasData: () => hasData(configuration) }),
     }
   } catch (thrown) {
     discard()

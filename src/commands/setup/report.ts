@@ -53,7 +53,7 @@ export function report(parts: SetupOutcome, notes: SetupNotes) {
   notes.say('Set these reverse names (PTR) where the addresses come from:\n')
   const names = ips.map(({ address, hostname: name }) => [address, name])
   notes.say(tableText(['IP', 'NAME'], names, true))
-  const masterKey = join(folder, 'master.key')
+  const masterKey = masterKeyIn(folder) ?? 'the master key'
   notes.say(`Keep a copy of ${masterKey} elsewhere: it is in no backup, and without it stored keys are lost.`)
   const key = inServer?.key ?? null
   if (key !== null) notes.sayKey('\nAPI key, shown only now:  ', key)
@@ -88,9 +88,16 @@ function nextCommand({ folder, server, inServer, domain: asked }: SetupOutcome):
   if (server !== 'not started') {
     return domain === null ? commandText(given, { verb: 'doctor' }) : checkCommand(given, domain)
   }
-  const serve = `CREDENTIALS_DIRECTORY=${shellWord(folder)} ${commandText({ config: folder }, { verb: 'serve' })}`
+  const credentials = masterKeyIn(folder) === null ? '' : `CREDENTIALS_DIRECTORY=${shellWord(folder)} `
+  const serve = `${credentials}${commandText({ config: folder }, { verb: 'serve' })}`
   const again = commandText(given, { verb: 'setup', options: { domain: domain ?? undefined } })
   return `${serve}, and beside it: ${again}`
+}
+
+/** null: it is read from elsewhere. */
+function masterKeyIn(folder: string): string | null {
+  const file = join(folder, 'master.key')
+  return existsSync(file) ? file : null
 }
 
 const PRIVATE = 0o600

@@ -51,11 +51,13 @@ function limitChecks({ api, delivery, dns, retention, storage }: ServerSettings)
 }
 
 /** What may be open to this machine, but not to the network. */
-function doorChecks({ dns, listen, metrics }: ServerSettings): MaybeFinding[] {
+function doorChecks(server: ServerSettings): MaybeFinding[] {
+  const { dns, listen, metrics } = server
   const plain = 'keys would cross the network in plain text: tls: none is for loopback addresses alone'
   const resolver = dns.validating_resolver
   const farResolver = `${resolver} is not loopback: the answer "validated" is worth nothing over a network`
   return [
+    ...plainDoorChecks(server),
     ...listen.submission.map(
       ({ address, tls }, index) =>
         tls === 'none' && !isLoopback(address) && wrong(['listen', 'submission', index, 'tls'], plain, 'starttls'),
@@ -69,6 +71,20 @@ function doorChecks({ dns, listen, metrics }: ServerSettings): MaybeFinding[] {
       !isLoopback(withoutPort(resolver)) &&
       wrong(['dns', 'validating_resolver'], farResolver),
   ]
+}
+
+/** Doors of HTTP without TLS that others reach: with a proxy before them they are as they should be. */
+function plainDoorChecks({ console: { enabled }, http, listen }: ServerSettings): MaybeFinding[] {
+  const keys = 'API keys cross the network in plain text: tls: true, or a proxy, which http.trusted_proxies names'
+  const noConsole = 'no console is served here: that needs TLS, or a loopback address with a proxy before it'
+  return listen.http.flatMap(({ address, tls, serve }, index) => {
+    const path = ['listen', 'http', index, 'serve']
+    if (tls || isLoopback(address) || !serve.includes('api')) return []
+    return [
+      http.trusted_proxies.length === 0 && noted(path, keys),
+      enabled && serve.includes('console') && noted(path, noConsole),
+    ]
+  })
 }
 
 /** Two doors at one address and port: the second one would not open, and the server not start. */
@@ -134,7 +150,7 @@ function certificateChecks({ listen, tls }: ServerSettings, now: number): Findin
     return canProve ? ofFiles : [...ofFiles, wrong(['tls', 'acme'], text)]
   }
   if (tls.certificates.length > 0) return ofFiles
-  const text = 'a TLS listener needs a certificate: name one in tls.certificates'
+  const text = 'a TLS listener needs a certificate: name one in tls.certificates, or set tls.acme'
   const isOpen = listen.inbound.some(({ address }) => !isLoopback(address))
   const plain = 'bounces come in plain text: STARTTLS is not offered without tls.certificates'
   return [

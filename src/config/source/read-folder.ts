@@ -21,7 +21,9 @@ import { didYouMean } from './explain-mistake.ts'
 
 /** Written by the administrator; the shipped ones are for trying out. */
 const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['sternpost', 'pools']
-const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config'
+const NO_FOLDER =
+  'there is no such folder; make it with sternpost.yaml and pools.yaml, name another with --config, ' +
+  'or say by STERNPOST_HOSTNAME and STERNPOST_IPS what is needed'
 
 const NOT_THERE = 'there is no such file'
 

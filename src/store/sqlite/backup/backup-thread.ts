@@ -3,7 +3,7 @@
  * mail flows, checks the copy, packs it with the configuration and a manifest. The archive gets its name when it is
  * whole and on the disk. Posts each stage, then the manifest or what went wrong; leaves nothing else behind.
  */
-import { chmodSync, copyFileSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
@@ -41,6 +41,7 @@ const SPARE_BYTES = 64 * 1_024 * 1_024
 /** For the service's user alone. */
 const FOLDER_MODE = 0o700
 const LEFT_OUT = ['the master key, and every other file that a secret of the configuration is read from']
+const NO_FOLDER = 'the configuration, which has no folder here: variables of the environment say it'
 const ELSEWHERE = 'the data, which is in PostgreSQL: pg_dump or its own archive (systemd/README.md "PostgreSQL")'
 
 const tell = (message: BackupThreadMessage): void => parentPort?.postMessage(message)
@@ -124,15 +125,17 @@ const UNREADABLE = ['ENOENT', 'EACCES', 'ENOTDIR', 'ELOOP', 'EISDIR', 'ERR_FS_EI
 function copyConfiguration(folder: string | null, workFolder: string): { copied: string[]; missed: string[] } {
   const copied: string[] = []
   const missed: string[] = []
+  if (folder === null) return { copied, missed }
+  if (!existsSync(folder)) return { copied, missed: [NO_FOLDER] }
   const miss = (name: string, thrown: unknown): void => {
     if (!UNREADABLE.includes(errorCode(thrown))) throw thrown
     missed.push(`${CONFIGURATION}/${name}, which could not be copied: ${errorText(thrown)}`)
   }
-  for (const name of folder === null ? [] : configurationNames(folder, miss)) {
+  for (const name of configurationNames(folder, miss)) {
     const target = join(workFolder, CONFIGURATION, name)
     mkdirSync(join(target, '..'), { recursive: true, mode: FOLDER_MODE })
     try {
-      copyFileSync(join(folder ?? '', name), target)
+      copyFileSync(join(folder, name), target)
       chmodSync(target, CONFIGURATION_MODE)
       copied.push(`${CONFIGURATION}/${name}`)
     } catch (thrown) {
@@ -145,17 +148,16 @@ function copyConfiguration(folder: string | null, workFolder: string): { copied:
 /** Also of drop-in folders that are links: the server reads those too. */
 function configurationNames(folder: string, miss: (name: string, thrown: unknown) => void): string[] {
   const namesIn = (name: string): string[] => {
-    if (!name.endsWith('.d')) return [name]
     try {
-      return readdirSync(join(folder, name)).map((each) => `${name}/${each}`)
+      return readdirSync(join(folder, name))
     } catch (thrown) {
       // A file of such a name is no drop-in.
       if (errorCode(thrown) !== 'ENOTDIR') miss(name, thrown)
       return []
     }
   }
-  return readdirSync(folder)
-    .flatMap(namesIn)
+  return namesIn('')
+    .flatMap((name) => (name.endsWith('.d') ? namesIn(name).map((each) => `${name}/${each}`) : [name]))
     .filter((name) => name.endsWith('.yaml'))
 }
 
