@@ -22,6 +22,7 @@ const WELL: PostgresFacts = {
   version: 150_018,
   versionText: '15.18',
   isStandby: false,
+  isReadOnly: false,
   unsafe: [],
   standbys: 0,
   synchronousStandbyNames: '',
@@ -40,6 +41,7 @@ const URL_OF_IT = 'postgres://db/mail?sslmode=verify-full'
 const FAULTS: [changes: Partial<PostgresFacts>, result: string, seen: RegExp][] = [
   [{ version: 140_010, versionText: '14.10' }, 'fail', /14.10 is too old/],
   [{ isStandby: true }, 'fail', /is a standby/],
+  [{ isReadOnly: true }, 'fail', /default_transaction_read_only is on/],
   [{ unsafe: ['fsync'] }, 'fail', /fsync is off: a power cut loses mail/],
   [{ standbys: 2 }, 'fail', /no commit waits for any of its 2 standbys/],
   [{ hasAutovacuum: false }, 'warn', /autovacuum is off/],
@@ -87,7 +89,7 @@ t.test('a real server', { skip: skipWithoutPostgres }, async (t) => {
     t.same(facts.tables, [{ table: 'messages', liveRows: 0, deadRows: 0 }])
     t.match(facts, { versionText: /^\d+/, hasAutovacuum: Boolean, synchronousStandbyNames: '' })
     t.match(facts, { mostConnections: Number, oldestSnapshotSeconds: Number, connections: Number })
-    t.match(facts, { unsafe: ['fsync'], isStandby: false, standbys: 0, tls: null, isHere: true, seesOthers: true })
+    t.match(facts, { unsafe: ['fsync'], isStandby: false, isReadOnly: false, standbys: 0, tls: null, isHere: true, seesOthers: true })
     t.ok(facts.version >= 150_000 && facts.connections >= 1 && Math.abs(facts.aheadMilliseconds) < 1_000)
     await cluster.query('create role little login')
     const little = await postgresFacts(plain.replace('postgres@', 'little@'))

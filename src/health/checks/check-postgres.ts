@@ -36,11 +36,15 @@ export function judgePostgres(facts: PostgresFacts, url: string, verdicts: Verdi
 
 /** What a commit is worth. */
 function promises(facts: PostgresFacts, { fail }: Verdicts): HealthFinding[] {
-  const { version, versionText, isStandby, unsafe, standbys, synchronousStandbyNames: names } = facts
+  const { version, versionText, isStandby, isReadOnly, unsafe, standbys, synchronousStandbyNames: names } = facts
   const found: HealthFinding[] = []
   if (version < OLDEST_VERSION) found.push(fail(null, `PostgreSQL ${versionText} is too old`, 'install 15 or newer'))
   if (isStandby)
     found.push(fail(null, 'this server is a standby and takes no writes', 'name the primary in storage.url'))
+  if (isReadOnly) {
+    const fix = 'what set it, such as a provider whose disk is full, ends it; or alter role, or database, … reset it'
+    found.push(fail(null, 'default_transaction_read_only is on for our sessions: nothing can be written', fix))
+  }
   for (const setting of unsafe) {
     found.push(fail(null, `${setting} is off: a power cut loses mail`, `alter system set ${setting} = on; then reload`))
   }

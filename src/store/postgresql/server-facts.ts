@@ -8,6 +8,8 @@ export interface PostgresFacts {
   versionText: string
   /** It follows another server, and takes no writes. */
   isStandby: boolean
+  /** Our sessions may change nothing, by a default of the server, the database or our role. */
+  isReadOnly: boolean
   /** Settings that are off, and without which a commit is no promise. */
   unsafe: string[]
   /** That copy its log now, but for readers of rows; and which of them a commit waits for, empty: none. */
@@ -35,7 +37,7 @@ export interface PostgresFacts {
 const FIND_FACTS = `
   select row_to_json(facts) from (select
     current_setting('server_version_num')::bigint as version, current_setting('server_version') as "versionText",
-    pg_is_in_recovery() as "isStandby",
+    pg_is_in_recovery() as "isStandby", current_setting('default_transaction_read_only') = 'on' as "isReadOnly",
     array(
       select name from pg_settings
       where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting in ('off', 'local', 'remote_write')
