@@ -22,6 +22,8 @@ export interface PostgresFacts {
   oldestSnapshotSeconds: number
   /** false: our role is not told what others do. */
   seesOthers: boolean
+  /** Sessions of others with a lock that one of ours waits for, for so long. */
+  blockers: { process: number; name: string | null; seconds: number }[]
   connections: number
   /** For roles like ours. */
   mostConnections: number
@@ -57,6 +59,16 @@ const FIND_FACTS = `
       union all
       select prepared from pg_prepared_xacts) as transactions) as "oldestSnapshotSeconds",
     pg_has_role('pg_read_all_stats', 'usage') as "seesOthers",
+    (select coalesce(json_agg(each), '[]') from (
+      select blocker.pid as process, blocker.application_name as name,
+        max(extract(epoch from clock_timestamp() - ours.query_start)) as seconds
+      from pg_stat_activity as ours
+      cross join unnest(pg_blocking_pids(ours.pid)) as blocking (pid)
+      join pg_stat_activity as blocker on blocker.pid = blocking.pid
+      where ours.datname = current_database() and ours.application_name like 'sternpost%'
+        and ours.wait_event_type = 'Lock' and coalesce(blocker.application_name, '') not like 'sternpost%'
+      group by blocker.pid, blocker.application_name
+    ) as each) as blockers,
     (select sum(numbackends) from pg_stat_database) as connections,
     current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
       as "mostConnections",
