@@ -13,6 +13,7 @@ import type { MessageLookup } from '../messages/lookup/lookup-message.ts'
 import type { Statistics } from '../messages/statistics/statistics.ts'
 import { BOUNCE_CATEGORIES } from '../mail/reply/bounce-category.ts'
 import type { Domains } from '../senders/domains.ts'
+import { isSaidByStore } from '../store/passing-failure.ts'
 import type { Retention } from '../store/retention.ts'
 import type { Store } from '../store/store.ts'
 import type { Job, JobDriver } from './drive-jobs.ts'
@@ -140,14 +141,14 @@ export function createSchedule(options: ScheduleOptions) {
   }
 }
 
-function createJobRuns(jobs: Record<JobName, TimedWork>, { logger, realClock, isFirst }: ScheduleOptions) {
+function createJobRuns(jobs: Record<JobName, TimedWork>, { store, logger, realClock, isFirst }: ScheduleOptions) {
   const running = new Map<Promise<void>, JobName>()
   return {
     /** Never rejects. */
     async run(name: JobName): Promise<void> {
       if (jobs[name].isOfOne === true && !isFirst()) return
       const execution = jobs[name].what().catch((thrown: unknown) => {
-        logger.error({ job: name, err: thrown }, 'job failed')
+        logger[isSaidByStore(store, thrown) ? 'debug' : 'error']({ job: name, err: thrown }, 'job failed')
       })
       running.set(execution, name)
       await execution

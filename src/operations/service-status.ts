@@ -14,7 +14,7 @@ import type { QueueSummary } from '../store/records/claim-records.ts'
 import type { Store } from '../store/store.ts'
 
 interface ServiceStatusParts {
-  store: Pick<Store, 'queueSummary'>
+  store: Pick<Store, 'queueSummary' | 'refusal'>
   egress: Pick<Egress, 'sendingPools'>
   disk: Pick<DiskGuard, 'mayDeliver'>
   health: Pick<HealthKeeper, 'isPort25Blocked'>
@@ -27,6 +27,7 @@ interface ServiceStatusParts {
 export type ServiceStatus = ReturnType<typeof createServiceStatus>
 
 const OK = 'ok'
+const REFUSES = 'the database refuses what is written'
 
 export function createServiceStatus(parts: ServiceStatusParts) {
   const { store, egress, disk, health, clock, mailRefusal, isDraining } = parts
@@ -55,6 +56,7 @@ export function createServiceStatus(parts: ServiceStatusParts) {
       const { waiting, sending, lateSeconds } = queue
       const warnings = [
         ...(disk.mayDeliver() ? [] : ['the disk is full']),
+        ...(store.refusal() === null ? [] : [REFUSES]),
         ...(isDraining() ? ['the node drains'] : []),
         ...(egress.sendingPools().length > 0 ? [] : ['no IP can send']),
       ]
@@ -64,11 +66,12 @@ export function createServiceStatus(parts: ServiceStatusParts) {
     /** A balancer turns away from a node that is unavailable, with all links and opt-outs: so a full one is not. */
     async report(): Promise<HealthReport> {
       const [queue, refusal, smtp] = [await queueNow(), await mailRefusal(), smtpOut()]
-      const about = { mail_in: refusal?.reason ?? OK, smtp_out: smtp }
+      const mailIn = refusal?.reason ?? (store.refusal() === null ? OK : REFUSES)
+      const about = { mail_in: mailIn, smtp_out: smtp }
       if (queue === null || refusal?.isStore === true) {
         return { status: 'unavailable', queue_depth: 0, oldest_due_seconds: 0, db: 'no answer', ...about }
       }
-      const isWell = refusal === null && smtp === OK
+      const isWell = mailIn === OK && smtp === OK
       return {
         status: isDraining() ? 'unavailable' : isWell ? 'ok' : 'degraded',
         queue_depth: queue.waiting + queue.sending,

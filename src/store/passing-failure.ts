@@ -2,11 +2,18 @@
  * Failures of a database that may pass by themselves, so that another start is worth it (systemd/README.md "The unit").
  * Pure.
  */
-import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
+import { errorCode, errorText, EXIT, ProcessExit, ServiceError } from '../base/errors.ts'
+import type { Store } from './store.ts'
 
 const OF_THE_DISK = /^SQLITE_(?:FULL|IOERR)/
 // A shell of SQLite may hold its lock; a server of PostgreSQL may be away.
 const OF_OTHERS = /^(?:SQLITE_BUSY|unavailable$)/
+
+/** The store has said in the log why it fails: what is tried every few seconds need not repeat it. */
+export function isSaidByStore(store: Pick<Store, 'problem' | 'refusal'>, thrown: unknown): boolean {
+  const isOfStore = thrown instanceof ServiceError && thrown.code === 'unavailable'
+  return isOfStore && (store.problem() ?? store.refusal()) !== null
+}
 
 /** undefined: it does not pass by itself. */
 export function passingExitCode(thrown: unknown): number | undefined {

@@ -52,6 +52,8 @@ export interface Store
   tick(): Promise<void>
   /** Why the engine does not answer, as a clause; null: it does. */
   problem(): string | null
+  /** Why the engine, which answers, does not take all that is written, as it says itself; null: it does. */
+  refusal(): string | null
   /** Finishes what was called before, and closes. What is still held then is found by the next `beginEpoch`. */
   close(): Promise<void>
 }

@@ -153,6 +153,10 @@ const ONE_VALUE: [text: string, expected: string][] = [
     'storage: { engine: postgres, url: postgres://db }',
     '4:35: storage.url: the URL names no database; write for example postgres://sternpost@db.example.com/sternpost',
   ],
+  ...['postgres://12/34@db/mail', 'postgres://db/mail#4', 'postgres://p%x@db/mail'].map((url): [string, string] => [
+    `storage: { engine: postgres, url: "${url}" }`,
+    '4:35: storage.url: the URL cannot be read: % / ? # @ : in a name or a password are written %25 %2F %3F %23 %40 %3A',
+  ]),
   [
     'storage: { engine: postgres, url: "postgres://one,two/mail?target_session_attrs=any" }',
     '4:35: storage.url: target_session_attrs must be read-write',

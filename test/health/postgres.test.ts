@@ -5,6 +5,7 @@
 import { spawn } from 'node:child_process'
 import { chownSync, existsSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import pg from 'pg'
 import t from 'tap'
 import { readDatabaseUrl } from '../../src/config/settings/database-url.ts'
 import { judgePostgres, postgresFindings } from '../../src/health/checks/check-postgres.ts'
@@ -22,6 +23,7 @@ const WELL: PostgresFacts = {
   version: 150_018,
   versionText: '15.18',
   isStandby: false,
+  isReadOnly: false,
   unsafe: [],
   standbys: 0,
   synchronousStandbyNames: '',
@@ -29,6 +31,7 @@ const WELL: PostgresFacts = {
   tables: [{ table: 'messages', liveRows: 1_000_000, deadRows: 900_000 }],
   oldestSnapshotSeconds: 3,
   seesOthers: true,
+  blockers: [{ process: 7, name: 'psql', seconds: 1 }],
   connections: 12,
   mostConnections: 97,
   aheadMilliseconds: -1_900,
@@ -40,11 +43,13 @@ const URL_OF_IT = 'postgres://db/mail?sslmode=verify-full'
 const FAULTS: [changes: Partial<PostgresFacts>, result: string, seen: RegExp][] = [
   [{ version: 140_010, versionText: '14.10' }, 'fail', /14.10 is too old/],
   [{ isStandby: true }, 'fail', /is a standby/],
+  [{ isReadOnly: true }, 'fail', /default_transaction_read_only is on/],
   [{ unsafe: ['fsync'] }, 'fail', /fsync is off: a power cut loses mail/],
   [{ standbys: 2 }, 'fail', /no commit waits for any of its 2 standbys/],
   [{ hasAutovacuum: false }, 'warn', /autovacuum is off/],
   [{ tables: [{ table: 'messages', liveRows: 5, deadRows: 100_001 }] }, 'warn', /messages has 100001 dead rows/],
   [{ oldestSnapshotSeconds: 1_801 }, 'warn', /open for 30 min/],
+  [{ blockers: [{ process: 7, name: 'psql', seconds: 4 }] }, 'fail', /has waited 4 s for a lock of session 7 \(psql\)/],
   [{ seesOthers: false }, 'warn', /cannot be seen by our role/],
   [{ connections: 90 }, 'warn', /90 of 97 connections are used/],
   [{ aheadMilliseconds: 2_100 }, 'warn', /2.1 s ahead of ours/],
@@ -87,8 +92,28 @@ t.test('a real server', { skip: skipWithoutPostgres }, async (t) => {
     t.same(facts.tables, [{ table: 'messages', liveRows: 0, deadRows: 0 }])
     t.match(facts, { versionText: /^\d+/, hasAutovacuum: Boolean, synchronousStandbyNames: '' })
     t.match(facts, { mostConnections: Number, oldestSnapshotSeconds: Number, connections: Number })
-    t.match(facts, { unsafe: ['fsync'], isStandby: false, standbys: 0, tls: null, isHere: true, seesOthers: true })
+    t.match(facts, {
+      unsafe: ['fsync'],
+      isStandby: false,
+      isReadOnly: false,
+      standbys: 0,
+      tls: null,
+      isHere: true,
+      seesOthers: true,
+    })
     t.ok(facts.version >= 150_000 && facts.connections >= 1 && Math.abs(facts.aheadMilliseconds) < 1_000)
+    t.same(facts.blockers, [])
+    const [holder, waiter] = [
+      new pg.Client(plain),
+      new pg.Client({ connectionString: plain, application_name: 'sternpost 1' }),
+    ]
+    await Promise.all([holder.connect(), waiter.connect()])
+    await holder.query(`set application_name = 'vacuumdb'; begin; lock table messages`)
+    const waiting = waiter.query('select from messages')
+    await until('it is seen', async () => (await postgresFacts(plain)).blockers[0]?.name === 'vacuumdb')
+    await holder.query('rollback')
+    await waiting
+    await Promise.all([holder.end(), waiter.end()])
     await cluster.query('create role little login')
     const little = await postgresFacts(plain.replace('postgres@', 'little@'))
     t.equal(little.seesOthers, false, 'a role without rights is told so')

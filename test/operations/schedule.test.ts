@@ -3,6 +3,7 @@
  */
 import t, { type Test } from 'tap'
 import { HOUR, SECOND } from '../../src/base/clock.ts'
+import { ServiceError } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { createSchedule, type ScheduleOptions } from '../../src/operations/schedule.ts'
@@ -44,6 +45,28 @@ t.test('a job that does not end is told of, and does not hold up the stop', asyn
   })
   await stopping
   t.match(lines, [{ msg: 'jobs are not waited for any longer', jobs: ['write-backup'] }])
+})
+
+t.test('what the store has said itself is not repeated by the jobs, what it has not is an error', async (t) => {
+  const lines: Record<string, unknown>[] = []
+  const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
+  const given = await parts(t)
+  let problem: string | null = 'the database does not answer'
+  let thrown: Error = new ServiceError('unavailable', problem)
+  const fail = () => Promise.reject(thrown)
+  const store = { ...given.store, problem: () => problem, cancelPurged: fail }
+  const { run } = createSchedule({ ...given, store, logger })
+  await run('cancel-purged')
+  t.same(lines, [])
+  thrown = new Error('a defect')
+  await run('cancel-purged')
+  problem = null
+  thrown = new ServiceError('unavailable', 'the database does not answer')
+  await run('cancel-purged')
+  t.match(lines, [
+    { level: 'error', msg: 'job failed', job: 'cancel-purged', err: { message: 'a defect' } },
+    { level: 'error', msg: 'job failed', job: 'cancel-purged' },
+  ])
 })
 
 t.test('of messages that expire each has its line, and is counted', async (t) => {

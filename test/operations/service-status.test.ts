@@ -10,8 +10,9 @@ t.test('a node that takes no mail is degraded; one that drains, or has no store,
   let refusal: MailRefused | null = null
   let walks = 0
   let isDraining = false
-  const { report } = createServiceStatus({
-    store: { queueSummary: (now) => (walks++, store.queueSummary(now)) },
+  let reason: string | null = null
+  const { describe, report } = createServiceStatus({
+    store: { queueSummary: (now) => (walks++, store.queueSummary(now)), refusal: () => reason },
     egress: { sendingPools: () => ['default'] },
     disk: { mayDeliver: () => true },
     health: { isPort25Blocked: () => false },
@@ -22,6 +23,10 @@ t.test('a node that takes no mail is degraded; one that drains, or has no store,
   const all = await Promise.all(Array.from({ length: 100 }, report))
   t.same(all[99], { status: 'ok', queue_depth: 0, oldest_due_seconds: 0, db: 'ok', mail_in: 'ok', smtp_out: 'ok' })
   t.equal(walks, 1, 'one walk for a hundred')
+  reason = 'could not extend file "base/5/1259": No space left on device'
+  t.match(await report(), { status: 'degraded', mail_in: 'the database refuses what is written', db: 'ok' })
+  t.match(await describe(), /; the database refuses what is written$/)
+  reason = null
   refusal = { reason: 'the queue is full', retryAfterSeconds: 30 }
   t.match(await report(), { status: 'degraded', mail_in: 'the queue is full' })
   isDraining = true

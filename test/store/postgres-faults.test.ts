@@ -52,6 +52,7 @@ else {
   await t.test('a connection that is cut around a commit', (t) => cutCommits(t, cluster, like))
   await t.test('sessions that others end, under load', (t) => endSessions(t, cluster, like))
   await t.test('what the server refuses', (t) => refuseStatements(t, cluster, like))
+  await t.test('sessions that may not write', (t) => forbidWriting(t, cluster, like))
   await t.test('a server that hangs is away within seconds, and goes on', (t) => hang(t, cluster, like))
   await t.test('a cut that the server does not notice', (t) => swallowConnection(t, cluster, like))
   await t.test('a second of delay for each commit', (t) => commitSlowly(t, cluster, like))
@@ -214,7 +215,10 @@ async function refuseStatements(t: Test, cluster: PostgresCluster, like: string)
     ['good@dest.test', 'deadlock@dest.test'].map((to) => tryToAccept(t, bed, to)),
   )
   t.same([good, deadlock], [true, false], 'one that always fails takes nobody along')
+  t.equal(bed.store.refusal(), null)
   t.notOk(await tryToAccept(t, bed, 'full@dest.test'), 'a full disk is told as unavailable')
+  await until('the store knows why', () => bed.store.refusal() === 'a fault of the test')
+  t.equal(bed.store.problem(), null, 'it answers')
   const wrong = acceptOne(bed.store, {}, { to: { ...newMessage().to, address: 'wrong@dest.test' } })
   await t.rejects(wrong, { code: '23514' }, 'a defect is not told as trouble of the server')
   t.ok(await tryToAccept(t, bed, 'after@dest.test'))
@@ -222,6 +226,25 @@ async function refuseStatements(t: Test, cluster: PostgresCluster, like: string)
     'after@dest.test',
     'good@dest.test',
   ])
+}
+
+/** As some providers do while the disk is full: later sessions may write again, those that were there may not. */
+async function forbidWriting(t: Test, cluster: PostgresCluster, like: string): Promise<void> {
+  const bed = await openBed(t, cluster, like)
+  const end = `select pg_terminate_backend(pid) from pg_stat_activity where ${OURS} and datname = '${bed.database}'`
+  await acceptWhile(t, cluster, bed, async () => {
+    await cluster.query(`alter database ${bed.database} set default_transaction_read_only = on`)
+    await cluster.query(end)
+    await until('it is away', () => bed.store.problem() !== null)
+    await cluster.query(`alter database ${bed.database} reset default_transaction_read_only`)
+    await until('it is there again', () => bed.store.problem() === null)
+    await cluster.query('alter system set default_transaction_read_only = on')
+    await cluster.query('select pg_reload_conf()')
+    await until('it is away, with the sessions that it had', () => bed.store.problem() !== null)
+    await cluster.query('alter system reset default_transaction_read_only')
+    await cluster.query('select pg_reload_conf()')
+    await until('it is there again', () => bed.store.problem() === null)
+  })
 }
 
 /** Milliseconds until `store` says that it is away. */
@@ -303,6 +326,7 @@ async function fillDisk(t: Test, cluster: PostgresCluster, like: string): Promis
     const startedAt = performance.now()
     await until('it refuses', () => bed.refused.length > before)
     t.equal(bed.store.problem(), null, 'the server answers: the disk is full, not away')
+    await until('the store knows why', () => /No space left/.test(bed.store.refusal() ?? ''))
     t.comment(`refused after ${Math.round(performance.now() - startedAt)} ms`)
     disk.free()
   })

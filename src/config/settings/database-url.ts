@@ -49,6 +49,7 @@ export const databaseUrl = field(
 export function readDatabaseUrl(text: string): Reading<string> {
   const url = parsed(text)
   if (url === undefined) return refused(`this is not the URL of a database; write for example ${EXAMPLE}`)
+  if (hasRawMark(url)) return refused(RAW_MARK)
   if (url.pathname.length < 2) return refused(`the URL names no database; write for example ${EXAMPLE}`)
   const unknown = [...url.searchParams.keys()].find((name) => !PARAMETERS.includes(name))
   if (unknown !== undefined) return refused(`the URL has the parameter ${unknown}; known are ${PARAMETERS.join(', ')}`)
@@ -66,6 +67,17 @@ export function readDatabaseUrl(text: string): Reading<string> {
   url.searchParams.set('sslmode', mode)
   url.searchParams.set('uselibpqcompat', 'true')
   return accepted(url.href)
+}
+
+const RAW_MARK = 'the URL cannot be read: % / ? # @ : in a name or a password are written %25 %2F %3F %23 %40 %3A'
+/** A slash or an at sign, as in `34@db.example.com/mail` of the password `12/34`. */
+const NO_DATABASE = /[/@]/
+/** A percent sign that begins no byte in two hexadecimal digits. */
+const LONE_PERCENT = /%(?![\da-f]{2})/i
+
+/** A sign of a name or the password ended it too soon: what follows would be taken for a host or a database. */
+function hasRawMark({ username, password, pathname, hash }: URL): boolean {
+  return hash !== '' || NO_DATABASE.test(pathname.slice(1)) || LONE_PERCENT.test(username + password)
 }
 
 /** Scheme and user; then hosts with a comma between them. */

@@ -23,7 +23,7 @@ import type { QueueDirectory } from './queue-directory.ts'
 
 /** What the parts of claiming stand on. */
 export interface ClaimParts {
-  store: Pick<Store, 'claimDue' | 'queueKeys'>
+  store: Pick<Store, 'claimDue' | 'queueKeys' | 'problem' | 'refusal'>
   clock: Clock
   logger: Logger
   directory: QueueDirectory

@@ -5,6 +5,7 @@
  */
 import { SECOND } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
+import { isSaidByStore } from '../../store/passing-failure.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { ClaimParts } from './claim-round.ts'
 
@@ -72,7 +73,8 @@ export function createQueueWalk(options: QueueWalkOptions) {
   }
 
   function logFailure(thrown: unknown): void {
-    logger.error({ error: errorText(thrown) }, 'the queue could not be walked')
+    const level = isSaidByStore(store, thrown) ? 'debug' : 'error'
+    logger[level]({ error: errorText(thrown) }, 'the queue could not be walked')
   }
 
   /** Rows came that nobody named. */

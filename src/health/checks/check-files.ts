@@ -102,8 +102,15 @@ export const checkDatabase = DATABASE.anywhere(async (world) => {
   // A store that waits for the server says nothing.
   const facts = await world.server?.database().catch(() => undefined)
   const ofCommits = facts === undefined ? [] : commits(facts, 'the server of PostgreSQL')
-  return [...(await postgresFindings(url ?? '', DATABASE)), ...ofCommits]
+  const refusal = refused(world.server?.databaseRefusal() ?? null)
+  return [...(await postgresFindings(url ?? '', DATABASE)), ...refusal, ...ofCommits]
 })
+
+function refused(reason: string | null): HealthFinding[] {
+  if (reason === null) return []
+  const fix = 'space on the disk of the server of PostgreSQL; or the right that our role lacks: it owns all tables'
+  return [DATABASE.fail(null, `what is written is refused: ${reason}`, fix)]
+}
 
 function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): HealthFinding {
   if (problem !== null) {

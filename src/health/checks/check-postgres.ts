@@ -11,6 +11,8 @@ const OLDEST_VERSION = 150_000
 const MANY_DEAD_ROWS = 100_000
 const OLD_SNAPSHOT = 15 * MINUTE
 const MUCH_USED = 0.9
+/** The store is away after 3 s. */
+const LONG_LOCK_SECONDS = 2
 const WARN_AHEAD = 2 * SECOND
 
 export async function postgresFindings(url: string, verdicts: Verdicts): Promise<HealthFinding[]> {
@@ -29,6 +31,7 @@ export function judgePostgres(facts: PostgresFacts, url: string, verdicts: Verdi
   return [
     verdicts.ok(null, seen),
     ...promises(facts, verdicts),
+    ...locks(facts, verdicts),
     ...growth(facts, verdicts),
     ...ways(facts, url, verdicts),
   ]
@@ -36,11 +39,15 @@ export function judgePostgres(facts: PostgresFacts, url: string, verdicts: Verdi
 
 /** What a commit is worth. */
 function promises(facts: PostgresFacts, { fail }: Verdicts): HealthFinding[] {
-  const { version, versionText, isStandby, unsafe, standbys, synchronousStandbyNames: names } = facts
+  const { version, versionText, isStandby, isReadOnly, unsafe, standbys, synchronousStandbyNames: names } = facts
   const found: HealthFinding[] = []
   if (version < OLDEST_VERSION) found.push(fail(null, `PostgreSQL ${versionText} is too old`, 'install 15 or newer'))
   if (isStandby)
     found.push(fail(null, 'this server is a standby and takes no writes', 'name the primary in storage.url'))
+  if (isReadOnly) {
+    const fix = 'what set it, such as a provider whose disk is full, ends it; or alter role, or database, … reset it'
+    found.push(fail(null, 'default_transaction_read_only is on for our sessions: nothing can be written', fix))
+  }
   for (const setting of unsafe) {
     found.push(fail(null, `${setting} is off: a power cut loses mail`, `alter system set ${setting} = on; then reload`))
   }
@@ -49,6 +56,17 @@ function promises(facts: PostgresFacts, { fail }: Verdicts): HealthFinding[] {
     found.push(fail(null, text, `alter system set synchronous_standby_names = 'ANY 1 (*)'; then reload`))
   }
   return found
+}
+
+/** Who keeps our work waiting, as a `vacuum full` does. */
+function locks({ blockers }: PostgresFacts, { fail }: Verdicts): HealthFinding[] {
+  return blockers
+    .filter(({ seconds }) => seconds >= LONG_LOCK_SECONDS)
+    .map(({ process, name, seconds }) => {
+      const who = name === null || name === '' ? `session ${process}` : `session ${process} (${name})`
+      const text = `our work has waited ${ageText(seconds * SECOND)} for a lock of ${who}`
+      return fail(null, text, `wait for its end, or end it: select pg_terminate_backend(${process})`)
+    })
 }
 
 /** Dead rows, and what keeps them. */

@@ -66,6 +66,8 @@ export interface ServerFacts {
   /** Since a time: messages that went out, and reports that came back for any. */
   reportSums(since: number): Promise<ReportSums>
   database(): Promise<DatabaseFacts>
+  /** Why the server of the database does not take all that is written, as it says itself; null: it does. */
+  databaseRefusal(): string | null
   quickCheck(): Promise<QuickCheck>
 }
 

@@ -8,8 +8,10 @@ export interface WritingDatabase extends Database {
   readonly inTransaction: boolean
 }
 
-/** What an engine tells by itself, whatever its thread waits for: why all that is asked fails; null: it answers again. */
-export type EngineNote = string | null
+/** What an engine tells by itself, whatever its thread waits for. A reason of null: it is over. */
+export type EngineNote =
+  | { kind: 'away'; reason: string | null } // all that is asked fails
+  | { kind: 'refusal'; reason: string | null } // it answers, and does not take all that is written
 
 export interface OpenEngine {
   /** The only connection of this process that writes. */

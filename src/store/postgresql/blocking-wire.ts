@@ -34,8 +34,8 @@ export class DatabaseAway extends ServiceError {
   /** SQLSTATE or the system's code, of why. */
   readonly reason: string
 
-  constructor(reason: string, message: string) {
-    super('unavailable', 'the database does not answer', { ...RETRY, cause: new Error(message) })
+  constructor(reason: string, message: string, details = 'the database does not answer') {
+    super('unavailable', details, { ...RETRY, cause: new Error(message) })
     this.reason = reason
   }
 }
@@ -44,7 +44,11 @@ export class DatabaseAway extends ServiceError {
 export class ConnectionLost extends DatabaseAway {}
 
 /** The server cannot do it now: its disk is full, somebody else holds the row. */
-export class ServerRefused extends DatabaseAway {}
+export class ServerRefused extends DatabaseAway {
+  constructor(reason: string, message: string) {
+    super(reason, message, 'the database refuses it for now')
+  }
+}
 
 /** Somebody else worked in its place, or it is an older copy: what this process remembers of it is wrong. */
 export class DatabaseChanged extends DatabaseAway {}

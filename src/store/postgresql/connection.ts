@@ -84,7 +84,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   let lastCommit: number | null = null
   try {
     await client.connect()
-    await checkServer(client, mayBeStandby)
+    await checkServer(client, { mayBeStandby, writes: line === 'write' })
     await client.query(SESSION)
     if (line === 'write') {
       await client.query(WRITING_SESSION)
@@ -113,7 +113,8 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
       return { kind: 'done', answers }
     } catch (thrown) {
       const { code = '', message } = thrown as { code?: string; message: string }
-      const isOver = thrown instanceof pg.DatabaseError && (await endFailed(client, statements))
+      if (code === READ_ONLY) end(message)
+      const isOver = thrown instanceof pg.DatabaseError && (code === READ_ONLY || (await endFailed(client, statements)))
       if (isOver) return { kind: 'failed', code, message }
       end(message)
       return { kind: 'lost', code, message }
@@ -190,15 +191,23 @@ export const NOT_TRUSTED = 'not-trusted'
 /** Another process holds the lock. */
 export const TAKEN = 'taken'
 
+/** SQLSTATE of a change in a session that may not make any: another one may, once that was set back. */
+const READ_ONLY = '25006'
+
 /**
  * A pooler that hands each transaction to another session breaks what is prepared, and locks. A standby takes no
  * changes, and may know less than was committed.
  */
-async function checkServer(client: pg.Client, mayBeStandby: boolean): Promise<void> {
+async function checkServer(client: pg.Client, { mayBeStandby, writes }: Record<'mayBeStandby' | 'writes', boolean>) {
   const { processID } = client as unknown as { processID: number }
-  const asked = 'select pg_backend_pid() as process, pg_is_in_recovery() as standby'
-  const { rows } = await client.query<{ process: number; standby: number }>(asked)
+  const asked = `
+    select pg_backend_pid() as process, pg_is_in_recovery() as standby,
+      current_setting('default_transaction_read_only') = 'on' as "isReadOnly"`
+  const { rows } = await client.query<{ process: number; standby: number; isReadOnly: number }>(asked)
   if (rows[0]?.standby === 1 && !mayBeStandby) throw new Error('the server is a standby, which takes no changes')
+  if (rows[0]?.isReadOnly === 1 && writes) {
+    throw new Error('default_transaction_read_only is on for our sessions: no change is taken')
+  }
   if (rows[0]?.process === processID) return
   const problem = new Error('a pooler stands before the server: connect to the server itself')
   throw Object.assign(problem, { code: NOT_TRUSTED })

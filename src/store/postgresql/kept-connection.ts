@@ -121,9 +121,8 @@ function createAbsence(onProblem: (problem: string | null) => void) {
   let timer: NodeJS.Timeout | undefined
   const graceLeft = (): number => since + GRACE_MILLISECONDS - performance.now()
   const tell = (found: string | null): void => {
-    const isNews = (found === null) !== (problem === null)
+    if (found !== problem) onProblem(found)
     problem = found
-    if (isNews) onProblem(found)
   }
   return {
     reason: () => reason,

@@ -8,6 +8,8 @@ export interface PostgresFacts {
   versionText: string
   /** It follows another server, and takes no writes. */
   isStandby: boolean
+  /** Our sessions may change nothing, by a default of the server, the database or our role. */
+  isReadOnly: boolean
   /** Settings that are off, and without which a commit is no promise. */
   unsafe: string[]
   /** That copy its log now, but for readers of rows; and which of them a commit waits for, empty: none. */
@@ -20,6 +22,8 @@ export interface PostgresFacts {
   oldestSnapshotSeconds: number
   /** false: our role is not told what others do. */
   seesOthers: boolean
+  /** Sessions of others with a lock that one of ours waits for, for so long. */
+  blockers: { process: number; name: string | null; seconds: number }[]
   connections: number
   /** For roles like ours. */
   mostConnections: number
@@ -35,7 +39,7 @@ export interface PostgresFacts {
 const FIND_FACTS = `
   select row_to_json(facts) from (select
     current_setting('server_version_num')::bigint as version, current_setting('server_version') as "versionText",
-    pg_is_in_recovery() as "isStandby",
+    pg_is_in_recovery() as "isStandby", current_setting('default_transaction_read_only') = 'on' as "isReadOnly",
     array(
       select name from pg_settings
       where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting in ('off', 'local', 'remote_write')
@@ -55,6 +59,16 @@ const FIND_FACTS = `
       union all
       select prepared from pg_prepared_xacts) as transactions) as "oldestSnapshotSeconds",
     pg_has_role('pg_read_all_stats', 'usage') as "seesOthers",
+    (select coalesce(json_agg(each), '[]') from (
+      select blocker.pid as process, blocker.application_name as name,
+        max(extract(epoch from clock_timestamp() - ours.query_start)) as seconds
+      from pg_stat_activity as ours
+      cross join unnest(pg_blocking_pids(ours.pid)) as blocking (pid)
+      join pg_stat_activity as blocker on blocker.pid = blocking.pid
+      where ours.datname = current_database() and ours.application_name like 'sternpost%'
+        and ours.wait_event_type = 'Lock' and coalesce(blocker.application_name, '') not like 'sternpost%'
+      group by blocker.pid, blocker.application_name
+    ) as each) as blockers,
     (select sum(numbackends) from pg_stat_database) as connections,
     current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
       as "mostConnections",

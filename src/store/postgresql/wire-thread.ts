@@ -8,7 +8,15 @@ import { workerData } from 'node:worker_threads'
 import { errorText } from '../../base/errors.ts'
 import type { EngineNote } from '../engine/open-engine.ts'
 import { keepConnected } from './kept-connection.ts'
-import type { WireAnswer, WireData, WireLine, WireRequest, WireResult } from './wire-messages.ts'
+import {
+  COMMIT,
+  type WireAnswer,
+  type WireData,
+  type WireLine,
+  type WireRequest,
+  type WireResult,
+  type WireStatement,
+} from './wire-messages.ts'
 
 function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
   const bell = new Int32Array(signal)
@@ -17,7 +25,9 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
     Atomics.add(bell, 0, 1)
     Atomics.notify(bell, 0)
   }
-  const onProblem = createProblems((note) => notes?.postMessage(note))
+  const note = (told: EngineNote): void => notes?.postMessage(told)
+  const onProblem = createProblems(note)
+  const lookForRefusal = createRefusals(note)
   const name = `sternpost ${randomBytes(8).toString('hex')}`
   const lines = { write: keep('write'), read: keep('read') }
   port.on('message', (request: WireRequest) => {
@@ -34,7 +44,10 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
     lines[request.line]
       .ask(request)
       .catch((thrown: unknown): WireResult => ({ kind: 'lost', code: '', message: errorText(thrown) }))
-      .then((answer) => tell({ id, ...answer }))
+      .then((answer) => {
+        tell({ id, ...answer })
+        if (request.line === 'write') lookForRefusal(request.statements, answer)
+      })
   })
 
   function keep(line: WireLine) {
@@ -42,14 +55,36 @@ function startWireThread({ signal, url, nodeId, port, notes }: WireData): void {
   }
 }
 
-/** Told once for both lines: when one of them does not answer any more, and when both do. */
+/** Told once for both lines: when one of them does not answer any more, when the reason is another, and when both do. */
 function createProblems(tell: (note: EngineNote) => void) {
   const problems = new Map<WireLine, string>()
+  let told: string | null = null
   return (line: WireLine, problem: string | null): void => {
-    const before = problems.size
     if (problem === null) problems.delete(line)
     else problems.set(line, problem)
-    if ((before === 0) !== (problems.size === 0)) tell(problem)
+    const reason = problems.get('write') ?? problems.get('read') ?? null
+    if (reason !== told) tell({ kind: 'away', reason })
+    told = reason
+  }
+}
+
+// Classes of SQLSTATE: a right that is missing; no space, no memory; trouble of its system.
+const REFUSAL = /^(?:42501|53|58)/
+/** What needs no space is committed while what needs some is refused. */
+const REFUSAL_HOLDS_MILLISECONDS = 10_000
+
+/** Told whenever the server refuses what is written, and when it has not for a while and commits. */
+function createRefusals(tell: (note: EngineNote) => void) {
+  let refusedAt: number | null = null
+  return (statements: readonly WireStatement[], answer: WireResult): void => {
+    if (answer.kind === 'failed' && REFUSAL.test(answer.code)) {
+      refusedAt = performance.now()
+      return tell({ kind: 'refusal', reason: answer.message })
+    }
+    if (refusedAt === null || answer.kind !== 'done' || statements.at(-1)?.text !== COMMIT) return
+    if (performance.now() - refusedAt < REFUSAL_HOLDS_MILLISECONDS) return
+    refusedAt = null
+    tell({ kind: 'refusal', reason: null })
   }
 }
 

@@ -42,7 +42,9 @@ export async function openThreadedStore(options: OpenStoreOptions): Promise<Stor
     // The call that ends the thread has to reach it.
     if (state !== 'closing') channel.rejectUnsent(reason)
   })
-  notes.port1.on('message', absence.hear)
+  const refusal = createRefusal(options)
+  const heard = { away: absence.hear, refusal: refusal.hear }
+  notes.port1.on('message', ({ kind, reason }: EngineNote) => heard[kind](reason))
   const { facts, verbs } = await hearThread(worker, exited)
   state = 'open'
   options.logger.info(facts, 'store opened')
@@ -62,15 +64,17 @@ export async function openThreadedStore(options: OpenStoreOptions): Promise<Stor
   return {
     ...calls,
     problem: absence.problem,
+    refusal: refusal.reason,
     // An engine that is away is known to be: a new process would not reach it either.
     tick: () => absence.orAway(tick()),
     close,
   }
 }
 
-/** Whether the engine answers, as it says itself: said once in the log, and seen by metrics. */
+/** Whether the engine answers, as it says itself: said once in the log for each reason, and seen by metrics. */
 function createAbsence({ logger, metrics }: OpenStoreOptions, onAway: (reason: Error) => void) {
   let since: number | null = null
+  const said = createSaid((reason) => logger.error({ reason }, NO_ANSWER))
   const waiting = new Set<() => void>()
   metrics.storeAnswers.set(1)
   const error = (): ServiceError | null =>
@@ -85,20 +89,49 @@ function createAbsence({ logger, metrics }: OpenStoreOptions, onAway: (reason: E
         const failed = (thrown: unknown): void => (since === null ? reject(thrown) : resolve())
         asked.then(resolve, failed).finally(() => waiting.delete(resolve))
       }),
-    hear(problem: EngineNote): void {
+    hear(problem: string | null): void {
       metrics.storeAnswers.set(problem === null ? 1 : 0)
       if (problem === null) {
         logger.info({ ms: Math.round(performance.now() - (since ?? 0)) }, 'the database answers again')
         since = null
+        said.forget()
         return
       }
+      said.say(problem)
+      if (since !== null) return
       since = performance.now()
       metrics.storeAbsences.inc()
-      logger.error({ reason: problem }, NO_ANSWER)
       for (const resolve of waiting) resolve()
       const reason = error()
       if (reason !== null) onAway(reason)
     },
+  }
+}
+
+/** What the engine refuses to write while it answers, as a full disk of its server; said once in the log. */
+function createRefusal({ logger }: OpenStoreOptions) {
+  let reason: string | null = null
+  const said = createSaid((reason) => logger.error({ reason }, 'the database refuses what is written'))
+  return {
+    reason: (): string | null => reason,
+    hear(heard: string | null): void {
+      reason = heard
+      if (heard !== null) return said.say(heard)
+      said.forget()
+      logger.info('the database takes again what is written')
+    },
+  }
+}
+
+/** Each text once, until all are forgotten. */
+function createSaid(say: (text: string) => void) {
+  const texts = new Set<string>()
+  return {
+    say(text: string): void {
+      if (!texts.has(text)) say(text)
+      texts.add(text)
+    },
+    forget: () => texts.clear(),
   }
 }
 
