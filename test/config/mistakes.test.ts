@@ -512,7 +512,7 @@ t.test('a folder that is not there is an error, a missing file falls back', asyn
   const settings = overrides(t)
   const folder = folderWith(t, {})
   const warnings = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' }).filter(({ message }) =>
-    message.startsWith('there is no such file'),
+    message.startsWith('there is no such file: write it, or let `sternpost setup` do that; '),
   )
   t.strictSame(
     warnings.map(({ file }) => file),

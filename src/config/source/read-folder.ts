@@ -98,7 +98,8 @@ function readBase(name: FileName, { folder, shippedFolder, environment, hostname
   }
   if (standIn !== undefined) return standIn
   if (WRITTEN_BY_ADMINISTRATOR.includes(name)) {
-    mistakes.push(wholeFile(own, 'warning', `${NOT_THERE}; ${shipped} is used in its place`))
+    const fix = 'write it, or let `sternpost setup` do that'
+    mistakes.push(wholeFile(own, 'warning', `${NOT_THERE}: ${fix}; ${shipped}, for trying out, is used in its place`))
   }
   return readFile(shipped, mistakes)
 }
