@@ -130,6 +130,7 @@ function createRun(current: Current, egress: Egress, shaping: Shaping): (message
       const asks = order.round({
         room: ROUND,
         mostPerLane: MANY,
+        mostAlone: MANY,
         heldOf: () => 0,
         roomOf: () => MANY,
         capacityOf: () => ({ slots: IPS, room: MANY }),

@@ -37,6 +37,8 @@ const CONTROL = /\p{Cc}/u
 const ATOM = /^(?:[A-Za-z0-9!#$%\x26'*+\-\/=?^_`\{\|\}~]|[[\p{L}\p{M}\p{N}\p{S}]--\p{ASCII}])+$/v
 // A whole quoted string of RFC 5321 §4.1.2: printable ASCII, quotes and backslashes escaped.
 const QUOTED_STRING = /^"(?:[ !#-[\]-~]|\\[ -~])*"$/
+// RFC 2047 §2. §5 keeps it out of addresses, and programs read it there all the same.
+const ENCODED_WORD = /=\?[^?]+\?[bq]\?[^?]*\?=/i
 // Characters that a display name may only have inside double quotes (RFC 5322 specials, the dot excepted).
 const NAME_SPECIAL = /[()<>[\]:;@\\,"]/
 // A letter-digit-hyphen label of 1 to 63 characters.
@@ -211,6 +213,7 @@ function isAddressLiteral(text: string): boolean {
 
 function policyProblem({ localPart, domain }: AddressParts, allowReservedNames: boolean): string | undefined {
   if (localPart.startsWith('"')) return 'has a quoted local part, which servers read differently'
+  if (ENCODED_WORD.test(localPart)) return "has an encoded word before the '@', which programs show as another address"
   if (domain.startsWith('[')) return 'has an IP address in place of a domain'
   const labels = domain.split('.')
   const top = labels.at(-1) ?? ''

@@ -17,7 +17,8 @@ interface Kit {
   /** Names, in the order in which connections began. */
   begun: string[]
   ended: string[]
-  sender(name: string, wanted: number, isUrgent?: boolean): Sender
+  /** Without `domain` each connection is for mail of another sending domain. */
+  sender(name: string, wanted: number, isUrgent?: boolean, domain?: string): Sender
   /** Runs one turn of the event loop; false: nothing was planned. */
   turn(): boolean
 }
@@ -31,13 +32,16 @@ function kit(most: number): Kit {
     slots,
     begun,
     ended,
-    sender(name, wanted, isUrgent = false) {
+    sender(name, wanted, isUrgent = false, domain) {
       const sender: Sender = {
         name,
         wanted,
         idle: 0,
         grow() {
-          while (sender.wanted > 0 && slots.take(sender, isUrgent)) {
+          while (
+            sender.wanted > 0 &&
+            slots.take(sender, isUrgent, [domain ?? `${name}-${sender.wanted}`]) !== undefined
+          ) {
             sender.wanted--
             begun.push(name)
           }
@@ -70,7 +74,7 @@ t.test('a few begin in a turn of the event loop, the others in the next ones', a
   t.equal(begun.length, 20)
   turn()
   t.notOk(turn(), 'nothing is planned when nobody waits')
-  slots.release()
+  slots.release('first-1')
 })
 
 t.test('who waits gets one connection each time, urgent mail four of five', async (t) => {
@@ -93,7 +97,7 @@ t.test('who waits becomes urgent when urgent mail comes, and leaves when it need
   sender('early', 8).grow()
   const [other, gone, second] = [sender('other', 1), sender('gone', 1), sender('second', 1)]
   for (const each of [other, gone, second]) each.grow()
-  slots.take(second, true)
+  slots.take(second, true, ['acme.com'])
   slots.forget(gone)
   begun.length = 0
   turn()
@@ -106,7 +110,7 @@ t.test('never more than there are; a released one goes to who waits', async (t) 
   sender('second', 2).grow()
   while (turn()) t.equal(begun.length, 4)
   t.strictSame(begun, ['first', 'first', 'first', 'first'])
-  slots.release()
+  slots.release('first-1')
   turn()
   t.strictSame(begun.slice(4), ['second'])
 })
@@ -117,7 +121,7 @@ t.test('connections without a row make room: when others wait, and for who comes
   idle.grow()
   few.turn()
   idle.idle = 2
-  few.slots.rests(idle)
+  few.slots.rests(idle, 'any.com')
   t.strictSame(few.ended, [], 'as long as nobody needs one, it waits for its next row')
   few.sender('needing', 1).grow()
   t.strictSame(few.ended, ['idle'])
@@ -131,8 +135,58 @@ t.test('connections without a row make room: when others wait, and for who comes
   }
   old.idle = 50
   recent.idle = 50
-  many.slots.rests(old)
-  many.slots.rests(recent)
-  for (let again = 0; again < 10; again++) many.slots.rests(recent)
+  many.slots.rests(old, 'any.com')
+  many.slots.rests(recent, 'any.com')
+  for (let again = 0; again < 10; again++) many.slots.rests(recent, 'any.com')
   t.strictSame(many.ended, ['old', 'old', 'old', 'old', 'old'], 'one in twenty is kept free, the longest idle ones go')
 })
+
+t.test('one sending domain leaves connections to the others, whoever came first', async (t) => {
+  const { slots, begun, sender, turn } = kit(100)
+  const rest = (): void => {
+    for (let turns = 0; turns < 100 && turn(); turns++);
+    t.notOk(turn(), 'nothing goes round while nobody may')
+  }
+  const slow = Array.from({ length: 200 }, (_, index) => sender(`slow-${index}`, 1, false, 'acme.com'))
+  for (const each of slow) each.grow()
+  rest()
+  t.equal(begun.length, 80, 'four times as many as are free')
+  const other = sender('other', 20, false, 'bravo.com')
+  other.grow()
+  t.equal(begun[80], 'other', 'nobody is before it')
+  rest()
+  t.equal(begun.length, 96, 'and four fifths of the rest')
+  t.equal(slots.take(sender('slow-0', 1), false, ['acme.com', 'third.com']), 'third.com', 'a host that two write to')
+  rest()
+  slots.release('bravo.com')
+  rest()
+  t.strictSame(begun.slice(96), ['other'], 'who has few goes on')
+  for (let ended = 0; ended < 20; ended++) slots.release('acme.com')
+  rest()
+  t.ok(begun.slice(97).includes('slow-80'), 'and so does who had many, when there is room')
+  for (const each of [...slow, other]) slots.forget(each)
+  begun.length = 0
+  for (let ended = 0; ended < 20; ended++) slots.release('acme.com')
+  rest()
+  t.strictSame(begun, [], 'who needs none any more is not asked')
+})
+
+t.test(
+  'where others of its sending domain wait, a connection without a row makes room; those of no other do',
+  async (t) => {
+    const { slots, begun, ended, sender, turn } = kit(20)
+    const [idle, more] = [sender('idle', 16, false, 'acme.com'), sender('more', 1, false, 'acme.com')]
+    const innocent = sender('innocent', 1, false, 'bravo.com')
+    for (const each of [innocent, idle]) each.grow()
+    while (idle.wanted > 0 && turn());
+    more.grow()
+    while (turn());
+    for (const each of [idle, innocent]) each.idle = 1
+    slots.rests(innocent, 'bravo.com')
+    slots.rests(idle, 'acme.com')
+    t.strictSame(ended, ['idle'])
+    slots.release('acme.com')
+    turn()
+    t.equal(begun.at(-1), 'more')
+  },
+)

@@ -25,6 +25,7 @@ const key = (changes: Partial<QueueKey> = {}): QueueKey => ({
 const roundOf = (changes: Partial<RoundRequest> = {}): RoundRequest => ({
   room: 500,
   mostPerLane: 1_000,
+  mostAlone: Infinity,
   heldOf: () => 0,
   capacityOf: () => ({ slots: 10, room: 200 }),
   roomOf: () => Infinity,
@@ -176,6 +177,8 @@ t.test('no lane has more than half of the window while others wait, wherever it 
   const held = roundOf({ ...request, heldOf: (domain) => (domain === 'million.test' ? 995 : 0) })
   t.equal(sums(orderOf([...million, small]), 1, held)[nameOf(million[0] ?? small)], 5)
   t.equal(orderOf([small]).round(request)[0]?.limit, 2_000, 'alone it may have all of it')
+  const alone = roundOf({ ...request, mostAlone: 3_500, heldOf: () => 3_400 })
+  t.equal(orderOf([small]).round(alone)[0]?.limit, 100, 'but for what is left to those that come later')
 })
 
 t.test('a transactional message beside a lane of a million goes in the next round', async (t) => {

@@ -95,7 +95,7 @@ export function pathTo(
       ...tools,
     },
     report: (_row, result) => void results.push(result),
-    takeConnection: () => true,
+    takeConnection: () => 'example.com',
     releaseConnection: () => {},
     onRest: () => {},
     onIdle: () => void (isIdle = true),

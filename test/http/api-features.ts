@@ -248,7 +248,8 @@ function acceptanceOptions(parts: AcceptanceParts, api: ServerSettings['api']): 
   }
 }
 
-const TOKEN_KEY = createSecretKey(Buffer.alloc(32, 1))
+/** Of every token that is made here. */
+export const TOKEN_KEY = createSecretKey(Buffer.alloc(32, 1))
 const RENDERING = {
   returnPath: 'bounces.acme.com',
   trackingBaseUrl: 'https://t.acme.com',

@@ -2,6 +2,8 @@
  * Sending over HTTP: every form of the answer, batches, previews, and what can be done with a message afterwards.
  */
 import t from 'tap'
+import { readComplaintToken, readUnsubscribeToken } from '../../src/mail/message-token.ts'
+import { TOKEN_KEY } from './api-features.ts'
 import { ask, get, post, sendOne, startApi, VALID_SEND, type Got } from './api-server.ts'
 
 const BATCH = {
@@ -197,6 +199,23 @@ t.test('administrators see what a message looks like, without what would count a
   t.notMatch(shown.headers['content-security-policy'], 'https:')
   const withImages = await ask(port, { method: 'GET', path: `${path}?images=remote`, headers: { accept: 'text/html' } })
   t.match(withImages.headers['content-security-policy'], /img-src data: https: http:;/)
+})
+
+t.test('what a message looks like lets nobody report or unsubscribe as its recipient', async (t) => {
+  const { port } = await startApi(t)
+  const id = await sendOne(port, {
+    html: `<p>${'long '.repeat(20)}<a href="{{unsubscribe_url}}">leave</a></p>`,
+    variables: {},
+    unsubscribe: { list: 'news' },
+  })
+  const { data } = (await get(port, `/v1/email/${id}/content`)).json
+  t.match(data?.['html'], 'href="https://t.acme.com/u/…"')
+  t.match(data?.['source'], /^Message-ID: <…@/im)
+  const shown = JSON.stringify(data) + String(data?.['source']).replaceAll('=\r\n', '')
+  for (const token of shown.match(/[a-z2-7]{48,}/g) ?? []) {
+    t.equal(readComplaintToken(token, TOKEN_KEY), undefined)
+    t.equal(readUnsubscribeToken(token, TOKEN_KEY), undefined)
+  }
 })
 
 t.test('messages are searched for, page by page', async (t) => {

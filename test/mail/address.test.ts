@@ -60,6 +60,8 @@ t.test('what is not exactly one plain address is refused and told why', async (t
     ['Ada (home) <a@b.com>', "'('"],
     ['"foo@a> ORCPT=x"@b.com', 'quoted local part'],
     ['"ada"@b.com', 'quoted local part'],
+    ['=?utf-8?q?ada=40c.com?=@b.com', 'encoded word'],
+    ['Ada <=?x?B?YQ==?=@b.com>', 'encoded word'],
     ['"ada@b.com', 'quote that is not closed'],
     ['"ada" smith <a@b.com>', 'space'],
     ['a@[192.0.2.1]', 'IP address in place of a domain'],

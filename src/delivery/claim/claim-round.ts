@@ -49,6 +49,8 @@ export interface ClaimParts {
 const MOST_PER_CLAIM = 150
 /** Rows of one route that is not known to answer. */
 const MOST_UNKNOWN = 10
+/** Ready windows, of the two that are held in all. */
+const WINDOWS_ALONE = 1.75
 /** Of the ready window, for the rows of all such routes: half of what one lane may have, which may have other mail. */
 const SHARE_OF_UNKNOWN = 1 / 4
 const NO_IP: Closure = { until: null, waitingFor: 'ip_paused', text: 'No IP of the pool can send it now.' }
@@ -112,6 +114,7 @@ export function createClaimRound(options: ClaimParts, placing: Placing) {
       const asks = order.round({
         room: Math.min(window.room(), MOST_PER_CLAIM),
         mostPerLane: Math.max(1, Math.floor(options.readyWindow() / 2)),
+        mostAlone: Math.max(1, Math.floor(options.readyWindow() * WINDOWS_ALONE)),
         roomForBulk: window.roomForBulk(),
         heldOf: window.ofLane,
         capacityOf: (group) => capacityOf(group, rooms, unknown, closures),

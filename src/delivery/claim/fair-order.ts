@@ -29,6 +29,8 @@ export interface RoundRequest {
   room: number
   /** Rows of one lane in the window, at most, while other lanes wait: half of `delivery.ready_window`. */
   mostPerLane: number
+  /** Rows of the only lane in the window, at most: its hosts may hold them for long, and others may come. */
+  mostAlone: number
   /** Rows of bulk mail in all; left out: as `room`. */
   roomForBulk?: number
   /** Rows of the lane that are in the window already. */
@@ -134,10 +136,9 @@ function createLaneRound({ wholeLanes, leave }: OrderPlaces, request: RoundReque
 
   function roomOfLane(whole: WholeLane): number {
     if (whole.stream === 'bulk' && request.roomForBulk === 0) return 0
-    if (isAlone) return Infinity
     if (whole.round !== number) {
       whole.round = number
-      whole.room = request.mostPerLane - request.heldOf(whole.domain, whole.stream)
+      whole.room = (isAlone ? request.mostAlone : request.mostPerLane) - request.heldOf(whole.domain, whole.stream)
     }
     return Math.max(0, whole.room)
   }

@@ -33,10 +33,14 @@ export type PathSender = ReturnType<typeof createPathSender>
 interface PathSenderOptions {
   tools: DeliveryTools
   report: (row: DispatchedRow, result: TryResult) => void
-  /** Takes one of the connections that the thread may have; false: not now, and `grow` is called when there is one. */
-  takeConnection: (isUrgent: boolean) => boolean
-  releaseConnection: () => void
-  onRest: () => void
+  /**
+   * Takes one of the connections that the thread may have, for mail of one of these sending domains; undefined: not now,
+   * and `grow` is called when there is one.
+   */
+  takeConnection: (isUrgent: boolean, domains: readonly string[]) => string | undefined
+  /** With the domain that it was taken for. */
+  releaseConnection: (domain: string) => void
+  onRest: (domain: string) => void
   /** It has neither rows nor connections any more. */
   onIdle: () => void
 }
@@ -63,11 +67,10 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   function grow(): void {
     for (const queue of sites.inTurn(urgentBegun < URGENT_TURNS)) {
       while (!isHalted() && mayConnectTo(queue)) {
-        if (!connections.makeRoom(queue) || !pace.take(queue.rows.hasUrgent())) return
-        const first = queue.rows.take()
-        if (first === undefined) return options.releaseConnection()
-        urgentBegun = first.row.isUrgent ? urgentBegun + 1 : 0
-        connections.begin(queue, first)
+        const domain = connections.makeRoom(queue) ? pace.take(queue.rows) : undefined
+        if (domain === undefined) return
+        const first = connections.begin(queue, domain)
+        urgentBegun = first?.isUrgent ? urgentBegun + 1 : 0
       }
       sites.dropEmpty(queue)
     }
@@ -184,7 +187,10 @@ function createPathConnections(options: PathConnectionsOptions) {
       sites.idleElsewhere(queue)?.wake()
       return false
     },
-    begin(queue: SiteQueue, first: RowToSend): void {
+    /** Of the next row, which is returned; `domain`: the sending domain that the connection was taken for. */
+    begin(queue: SiteQueue, domain: string): DispatchedRow | undefined {
+      const first = queue.rows.take()
+      if (first === undefined) return void options.releaseConnection(domain)
       sites.putLast(queue)
       const { source, hostname } = plan()
       // A reload has changed them: from the next batch on mail leaves as the file says.
@@ -200,16 +206,18 @@ function createPathConnections(options: PathConnectionsOptions) {
         },
         isToLeave: (messages) => isOutdated() || isToLeave(queue, messages),
         giveBack: (sending) => (isHalted(sending) ? finishUntried([sending], STOPPING) : putBack(queue, sending)),
+        onRest: () => options.onRest(domain),
         // The site answers: the others may follow while this one sends.
         onOpen: grow,
         onFailed: (sending, failure, tell) => failSite(queue, sending, failure, tell),
         onEnd() {
           queue.workers.delete(worker)
-          options.releaseConnection()
+          options.releaseConnection(domain)
           grow()
         },
       })
       queue.workers.add(worker)
+      return first.row
     },
     finishUntried,
   }
@@ -263,16 +271,16 @@ function createConnectionPace(plan: PathPlan, { takeConnection }: PathSenderOpti
       connectionRate = next
     },
     /** Takes a token of the path's rate and a connection of the thread; without a token it is tried again in time. */
-    take(isUrgent: boolean): boolean {
+    take(rows: SiteQueue['rows']): string | undefined {
       const wait = limit?.take('') ?? 0
       if (wait <= 0) {
-        if (takeConnection(isUrgent)) return true
-        limit?.giveBack('', 1)
-        return false
+        const domain = takeConnection(rows.hasUrgent(), rows.domains())
+        if (domain === undefined) limit?.giveBack('', 1)
+        return domain
       }
       clearTimeout(timer)
       timer = setTimeout(onToken, Math.ceil(wait))
-      return false
+      return undefined
     },
     stop: (): void => clearTimeout(timer),
   }

@@ -99,9 +99,9 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
           served.forget(row)
           report(result)
         },
-        takeConnection: (isUrgent) => slots.take(sender, isUrgent),
+        takeConnection: (isUrgent, domains) => slots.take(sender, isUrgent, domains),
         releaseConnection: slots.release,
-        onRest: () => slots.rests(sender),
+        onRest: (domain) => slots.rests(sender, domain),
         onIdle() {
           senders.delete(path.key)
           slots.forget(sender)

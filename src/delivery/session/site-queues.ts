@@ -21,6 +21,8 @@ export interface SiteQueue {
 
 export type SiteQueues = ReturnType<typeof createSiteQueues>
 
+/** In so many rows: a path has few more in its thread. */
+const DOMAINS_LOOKED_FOR = 20
 /** So many messages over one connection, then another site of the path has its turn. */
 const TURN = 10
 
@@ -100,6 +102,14 @@ function createRowQueue() {
   const queue = createTurnQueue<RowToSend>()
   const returned: RowToSend[] = []
 
+  /** So many of those whose turn is soon. */
+  function soon(count: number): RowToSend[] {
+    const found = returned.slice(0, count)
+    if (found.length === count) return found
+    for (const sending of queue.all()) if (found.push(sending) === count) return found
+    return found
+  }
+
   /** One that is not urgent lets those that are go first. */
   function takeReturned(): RowToSend | undefined {
     const index = returned.findIndex(({ row }) => row.isUrgent || !queue.hasUrgent())
@@ -111,13 +121,9 @@ function createRowQueue() {
     /** In front of its like: it had its turn already. */
     putBack: (sending: RowToSend) => void returned.push(sending),
     take: () => takeReturned() ?? queue.take(),
-    /** So many of those whose turn is soon. */
-    soon(count: number): RowToSend[] {
-      const found = returned.slice(0, count)
-      if (found.length === count) return found
-      for (const sending of queue.all()) if (found.push(sending) === count) return found
-      return found
-    },
+    soon,
+    /** The sending domains of those whose turn is soon. */
+    domains: () => [...new Set(soon(DOMAINS_LOOKED_FOR).map(({ row }) => row.domain))],
     takeAll(): RowToSend[] {
       const all = [...returned.splice(0), ...queue.all()]
       for (const sending of all) queue.delete(sending)
