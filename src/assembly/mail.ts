@@ -92,6 +92,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
         ...foundation,
         domains,
         whyWaiting: dispatcher.whyWaiting,
+        deliverProblem: parts.disk.deliverProblem,
         whereIs: whereIsAnywhere(foundation, dispatcher),
         longestStageMilliseconds: longestStage(configuration),
       }),

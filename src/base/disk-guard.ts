@@ -77,12 +77,18 @@ export function createDiskGuard(options: DiskGuardOptions) {
     else logger.info({ ...facts, ms: mark.lasted() }, `${what} again: there is space on the disk`)
   }
 
+  /** A clause; null: deliveries may begin. */
+  function deliverProblem(): string | null {
+    return missing ?? (delivering.isPassed() ? null : 'the disk is full')
+  }
+
   return {
     /** Looks for the first time, and from then on every second; `onDeliver`: deliveries may start again. */
     start: look,
     /** A clause; null: new mail may be accepted. */
     acceptProblem: (): string | null => missing ?? (accepting.isPassed() ? null : 'the disk is nearly full'),
-    mayDeliver: (): boolean => missing === null && delivering.isPassed(),
+    mayDeliver: (): boolean => deliverProblem() === null,
+    deliverProblem,
     /** Soon nothing new will be accepted: what can be left out is. */
     isShort: (): boolean => !room.isPassed(),
     /** Bytes that are free for us, as last seen. */

@@ -5,6 +5,8 @@
  * Results go to standard output, everything else to standard error. The functions that run a server are handed in by
  * `main.ts`. Never rejects: a failure becomes one clear line and an exit code.
  */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { ConfigurationError, errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
 import { printProblem } from '../base/logger.ts'
@@ -37,6 +39,7 @@ import { addStatsCommand } from './mail/stats.ts'
 import { addStatusCommands, status } from './server/status.ts'
 import { addSuppressionCommands } from './mail/suppression.ts'
 import { addWebhookCommands } from './mail/webhook.ts'
+import { configurationFolder } from './shared/flag-values.ts'
 import { printResult, type OutputFlags } from './shared/print.ts'
 import { printableLines } from './shared/text.ts'
 import { addLocalVerb } from './shared/verb.ts'
@@ -126,7 +129,9 @@ async function showStatusOrFirstSteps(): Promise<void> {
     await status({})
   } catch (thrown) {
     const isNobodyThere = thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable
-    if (!isNobodyThere && !(thrown instanceof ConfigurationError)) throw thrown
+    // A server that is installed and does not answer is no first step.
+    const isInstalled = existsSync(join(configurationFolder(undefined), 'sternpost.yaml'))
+    if (isInstalled || (!isNobodyThere && !(thrown instanceof ConfigurationError))) throw thrown
     process.stdout.write(FIRST_STEPS)
   }
 }

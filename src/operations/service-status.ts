@@ -16,7 +16,7 @@ import type { Store } from '../store/store.ts'
 interface ServiceStatusParts {
   store: Pick<Store, 'queueSummary' | 'refusal'>
   egress: Pick<Egress, 'sendingPools'>
-  disk: Pick<DiskGuard, 'mayDeliver'>
+  disk: Pick<DiskGuard, 'deliverProblem'>
   health: Pick<HealthKeeper, 'isPort25Blocked'>
   clock: Clock
   mailRefusal: MailRefusal
@@ -46,7 +46,7 @@ export function createServiceStatus(parts: ServiceStatusParts) {
   /** Why no mail leaves, without names and addresses; `ok`: it does. */
   function smtpOut(): string {
     if (egress.sendingPools().length === 0) return 'no IP can send'
-    return health.isPort25Blocked() ? 'port 25 is blocked' : OK
+    return disk.deliverProblem() ?? (health.isPort25Blocked() ? 'port 25 is blocked' : OK)
   }
 
   return {
@@ -54,11 +54,11 @@ export function createServiceStatus(parts: ServiceStatusParts) {
       const queue = await queueNow()
       if (queue === null) return 'the database does not answer'
       const { waiting, sending, lateSeconds } = queue
+      const smtp = smtpOut()
       const warnings = [
-        ...(disk.mayDeliver() ? [] : ['the disk is full']),
         ...(store.refusal() === null ? [] : [REFUSES]),
         ...(isDraining() ? ['the node drains'] : []),
-        ...(egress.sendingPools().length > 0 ? [] : ['no IP can send']),
+        ...(smtp === OK ? [] : [smtp]),
       ]
       const late = lateSeconds > 0 ? `, the oldest due for ${lateSeconds} s` : ''
       return [`${waiting} waiting, ${sending} being sent${late}`, ...warnings].join('; ')

@@ -136,6 +136,9 @@ t.test('status is one screen, and leaves out what the key may not ask', async (t
   t.match(await sternpost([], { STERNPOST_CONFIG: folder }), { code: 0, stdout: /admin\.sock {2}ok\n/ })
   const alone = await sternpost([], { STERNPOST_CONFIG: '/nonexistent' })
   t.match(alone, { code: 0, stdout: /first steps:\n {2}1 {2}sternpost sandbox/ })
+  const installed = t.testdir({ 'sternpost.yaml': 'version: 1\nlisten: { admin_socket: /nonexistent/admin.sock }\n' })
+  const stopped = await sternpost([], { STERNPOST_CONFIG: installed })
+  t.match(stopped, { code: 69, stdout: '', stderr: /no server answers at .* `systemctl start sternpost`/ })
   const status = { status: 'degraded' as const, mail_in: 'the queue is full', smtp_out: 'no path' }
   const health = { ...status, queue_depth: 1, oldest_due_seconds: 0, db: 'ok' }
   const ill = await commandServer(t, { features: { health: async () => health } })

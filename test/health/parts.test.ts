@@ -11,7 +11,8 @@ import { HOUR, MINUTE, type Clock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { checkDomains } from '../../src/health/checks/check-domains.ts'
-import { checkClock, checkSecrets } from '../../src/health/checks/check-host.ts'
+import { checkDatabase } from '../../src/health/checks/check-files.ts'
+import { checkClock, checkDisk, checkSecrets } from '../../src/health/checks/check-host.ts'
 import { isOurs } from '../../src/health/checks/check-doors.ts'
 import { checkFeedback, checkOrphans, checkWebhooks } from '../../src/health/checks/check-mail-flow.ts'
 import { unitFindings } from '../../src/health/checks/check-units.ts'
@@ -197,6 +198,20 @@ t.test('the same fault of thousands of domains fills neither the report nor a ma
   const foreign = { ...view, records: [{ ...record, error: FOREIGN_KEY, hint: 'do not publish' }] }
   const [told] = await checkDomains.run(domainWorld([foreign], { platform: null }))
   t.match(told, { result: 'fail', seen: FOREIGN_KEY, fix: /^sternpost domain dkim rotate acme\.test/ })
+  const links = {
+    ...record,
+    purpose: 'tracking',
+    type: 'CNAME',
+    name: 't.acme.test',
+    value: 'track.test',
+    required: false,
+  }
+  const uncertified = {
+    ...view,
+    records: [{ ...links, found: ['track.test'], error: 'no certificate for t.acme.test' }],
+  }
+  const [right] = await checkDomains.run(domainWorld([uncertified], { platform: null }))
+  t.match(right, { result: 'warn', fix: /^the record is right: mend what is said of it, then: sternpost domain check/ })
   const world = domainWorld(Array(3_000).fill(view), { platform: null })
   const found: HealthFinding[] = await checkDomains.run(world)
   t.equal(found.length, 501)
@@ -204,6 +219,20 @@ t.test('the same fault of thousands of domains fills neither the report nor a ma
   const text = alertText({ at: 0, hostname: 'mail.acme.test', problems: found, solved: [] })
   t.equal(text.match(/^FAILURE|^WARNING/gm)?.length, 50)
   t.match(text, 'and 451 more problems')
+})
+
+t.test('a full disk and a database that was removed are told with what helps now', async (t) => {
+  const folder = t.testdir({})
+  const storage = { engine: 'sqlite', min_free_accept: 1, min_free_deliver: 2 ** 60, wal_max: 1 }
+  const database = async () => ({ growthPerDay: null, bytes: 0, walBytes: 0, commitMilliseconds: null })
+  const quickCheck = async () => ({ problem: 'ENOENT', isUnfinished: false })
+  const configuration = { server: { data_dir: folder, storage } }
+  const world = { configuration, server: { database, quickCheck } } as unknown as CheckWorld
+  t.match(await checkDisk.run(world), [{ seen: /min_free_deliver.*: no delivery begins$/, fix: /a reload is refused/ }])
+  const fix = new RegExp(`^do not stop the server: it still holds the file as /proc/${process.pid}/fd/`)
+  t.match(await checkDatabase.run(world), [{ result: 'fail', seen: /was removed while the server runs$/, fix }])
+  writeFileSync(join(folder, 'sternpost.db'), '')
+  t.match(await checkDatabase.run(world), [{ result: 'fail', fix: /sternpost restore <newest backup>$/ }])
 })
 
 /** `views`: the domains that send. */

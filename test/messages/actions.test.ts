@@ -41,7 +41,7 @@ interface ActionParts extends AcceptanceParts {
   actions: MessageActions
   lookup: MessageLookup
   /** What delivery says of every message. */
-  waits: { reason: WaitReason | undefined }
+  waits: { reason: WaitReason | undefined; problem?: string }
   send(changes?: Partial<SendRequest>): Promise<string>
   /** Claims the message and records what became of it. */
   settle(id: string, outcome: DeliveryOutcome, reply?: string): Promise<void>
@@ -67,6 +67,7 @@ async function actionParts(t: Test): Promise<ActionParts> {
     domains,
     classify: createClassifier([rule]),
     whyWaiting: () => waits.reason,
+    deliverProblem: () => waits.problem ?? null,
     whereIs: async () => undefined,
     longestStageMilliseconds: 10 * MINUTE,
   })
@@ -85,10 +86,12 @@ async function actionParts(t: Test): Promise<ActionParts> {
       const others = claimed.filter((each) => each !== message).map(({ key, claim }) => ({ key, claim, nextAt: now }))
       await store.unclaim({ epoch, rows: others })
       const record = outcomeRecord(message, outcome)
+      // The DNS named no host that a path leads to.
+      const ip = outcome.kind === 'path-failed' ? null : '127.0.0.11'
       await store.recordOutcomes({
         epoch,
         now,
-        outcomes: [{ ...record, attempt: attempt({ at: now, result: outcome.kind, reply, stage: 'rcpt' }) }],
+        outcomes: [{ ...record, attempt: attempt({ at: now, result: outcome.kind, reply, stage: 'rcpt', ip }) }],
       })
     },
   }
@@ -338,6 +341,9 @@ t.test('explain: what happened, what it waits for, what to do', async (t) => {
   t.match(await explain(), { waiting_for: 'connections', summary: 'Every connection to example.net is busy.' })
   waits.reason = { waitingFor: 'ip_paused', untilMilliseconds: null, text: '192.0.2.1 is cold.' }
   t.match(await explain(), { summary: '192.0.2.1 is cold.', advice: [/enable an IP of its pool; sternpost ip list/] })
+  waits.problem = 'the disk is full'
+  t.match(await explain(), { summary: 'It waits: no delivery begins, for the disk is full.', advice: [/doctor disk/] })
+  delete waits.problem
   waits.reason = undefined
   const reply = '421-4.7.28 Gmail has detected an unusual rate of mail'
   await settle(id, { kind: 'deferred', retryAt: clock.now() + 15 * MINUTE }, reply)
@@ -405,6 +411,7 @@ t.test('explain: the end of a message', async (t) => {
   t.match(await explain(suppressed), { summary: 'It was not sent: the address is on the suppression list.' })
   const expired = await send()
   await settle(expired, { kind: 'path-failed', retryAt: clock.now() + MINUTE }, 'no answer from the DNS')
+  t.match(await explain(expired), { state: 'deferred', advice: [/look at the DNS servers of this machine: sternpost/] })
   await clock.advance(LIFETIME + SECOND)
   // The clock has jumped, and nothing may expire by it yet.
   t.match(await explain(expired), {

@@ -11,10 +11,11 @@ t.test('a node that takes no mail is degraded; one that drains, or has no store,
   let walks = 0
   let isDraining = false
   let reason: string | null = null
+  let problem: string | null = null
   const { describe, report } = createServiceStatus({
     store: { queueSummary: (now) => (walks++, store.queueSummary(now)), refusal: () => reason },
     egress: { sendingPools: () => ['default'] },
-    disk: { mayDeliver: () => true },
+    disk: { deliverProblem: () => problem },
     health: { isPort25Blocked: () => false },
     clock: manualClock(),
     mailRefusal: async () => refusal,
@@ -29,6 +30,10 @@ t.test('a node that takes no mail is degraded; one that drains, or has no store,
   reason = null
   refusal = { reason: 'the queue is full', retryAfterSeconds: 30 }
   t.match(await report(), { status: 'degraded', mail_in: 'the queue is full' })
+  problem = 'the disk is full'
+  t.match(await report(), { status: 'degraded', smtp_out: 'the disk is full' })
+  t.match(await describe(), /^0 waiting, 0 being sent; the disk is full$/)
+  problem = null
   isDraining = true
   t.match(await report(), { status: 'unavailable' })
   isDraining = false

@@ -1,7 +1,7 @@
 /**
  * What survives a kill, and what refuses to start: a second process, a newer schema, a damaged file.
  */
-import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { execFile, spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, mkdirSync, openSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
@@ -135,6 +135,25 @@ t.test('what is no database, or cannot be written, is refused with its reason', 
   const folderless = await refusal(locationIn(file))
   t.equal(folderless.exitCode, 78)
   t.match(folderless.message, /is below a file, not a folder\. Fix: name another folder/)
+})
+
+const asRoot = process.getuid?.() === 0 ? {} : { skip: 'needs root' }
+
+t.test('what another user made in the folder is no damage', asRoot, async (t) => {
+  const location = locationIn(t.testdir({}))
+  const { store } = await openTestStore(location)
+  await store.close()
+  const module = new URL('../../src/store/sqlite/engine/database.ts', import.meta.url).href
+  const script = `import { chownSync } from 'node:fs'
+    const { openDatabase } = await import('${module}')
+    const folder = process.argv[1]
+    chownSync(folder, 65534, 65534)
+    process.chdir(folder)
+    process.setuid(65534)
+    try { openDatabase({ folder: '.' }) } catch (thrown) { console.log(thrown.exitCode, thrown.message) }`
+  const words = [...process.execArgv, '--input-type=module', '--eval', script, location.folder]
+  const { stdout, stderr } = spawnSync(process.execPath, words, { encoding: 'utf8' })
+  t.match(stdout, /^78 data_dir: user \d+ may not write into .*sternpost\.db'\)\. Fix: chown -R /, stderr)
 })
 
 t.test('damage met while running rejects the caller and ends the store', async (t) => {

@@ -113,7 +113,8 @@ function connectionProblem(server: ServerAddress, thrown: unknown): ProcessExit 
   }
   const fix =
     server.kind === 'socket'
-      ? 'start it with `sternpost serve`, or name its folder with --config'
+      ? 'start it with `systemctl start sternpost` (installed; `journalctl -u sternpost` says why it ended) or ' +
+        '`sternpost serve`, or name its folder with --config'
       : 'check --url, and that it can be reached from here'
   // A name with several addresses fails with one error for each, and no text of its own.
   const cause = errorText(thrown) === '' ? errorCode(thrown) : errorText(thrown)

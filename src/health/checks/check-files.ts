@@ -3,6 +3,7 @@
  * does a commit take as long as a disk needs (health/README.md "Checks": config, backup, database)? Never throws for
  * what is in the folders; errors of the store are findings.
  */
+import { existsSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorCode, errorText, type Mistake } from '../../base/errors.ts'
@@ -93,7 +94,9 @@ const FALSE_COMMIT_MILLISECONDS = 0.02
 const checkFile = DATABASE.onServer(async (server, { configuration }) => {
   const [facts, checked] = await Promise.all([server.database(), server.quickCheck()])
   const { data_dir: folder, storage } = configuration.server
-  return [soundness(checked, facts.bytes), ...commits(facts, folder), ...walSize(facts, storage.wal_max)]
+  const isGone = !existsSync(join(folder, 'sternpost.db'))
+  const found = isGone ? removed(folder) : soundness(checked, facts.bytes)
+  return [found, ...commits(facts, folder), ...walSize(facts, storage.wal_max)]
 })
 
 export const checkDatabase = DATABASE.anywhere(async (world) => {
@@ -110,6 +113,15 @@ function refused(reason: string | null): HealthFinding[] {
   if (reason === null) return []
   const fix = 'space on the disk of the server of PostgreSQL; or the right that our role lacks: it owns all tables'
   return [DATABASE.fail(null, `what is written is refused: ${reason}`, fix)]
+}
+
+/** A stop would end the last hold on the file, with all mail that came behind the newest backup. */
+function removed(folder: string): HealthFinding {
+  const fix =
+    `do not stop the server: it still holds the file as /proc/${process.pid}/fd/<number> ` +
+    '(ls -l shows which; it is "(deleted)"): copy it and its -wal to another folder first, then restore the copy: ' +
+    'systemd/README.md "Restore"'
+  return DATABASE.fail(null, `${join(folder, 'sternpost.db')} was removed while the server runs`, fix)
 }
 
 function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): HealthFinding {

@@ -25,7 +25,7 @@ export const checkDisk = DISK.anywhere(async ({ configuration, server }) => {
   if (typeof space === 'string') return [DISK.fail(folder, `it cannot be looked at: ${space}`, `ls -ld ${folder}`)]
   const { bavail, bsize, files, ffree } = space
   const free = bavail * bsize
-  const findings = [spaceOf(folder, free, storage.min_free_accept)]
+  const findings = [spaceOf(folder, free, storage)]
   if (files > 0 && ffree / files < LEAST_INODE_SHARE) {
     const fix = 'find what has so many files: du --inodes -x / | sort -n | tail'
     findings.push(DISK.warn(folder, `${ffree} of ${files} inodes are free`, fix))
@@ -43,9 +43,19 @@ export const checkDisk = DISK.anywhere(async ({ configuration, server }) => {
 const LOWER_RETENTION =
   'lower retention.content and retention.transcripts in sternpost.yaml, or set retention.budget; sternpost reload'
 
-function spaceOf(folder: string, free: number, least: number): HealthFinding {
+interface Marks {
+  min_free_accept: number
+  min_free_deliver: number
+}
+
+function spaceOf(folder: string, free: number, { min_free_accept: least, min_free_deliver }: Marks): HealthFinding {
   const seen = `${byteText(free)} are free`
-  const fix = `free space on the disk of ${folder} (du -xh ${shellWord(folder)}), or: ${LOWER_RETENTION}`
+  const space = `free space on the disk of ${folder} (du -xh ${shellWord(folder)})`
+  if (free < min_free_deliver) {
+    const stopped = `${seen}, less than storage.min_free_deliver (${byteText(min_free_deliver)}): no delivery begins`
+    return DISK.fail(folder, stopped, `${space}; a reload is refused until then`)
+  }
+  const fix = `${space}, or: ${LOWER_RETENTION}`
   if (free < least) return DISK.fail(folder, `${seen}, less than storage.min_free_accept (${byteText(least)})`, fix)
   if (free < 2 * least) return DISK.warn(folder, `${seen}, less than twice storage.min_free_accept`, fix)
   return DISK.ok(folder, seen)

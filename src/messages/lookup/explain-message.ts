@@ -31,6 +31,8 @@ export interface ExplainOptions {
   classify: ClassifyReply
   /** Undefined: delivery knows of nothing that holds it. */
   whyWaiting: (message: MessageView) => WaitReason | undefined
+  /** Why no delivery begins, as a clause; null: they do. Left out: nothing holds all mail. */
+  deliverProblem?: () => string | null
   /** Of a message that is `sending`. Undefined: nobody has it. */
   whereIs: (message: Pick<MessageView, 'id' | 'leaseEpoch'>) => Promise<Whereabouts | undefined>
   /** The longest that delivery waits at any one stage. */
@@ -38,10 +40,19 @@ export interface ExplainOptions {
 }
 
 const NOTHING_TO_DO = 'Nothing to do.'
+const SILENT_DNS =
+  'If mail to other domains waits for the DNS too, look at the DNS servers of this machine: sternpost doctor names'
 const NO_IP_SENDS = 'No time ends this: start, resume or enable an IP of its pool; sternpost ip list'
 
 export function createExplainMessage(options: ExplainOptions): ExplainMessage {
   const { store, clock, domains, classify, whyWaiting, longestStageMilliseconds } = options
+
+  /** Whatever else it waits for. */
+  function stoppedReason({ state }: MessageView): Held | undefined {
+    const problem = state === 'queued' || state === 'deferred' ? (options.deliverProblem?.() ?? null) : null
+    if (problem === null) return undefined
+    return { summary: `It waits: no delivery begins, for ${problem}.`, advice: ['sternpost doctor disk database'] }
+  }
 
   /** What nobody has may have come to its end between the two questions: then the message is read once more. */
   async function look(id: string, reach: Reach): Promise<{ message: MessageView; where: Whereabouts | undefined }> {
@@ -64,7 +75,7 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
     const waiting = waitingReason(message, whyWaiting, now)
     const advice = cause === null ? null : (categoryWords(cause.category)?.advice ?? null)
     const isWithoutIp = waiting?.waitingFor === 'ip_paused' && waiting.untilMilliseconds === null
-    const held = isOver(message, now) ? OVER : unsignedReason(message, domain)
+    const held = isOver(message, now) ? OVER : (stoppedReason(message) ?? unsignedReason(message, domain))
     const told =
       state === 'sending'
         ? explainSending({ message, where, longestStageMilliseconds, now })
@@ -85,7 +96,9 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
       next_attempt_at: held === OVER ? null : secondsOrNull(nextAttempt(message, waiting)),
       checks: told.check === null ? domainChecks : [told.check, ...domainChecks],
       similar,
-      advice: told.advice ?? [isWithoutIp ? NO_IP_SENDS : (advice ?? NOTHING_TO_DO)],
+      advice: told.advice ?? [
+        isWithoutIp ? NO_IP_SENDS : (advice ?? (hasNoHosts(message) ? SILENT_DNS : NOTHING_TO_DO)),
+      ],
     }
   }
 }
@@ -105,6 +118,12 @@ function causeOf(message: MessageView, classify: ClassifyReply): Cause | null {
   // What was recorded holds: a rule may have been changed since.
   const { category } = message.bounce
   return { category, rule: judged?.category === category ? judged.rule : null }
+}
+
+/** The DNS named none so far. */
+function hasNoHosts({ state, attempts }: MessageView): boolean {
+  const last = attempts.at(-1)
+  return state === 'deferred' && last?.result === 'path-failed' && last.ip === null
 }
 
 interface Held {

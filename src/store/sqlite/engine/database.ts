@@ -4,7 +4,7 @@
  * own, so a kill frees it.
  *
  * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer, a migration failed, or the
- * folder is not ours to write into, 74 when it cannot be read or written, was here and is gone, or a snapshot before a migration has no space.
+ * folder or what is in it is not ours to write into, 74 when it cannot be read or written, was here and is gone, or a snapshot before a migration has no space.
  */
 import { accessSync, constants, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -38,6 +38,10 @@ export function databasePath(location: Pick<SqliteLocation, 'folder'>): string {
   return join(location.folder, 'sternpost.db')
 }
 
+function lockPath({ folder }: Pick<SqliteLocation, 'folder'>): string {
+  return join(folder, 'sternpost.lock')
+}
+
 export function openDatabase(location: SqliteLocation): OpenDatabase {
   const path = databasePath(location)
   try {
@@ -64,6 +68,10 @@ function makeWritable(folder: string): void {
     mkdirSync(folder, { recursive: true, mode: FOLDER_MODE })
     exitCode = EXIT.configuration
     accessSync(folder, constants.W_OK | constants.X_OK)
+    // What another user made in it would be told as a damaged disk.
+    for (const file of [databasePath({ folder }), `${databasePath({ folder })}-wal`, lockPath({ folder })]) {
+      if (existsSync(file)) accessSync(file, constants.R_OK | constants.W_OK)
+    }
   } catch (cause) {
     const text = unwritableText(folder, cause)
     if (text === null) throw cause
@@ -109,7 +117,7 @@ export function openReader(location: SqliteLocation): Database {
 
 /** Keeps every other process out until it is closed. */
 export function lockDatabase(location: Pick<SqliteLocation, 'folder'>): Database {
-  const path = join(location.folder, 'sternpost.lock')
+  const path = lockPath(location)
   const lock = new Sqlite(path, { timeout: 0 })
   try {
     ownAs(path, location.folder)

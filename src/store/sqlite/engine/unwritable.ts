@@ -23,8 +23,12 @@ export function unwritableText(folder: string, thrown: unknown): string | null {
   if (!NOT_OURS.includes(errorCode(thrown))) return null
   const user = process.getuid?.()
   const place = shellWord(folder)
-  const own = existsSync(folder) ? `chown ${user} ${place}` : `install -d -o ${user} -m 0700 ${place}`
-  if (errorCode(thrown) === 'EACCES') return `user ${user} may not write into ${folder}. Fix: ${own}`
+  const own = existsSync(folder) ? `chown -R ${user} ${place}` : `install -d -o ${user} -m 0700 ${place}`
+  if (errorCode(thrown) === 'EACCES') {
+    return `user ${user} may not write into ${folder} (${errorText(thrown)}). Fix: ${own}`
+  }
+  const mount =
+    errorCode(thrown) === 'EROFS' ? `where findmnt -T ${place} says "ro", mend that disk (dmesg); else ` : ''
   const allow = `with the package also "ReadWritePaths=-${folder}" below [Service] by: systemctl edit sternpost`
-  return `nothing may be written into ${folder} (${errorText(thrown)}). Fix: ${own}; ${allow}; then restart it`
+  return `nothing may be written into ${folder} (${errorText(thrown)}). Fix: ${mount}${own}; ${allow}; then restart it`
 }
