@@ -30,6 +30,7 @@ export function createQueueWalk(options: QueueWalkOptions) {
   let hadOthers = false
   let endedAt = 0
   let cancelTimer = (): void => {}
+  const logFailure = (thrown: unknown): void => logWalkFailure(options, thrown)
 
   /** `isNet`: all keys should be known, so that an unknown one is worth a line in the log. */
   async function walk(isNet: boolean): Promise<void> {
@@ -72,11 +73,6 @@ export function createQueueWalk(options: QueueWalkOptions) {
     cancelTimer = clock.after(Math.min(delay, every), () => void begin(true).catch(logFailure))
   }
 
-  function logFailure(thrown: unknown): void {
-    const level = isSaidByStore(store, thrown) ? 'debug' : 'error'
-    logger[level]({ error: errorText(thrown) }, 'the queue could not be walked')
-  }
-
   /** Rows came that nobody named. */
   function walkSoon(): void {
     isAskedAgain = running !== undefined
@@ -101,4 +97,9 @@ export function createQueueWalk(options: QueueWalkOptions) {
       await running?.catch(() => {})
     },
   }
+}
+
+function logWalkFailure({ store, logger }: Pick<ClaimParts, 'store' | 'logger'>, thrown: unknown): void {
+  const level = isSaidByStore(store, thrown) ? 'debug' : 'error'
+  logger[level]({ error: errorText(thrown) }, 'the queue could not be walked')
 }
