@@ -16,6 +16,7 @@ import { openStore } from '../../src/store/open/open-store.ts'
 import type { SqliteLocation } from '../../src/store/store-location.ts'
 import { databasePath, openDatabase, readDurability } from '../../src/store/sqlite/engine/database.ts'
 import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
+import { unwritableText } from '../../src/store/sqlite/engine/unwritable.ts'
 import { packContent } from '../../src/store/records/packed-content.ts'
 import { createContentReader, createContentWriter } from '../../src/store/verbs/messages/stored-content.ts'
 import { until } from '../support/until.ts'
@@ -130,6 +131,9 @@ t.test('what is no database, or cannot be written, is refused with its reason', 
   const refused = await refusal(location)
   t.equal(refused.exitCode, 74)
   t.match(refused.message, /sternpost\.db cannot be opened: SQLITE_NOTADB: .*; check the disk, or restore a backup/)
+
+  const readOnly = Object.assign(new Error('EROFS: read-only file system'), { code: 'EROFS' })
+  t.match(unwritableText('/srv', readOnly), /\(EROFS.*\)\. Fix: where findmnt -T \/srv says "ro", mend that disk/)
 
   const file = `${t.testdir({ file: '' })}/file`
   const folderless = await refusal(locationIn(file))
