@@ -274,7 +274,7 @@ t.test(
   },
 )
 
-t.test('a screen that does not load takes nothing away', { skip: skipWithoutChromium }, async (t) => {
+t.test('a screen that does not load takes nothing away', { skip: skipWithoutChromium }, async () => {
   const watched = await loggedIn()
   const { page } = watched
   await open(watched, 'queue')
