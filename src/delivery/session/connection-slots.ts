@@ -6,11 +6,11 @@
  * | while one is free and nobody waits      | at once                                                            |
  * | otherwise                               | in turn, one each time: urgent mail first, but for one turn in five |
  * | for mail of a sending domain that has   | when it has fewer, and then before the others; they are not held up |
- * | four times as many as are free          | meanwhile                                                           |
+ * | nine times as many as are free          | meanwhile                                                           |
  * | a few have begun in this turn of the    | in the next: what is under way, and whoever comes next, waits for  |
  * | event loop already                      | a few messages to be rendered, never for thousands                 |
  *
- * Hosts may hold a connection for minutes, and a sending domain may write to thousands of them: it has at most four fifths
+ * Hosts may hold a connection for minutes, and a sending domain may write to thousands of them: it has at most nine tenths
  * of all, the next such domain as much of the rest. A connection counts for the domain that it was opened for.
  *
  * A small part is kept free: connections that wait for a row end, those that have waited longest first, so that who
@@ -29,7 +29,7 @@ export interface SlotUser {
 }
 
 /** A sending domain has at most so many times as many as are free. */
-const MOST_OF_FREE = 4
+const MOST_OF_FREE = 9
 /** A few milliseconds of rendering. */
 const BEGUN_PER_TURN = 8
 const MOST_KEPT_FREE = 50
