@@ -113,7 +113,7 @@ function serverFacts(parts: CheckWorldParts, isAwaited: boolean): ServerFacts {
         commitMilliseconds: count === 0 ? null : (SECOND * total('_sum')) / count,
       }
     },
-    databaseRefusal: store.refusal,
+    databaseRefusal: () => store.refusal(),
     quickCheck: () => quickCheck(parts.folder),
   }
 }
