@@ -384,6 +384,7 @@ t.test('a role that is refused is not shown', { skip: skipWithoutChromium }, asy
 t.test('a captured mail is told the message that it was', { skip: skipWithoutChromium }, async (t) => {
   const mail = { to: 'delivered@simulator.sternpost.test', from: 'you@sandbox.test' }
   const captured = (): Promise<{ id: string }[]> => sandbox.list('/dev/inbox')
+  await sandbox.ask('DELETE', '/dev/inbox')
   const first = await sandbox.send(mail)
   await until('it is captured', async () => (await captured()).length === 1)
   await sandbox.send(mail)
