@@ -39,8 +39,7 @@ if (process.pid === 1) {
   }
 }
 
-const [{ runCommandLine }, { starters }] = await Promise.all([
-  import('./commands/command-line.ts'),
-  import('./starters.ts'),
-])
-process.exitCode = await runCommandLine(process.argv.slice(2), packageVersion(), starters)
+const { runCommandLine } = await import('./commands/command-line.ts')
+// What runs a server is most of the program, and every other verb does without.
+const loadStarters = async () => (await import('./starters.ts')).starters
+process.exitCode = await runCommandLine(process.argv.slice(2), packageVersion(), loadStarters)

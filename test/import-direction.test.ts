@@ -145,6 +145,7 @@ const KNOWS_SANDBOX = [
   // Its first screen there is the inbox.
   'console/',
   'commands/command-line.ts',
+  'commands/verbs.ts',
 ]
 const MOST_LINES = 400
 

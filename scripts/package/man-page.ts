@@ -6,10 +6,10 @@ import { createProgram } from '../../src/commands/command-line.ts'
 import { commandTree, everyCommand, type CommandNode } from '../../src/commands/command-tree.ts'
 
 const SECOND = 1_000
-const nothing = async (): Promise<void> => {}
+const nothing = async (): Promise<never> => Promise.reject(new Error('no server is started here'))
 
-function manualPage(): string {
-  const tree = commandTree(createProgram(packageVersion(), { serve: nothing, sandbox: nothing }))
+async function manualPage(): Promise<string> {
+  const tree = commandTree(await createProgram(packageVersion(), nothing))
   const verbs = everyCommand(tree).filter(({ path, children }) => path.length > 0 && children.length === 0)
   const date = new Date(Number(process.env['SOURCE_DATE_EPOCH'] ?? 0) * SECOND).toISOString().slice(0, 10)
   return [
@@ -83,4 +83,4 @@ function roff(text: string): string {
   return /^[.']/.test(escaped) ? `\\&${escaped}` : escaped
 }
 
-process.stdout.write(manualPage())
+process.stdout.write(await manualPage())

@@ -2,8 +2,8 @@
  * The `sternpost` command: its verbs, and what their failures print and exit with (commands/README.md "Exit codes" and
  * "The command line").
  *
- * Results go to standard output, everything else to standard error. The functions that run a server are handed in by
- * `main.ts`. Never rejects: a failure becomes one clear line and an exit code.
+ * Results go to standard output, everything else to standard error. What runs a server is handed in by `main.ts`, to
+ * be loaded by the verbs that need it. Never rejects: a failure becomes one clear line and an exit code.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -11,76 +11,10 @@ import { Command, CommanderError } from 'commander'
 import { ConfigurationError, errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
 import { printProblem } from '../base/logger.ts'
 import { explainMistakes } from '../config/source/explain-mistake.ts'
-import { addBackupCommands } from './server/backup.ts'
-import { addCertificateCommands } from './server/certificate.ts'
-import { addBounceCommands } from './mail/bounce.ts'
-import { addCheckCommand } from './server/check.ts'
-import { addCompletionCommand } from './completion.ts'
-import { addConsoleCommands } from './server/console.ts'
-import { addConfigCommands, addReloadCommand } from './server/config.ts'
-import { addDoctorCommand } from './server/doctor.ts'
-import { addDomainCommands } from './sending/domain.ts'
-import { addIpCommands } from './sending/ip.ts'
-import { addKeyCommands } from './sending/key.ts'
-import { addListenCommand } from './mail/listen.ts'
-import { addLogsCommand } from './server/logs.ts'
-import { addMessageCommands } from './mail/message.ts'
-import { addMigrateCommands, addRestoreCommand } from './server/database.ts'
-import { addNodeCommands } from './server/node.ts'
-import { addPathCommands } from './sending/path.ts'
-import { addPoolCommands } from './sending/pool.ts'
-import { addProviderCommands } from './sending/provider.ts'
-import { addQueueCommands } from './mail/queue.ts'
-import { addRecipientCommands } from './mail/recipient.ts'
-import { addSandboxCommand, addServeCommand, type SandboxCommandOptions, type ServeOptions } from './server/sandbox.ts'
-import { addSendCommand } from './mail/send.ts'
-import { addSetupCommand } from './setup/setup.ts'
-import { addStatsCommand } from './mail/stats.ts'
-import { addStatusCommands, status } from './server/status.ts'
-import { addSuppressionCommands } from './mail/suppression.ts'
-import { addWebhookCommands } from './mail/webhook.ts'
+import type { LoadStarters } from './server/sandbox.ts'
 import { configurationFolder } from './shared/flag-values.ts'
-import { printResult, type OutputFlags } from './shared/print.ts'
 import { printableLines } from './shared/text.ts'
-import { addLocalVerb } from './shared/verb.ts'
-
-export interface ServerStarters {
-  /** Resolves when the server has stopped. */
-  serve: (options: ServeOptions) => Promise<void>
-  sandbox: (options: SandboxCommandOptions) => Promise<void>
-}
-
-/** In the order of the help. */
-const VERBS: readonly ((program: Command) => void)[] = [
-  addSetupCommand,
-  addStatusCommands,
-  addLogsCommand,
-  addCheckCommand,
-  addDoctorCommand,
-  addReloadCommand,
-  addConfigCommands,
-  addKeyCommands,
-  addConsoleCommands,
-  addDomainCommands,
-  addSendCommand,
-  addMessageCommands,
-  addStatsCommand,
-  addQueueCommands,
-  addIpCommands,
-  addPoolCommands,
-  addPathCommands,
-  addProviderCommands,
-  addSuppressionCommands,
-  addWebhookCommands,
-  addListenCommand,
-  addBounceCommands,
-  addRecipientCommands,
-  addCertificateCommands,
-  addNodeCommands,
-  addBackupCommands,
-  addRestoreCommand,
-  addMigrateCommands,
-]
+import { addVerbs } from './verbs.ts'
 
 const FIRST_STEPS = `No server runs here yet. The first steps:
   1  sternpost sandbox                  try everything on this machine; nothing leaves it
@@ -91,8 +25,8 @@ const FIRST_STEPS = `No server runs here yet. The first steps:
 All verbs: sternpost --help
 `
 
-/** All verbs, ready to parse words. */
-export function createProgram(version: string, starters: ServerStarters): Command {
+/** Ready to parse words that begin with the name of a verb, or any: the program then has all verbs. */
+export async function createProgram(version: string, loadStarters: LoadStarters, name?: string): Promise<Command> {
   const program = new Command('sternpost')
     .description('Self-hosted email-sending appliance')
     .version(version)
@@ -100,23 +34,18 @@ export function createProgram(version: string, starters: ServerStarters): Comman
     .exitOverride()
     // A verb that has verbs below it leaves them their own flags.
     .enablePositionalOptions()
-  addServeCommand(program, starters.serve)
-  addSandboxCommand(program, starters.sandbox)
-  for (const add of VERBS) add(program)
-  addVersionCommand(program, version)
-  addCompletionCommand(program)
+  await addVerbs(program, loadStarters, name)
   return program
 }
 
 export async function runCommandLine(
   words: readonly string[],
   version: string,
-  starters: ServerStarters,
+  loadStarters: LoadStarters,
 ): Promise<number> {
-  const program = createProgram(version, starters)
   try {
     if (words.length === 0) await showStatusOrFirstSteps()
-    else await program.parseAsync(words, { from: 'user' })
+    else await (await createProgram(version, loadStarters, words[0])).parseAsync(words, { from: 'user' })
     return Number(process.exitCode ?? EXIT.done)
   } catch (thrown) {
     return report(thrown)
@@ -126,7 +55,7 @@ export async function runCommandLine(
 /** `sternpost` alone. */
 async function showStatusOrFirstSteps(): Promise<void> {
   try {
-    await status({})
+    await (await import('./server/status.ts')).status({})
   } catch (thrown) {
     const isNobodyThere = thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable
     // A server that is installed and does not answer is no first step.
@@ -160,14 +89,4 @@ function report(thrown: unknown): number {
 /** A folder or file that cannot be made, read or written: the sentence of the system names it, but a folder that is read. */
 function isFileError(thrown: unknown): thrown is Error {
   return thrown instanceof Error && 'syscall' in thrown && ('path' in thrown || errorCode(thrown) === 'EISDIR')
-}
-
-function addVersionCommand(program: Command, version: string): void {
-  addLocalVerb(program, 'version', 'print the versions of Sternpost and of the Node.js it runs on', '--json')
-    .option('--json', 'print JSON')
-    .action((flags: OutputFlags) => {
-      const { versions, platform, arch } = process
-      const document = { version, node: versions.node, platform: `${platform}-${arch}` }
-      printResult(flags, document, () => `sternpost ${version} (Node.js ${versions.node}, ${document.platform})\n`)
-    })
 }

@@ -323,7 +323,7 @@ t.test('an explanation, an endpoint and a delivery as text', async (t) => {
 t.test('a reader that has gone ends a verb without a word', async (t) => {
   const said = t.capture(process.stderr, 'write', () => true)
   const gone = Object.assign(new Error('write EPIPE'), { code: 'EPIPE', syscall: 'write' })
-  const serve = async (): Promise<never> => Promise.reject(gone)
-  t.equal(await runCommandLine(['serve'], '0.0.0', { serve, sandbox: serve }), EXIT.failed)
+  const load = async (): Promise<never> => Promise.reject(gone)
+  t.equal(await runCommandLine(['serve'], '0.0.0', load), EXIT.failed)
   t.equal(said().length, 0)
 })

@@ -33,7 +33,7 @@ async function run({ words, environment }: Asked): Promise<Ended> {
     }
   }
   process.exitCode = EXIT.done
-  const code = await runCommandLine(words, '0.0.0', { serve: refuse, sandbox: refuse })
+  const code = await runCommandLine(words, '0.0.0', refuse)
   process.exitCode = EXIT.done
   for (const name of Object.keys(environment)) {
     if (before[name] === undefined) delete process.env[name]

@@ -10,8 +10,8 @@ import { completionScript } from '../../src/commands/completion.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const MAN_PAGE = fileURLToPath(new URL('../../scripts/package/man-page.ts', import.meta.url))
-const nothing = async (): Promise<void> => {}
-const program = createProgram('1.2.3', { serve: nothing, sandbox: nothing })
+const nothing = async (): Promise<never> => Promise.reject(new Error('no server is started here'))
+const program = await createProgram('1.2.3', nothing)
 const commands = everyCommand(commandTree(program)).filter(({ path }) => path.length > 0)
 
 /** Programs that few machines have are asked at the full size alone; the text itself is looked at everywhere. */

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { createProgram } from '../../src/commands/command-line.ts'
 import { commandTree, everyCommand, type CommandNode } from '../../src/commands/command-tree.ts'
+import { VERB_FILES } from '../../src/commands/verbs.ts'
 import { SHIPPED_FOLDER } from '../../src/commands/shared/flag-values.ts'
 import { FILE_NAMES } from '../../src/config/source/finding.ts'
 import { configurationSchemas, shippedDocs } from '../../src/config/json-schemas.ts'
@@ -16,7 +17,7 @@ import { sternpost } from './command-server.ts'
 const refuse = async (): Promise<never> => {
   throw new Error('no server is started here')
 }
-const program = createProgram('0.0.0', { serve: refuse, sandbox: refuse })
+const program = await createProgram('0.0.0', refuse)
 const verbs = everyCommand(commandTree(program)).filter(
   ({ path, children }) => path.length > 0 && children.length === 0,
 )
@@ -38,6 +39,16 @@ function problemsOf(verb: CommandNode): string[] {
     .filter((problem) => problem !== '')
     .map((problem) => `${name}: ${problem}`)
 }
+
+t.test('a verb is loaded alone when it is named', async (t) => {
+  const names = VERB_FILES.flatMap((file) => file.names)
+  const all = program.commands.map((command) => command.name())
+  t.strictSame(names.toSorted(), all.filter((name) => name !== 'completion').toSorted(), 'each has its file')
+  for (const name of names) {
+    const { commands } = await createProgram('0.0.0', refuse, name)
+    t.ok(commands.length <= 2 && commands.some((command) => command.name() === name), name)
+  }
+})
 
 t.test('every verb has a description, an example and --json', async (t) => {
   t.ok(verbs.length > 60, `${verbs.length} verbs`)

@@ -21,7 +21,7 @@ const ARGUMENT = /^(\$\{|[A-Z]{2,}\b|[a-z]+_)/
 const refuse = async (): Promise<never> => {
   throw new Error('no server is started here')
 }
-const tree = commandTree(createProgram('0.0.0', { serve: refuse, sandbox: refuse }))
+const tree = commandTree(await createProgram('0.0.0', refuse))
 
 /** Empty: it can be typed, or is no command at all. */
 function problemOf(command: string): string {

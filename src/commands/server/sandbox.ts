@@ -7,16 +7,16 @@ import { InvalidArgumentError, type Command } from 'commander'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb, CONFIG_FLAG } from '../shared/verb.ts'
 
-export interface ServeOptions {
+interface ServeOptions {
   folder: string
   shippedFolder: string
 }
 
-export function addServeCommand(program: Command, serve: (options: ServeOptions) => Promise<void>): void {
+export function addServeCommand(program: Command, load: LoadStarters): void {
   addLocalVerb(program, 'serve', 'run the server', '--config /etc/sternpost')
     .option(...CONFIG_FLAG)
     .action(async ({ config }: { config?: string }) =>
-      serve({ folder: configurationFolder(config), shippedFolder: SHIPPED_FOLDER }),
+      (await load()).serve({ folder: configurationFolder(config), shippedFolder: SHIPPED_FOLDER }),
     )
 }
 
@@ -34,6 +34,14 @@ export interface SandboxCommandOptions extends ServeOptions {
   /** One JSON line in place of the banner. */
   json: boolean
 }
+
+/** What runs a server. Each resolves when it has stopped. */
+export interface ServerStarters {
+  serve: (options: ServeOptions) => Promise<void>
+  sandbox: (options: SandboxCommandOptions) => Promise<void>
+}
+
+export type LoadStarters = () => Promise<ServerStarters>
 
 interface SandboxFlags {
   port?: number
@@ -56,7 +64,7 @@ Examples:
 /** sandbox/README.md "The sandbox". */
 const HIGHEST_SPEED = 100_000
 
-export function addSandboxCommand(program: Command, sandbox: (options: SandboxCommandOptions) => Promise<void>): void {
+export function addSandboxCommand(program: Command, load: LoadStarters): void {
   program
     .command('sandbox')
     .description('try everything on this machine: nothing leaves it')
@@ -70,7 +78,7 @@ export function addSandboxCommand(program: Command, sandbox: (options: SandboxCo
     .option('--json', 'print one JSON line instead of the banner')
     .addHelpText('after', EXAMPLES)
     .action(async (flags: SandboxFlags) =>
-      sandbox({
+      (await load()).sandbox({
         port: flags.port ?? null,
         submissionPort: flags.smtpPort ?? null,
         speed: flags.speed,

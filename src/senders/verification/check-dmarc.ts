@@ -2,7 +2,7 @@
  * Does one valid DMARC policy apply, the domain's or that of one above it, and is our mail aligned with it? RFC 9989,
  * by way of mailauth. And may its reports come to this server? RFC 7489 §7.1 (senders/README.md "Checks of a domain").
  */
-import { dmarc } from 'mailauth'
+import { dmarc } from 'mailauth/lib/dmarc/index.js'
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord } from '../../store/records/sender-records.ts'
 import { failed, missing, noAnswer, recordsIn, textRecords, verified, type RecordFinding } from './finding.ts'

@@ -2,7 +2,7 @@
  * Does SPF, asked as a receiver asks it, pass for every IP that mail of the domain may leave from? RFC 7208, by way of
  * mailauth (senders/README.md "Checks of a domain").
  */
-import { spf } from 'mailauth'
+import { spf } from 'mailauth/lib/spf/index.js'
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord } from '../../store/records/sender-records.ts'
 import { hinted, recordsIn, textRecords, type RecordFinding } from './finding.ts'

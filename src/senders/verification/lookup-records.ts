@@ -3,7 +3,8 @@
  * answer: the check then reports a temporary failure (http/README.md "Domains").
  */
 import { setImmediate } from 'node:timers/promises'
-import { type DNSResolver, dkimVerify } from 'mailauth'
+import type { DNSResolver } from 'mailauth'
+import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
 import { SECOND, type Clock } from '../../base/clock.ts'
 import {
   withFront,
