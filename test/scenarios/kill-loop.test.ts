@@ -32,7 +32,7 @@ interface Scene {
 }
 
 const ONE_BY_ONE: Scene = {
-  kills: KILLS || (IS_FULL ? 200 : 8),
+  kills: KILLS || (IS_FULL ? 200 : 4),
   inFlight: 1,
   destinations: 30,
   leastUnderWay: 50,
@@ -42,13 +42,13 @@ const ONE_BY_ONE: Scene = {
 }
 /** Fewer connections, which live long enough to have flights. */
 const IN_FLIGHTS: Scene = {
-  kills: KILLS || (IS_FULL ? 200 : 4),
+  kills: KILLS || (IS_FULL ? 200 : 2),
   inFlight: 8,
   destinations: 4,
   leastUnderWay: 8,
   longestAnswer: 80,
   mostWaiting: 800,
-  latestKill: 400,
+  latestKill: IS_FULL ? 400 : 150,
 }
 
 t.test('kill -9 under load loses nothing, and every duplicate says so', (t) => killAgainAndAgain(t, ONE_BY_ONE))

@@ -33,12 +33,15 @@ const POOLS = {
   pools: { default: { ips: DEFAULT_IPS }, legacy: { ips: LEGACY_IPS } },
 }
 
+/** The command asks the server for the same reload: a few of the bad files show it. */
+const BY_COMMAND = 2
+
 t.setTimeout(600_000)
 
 t.test('a bad file changes nothing, and the error says where', async (t) => {
   const { server, api, mx, send } = await startScene(t)
   const before = await ipsOf(api)
-  for (const { what, file, text, says } of BAD_FILES) {
+  for (const [index, { what, file, text, says }] of BAD_FILES.entries()) {
     const path = join(server.configurationFolder, file)
     const good = file === 'pools.yaml' ? readFileSync(path) : undefined
     mkdirSync(dirname(path), { recursive: true })
@@ -47,9 +50,11 @@ t.test('a bad file changes nothing, and the error says where', async (t) => {
     t.equal(told['msg'], 'configuration not reloaded; the old one stays in force', what)
     t.ok(String(told['problem']).includes(`${path}:${says}`), `${what}, by SIGHUP: ${told['problem']}`)
     t.equal(await lastReload(server), 0, what)
-    const { code, output } = await sternpost(server, 'reload')
-    t.equal(code, 78, what)
-    t.ok(output.includes(`${path}:${says}`), `${what}, by sternpost reload: ${output}`)
+    if (index < BY_COMMAND) {
+      const { code, output } = await sternpost(server, 'reload')
+      t.equal(code, 78, what)
+      t.ok(output.includes(`${path}:${says}`), `${what}, by sternpost reload: ${output}`)
+    }
     if (good === undefined) rmSync(path)
     else writeFileSync(path, good)
   }

@@ -17,14 +17,16 @@ export interface WatchedPage {
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
+/** The one rule that the colours decide. */
+export const CONTRAST = ['color-contrast']
 
 /** What the browser runs is text here: its globals are not ours. */
 const NOTE_VIOLATIONS = `
   globalThis.policyViolations = []
   addEventListener('securitypolicyviolation', (event) =>
     policyViolations.push(event.violatedDirective + ' ' + event.blockedURI))`
-const LOOK = `(async () => {
-  const { violations } = await axe.run(document, { runOnly: ${JSON.stringify(RULES)}, iframes: false })
+const lookFor = (rules: readonly string[]): string => `(async () => {
+  const { violations } = await axe.run(document, { runOnly: ${JSON.stringify(rules)}, iframes: false })
   const found = violations.map(({ id, nodes }) => [id, nodes[0].html, nodes[0].failureSummary].join(': '))
   return [...found, ...policyViolations]
 })()`
@@ -73,9 +75,9 @@ export async function goTo({ page }: WatchedPage, link: string, path: string): P
   await page.waitForSelector('.waiting', { state: 'detached' })
 }
 
-/** What axe finds, as sentences, and what the policy of this page refused. */
-export async function complaintsAbout({ page }: WatchedPage): Promise<string[]> {
+/** What axe finds by rules or groups of them, as sentences, and what the policy of this page refused. */
+export async function complaintsAbout({ page }: WatchedPage, rules: readonly string[] = RULES): Promise<string[]> {
   // By the debugging protocol: it does not run by the page's own policy.
   await page.evaluate(AXE)
-  return (await page.evaluate(LOOK)) as string[]
+  return (await page.evaluate(lookFor(rules))) as string[]
 }
