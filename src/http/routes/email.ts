@@ -4,7 +4,7 @@
  * other fields and the answer lists everything.
  */
 import * as wire from '../../api/email.ts'
-import { isObject } from '../../api/fields.ts'
+import { isEmptyList, isObject } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type * as accept from '../../messages/accept/send-request.ts'
@@ -108,7 +108,8 @@ export function idempotent<Accepted>(
 function sendRequest(read: ReadFields<unknown>): accept.SendRequest {
   const { body, problems } = read
   const hasBadRecipient = problems.some(({ path }) => path === 'to')
-  const variables = own(body, 'variables')
+  const given = own(body, 'variables')
+  const variables = isEmptyList(given) ? {} : given
   return {
     ...sharedFields(read),
     to: hasBadRecipient ? undefined : textOf(body, 'to'),
