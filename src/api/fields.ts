@@ -12,12 +12,17 @@ export const textList = (most: number) => z.array(z.string()).max(most)
 /** An object with keys of the caller's choice, handed on as it came; `values` says in OpenAPI what they may be. */
 export const freeObject = (values: true | { type: 'string' }) =>
   z
-    .custom<Record<string, unknown>>(isObject, 'expected an object')
+    .custom<Record<string, unknown>>((value) => isObject(value) || isEmptyList(value), 'expected an object')
     .meta({ type: 'object', additionalProperties: values })
 
 /** An object of JSON, and no list. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** So PHP writes an empty object. */
+export function isEmptyList(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0
 }
 
 /** Verify, resume, rotate: everything is said by the path. */

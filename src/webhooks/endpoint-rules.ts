@@ -16,6 +16,7 @@ const EVERY_KIND = '*'
 const MOST_PROBLEMS = 20
 
 const KNOWN_KINDS: readonly string[] = [...GIVEN_EVENT_KINDS, ...FURTHER_EVENT_KINDS]
+export const UNKNOWN_KIND = `is no event kind; known are ${KNOWN_KINDS.join(', ')}`
 
 /** null: not given. */
 interface EndpointFields {
@@ -44,7 +45,7 @@ export function eventProblems(events: string[] | null): string[] {
   if (events.length === 1 && events[0] === EVERY_KIND) return []
   return events.flatMap((kind, index) => {
     if (kind === EVERY_KIND) return [`events[${index}]: "*" must stand alone`]
-    if (!KNOWN_KINDS.includes(kind)) return [`events[${index}]: not an event kind`]
+    if (!KNOWN_KINDS.includes(kind)) return [`events[${index}]: ${UNKNOWN_KIND}`]
     return events.indexOf(kind) < index ? [`events[${index}]: ${kind} is there twice`] : []
   })
 }

@@ -12,6 +12,7 @@ import { createKeyedLimit } from '../base/keyed-limit.ts'
 import { eventBody, FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS, type WebhookEventKind } from '../mail/event.ts'
 import type { Store } from '../store/store.ts'
 import type { ReplayedEvent } from '../store/records/webhook-records.ts'
+import { UNKNOWN_KIND } from './endpoint-rules.ts'
 import { known } from './endpoints.ts'
 import { postEvent, type PostEventOptions } from './post-event.ts'
 
@@ -56,7 +57,7 @@ export function createTryEndpoint(options: TryEndpointOptions): TryEndpoint {
 function kindOf(text: string | null): WebhookEventKind {
   if (text === null) return 'webhook.test'
   const kind = [...GIVEN_EVENT_KINDS, ...FURTHER_EVENT_KINDS].find((each) => each === text)
-  if (kind === undefined) throw new ServiceError('invalid_request', 'event: not an event kind')
+  if (kind === undefined) throw new ServiceError('invalid_request', `event: ${UNKNOWN_KIND}`)
   return kind
 }
 

@@ -58,6 +58,7 @@ t.test('the same message has the same bytes on every attempt, and other bytes th
 t.test('the MIME tree follows what was given', async (t) => {
   const html = '<p>Hi &amp; bye <img src="cid:logo"></p>'
   const logo = attachment({ name: 'logo.png', contentType: 'image/png', contentId: 'logo', bytes: Buffer.alloc(99, 1) })
+  const invitation = attachment({ name: 'invite.ics', contentType: 'text/calendar; charset=utf-8; method=REQUEST' })
   interface Expected {
     text: string | undefined
     html: string | undefined
@@ -91,6 +92,18 @@ t.test('the MIME tree follows what was given', async (t) => {
       { text: null, html, attachments: [logo] },
       'multipart/alternative',
       { text: 'Hi & bye', html, files: ['inline logo.png'] },
+    ],
+    [
+      'an invitation',
+      { text: null, html, attachments: [logo, invitation] },
+      'multipart/alternative',
+      { text: 'Hi & bye', html, files: ['inline logo.png', 'null invite.ics'] },
+    ],
+    [
+      'several invitations',
+      { text: 'T', attachments: [invitation, { ...invitation, name: 'other.ics' }] },
+      'multipart/mixed',
+      { text: 'T', html: undefined, files: ['attachment invite.ics', 'attachment other.ics'] },
     ],
     ['nothing at all', { text: '', html: '' }, 'text/plain', { text: undefined, html: undefined, files: [] }],
   ]

@@ -32,6 +32,8 @@ t.test('unknown fields are accepted and named in X-Service-Warnings', async (t) 
   t.equal(faulty.json.error?.details, `${shownName}.a: holds U+0000; ${shownName}.b: holds U+0000`)
   const refused = await post(port, '/v1/email/send', { to: 5, tpo: 'a@b.c' })
   t.equal(refused.headers['x-service-warnings'], 'tpo', 'a refusal names them too')
+  const braces = await post(port, '/v1/email/send', { ...VALID_SEND, text: 'Hi {{name}}' }, 'send')
+  t.equal(braces.headers['x-service-warnings'], 'variables: not given: {{ stays as it is')
 })
 
 t.test('a harmless request id of the client is kept, another one is replaced', async (t) => {

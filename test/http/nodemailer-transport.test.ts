@@ -136,6 +136,12 @@ t.test('what nodemailer takes in other shapes arrives too, and what is empty cou
     contents,
     ['paid', 'hi'].map((text) => Buffer.from(text).toString('base64')),
   )
+  await send({ icalEvent: { method: 'request', content: 'paid', filename: 'a.ics' } })
+  await send({ icalEvent: 'paid', attachments: [{ path: file }] })
+  const content = Buffer.from('paid').toString('base64')
+  const typeOf = (method: string): string => `text/calendar; charset=utf-8; method=${method}`
+  t.match(sends[4]?.request.attachments, [{ name: 'a.ics', contentType: typeOf('REQUEST'), content }])
+  t.match(sends[5]?.request.attachments, [{ name: 'invite.ics', contentType: typeOf('PUBLISH'), content }, { content }])
 })
 
 t.test('an empty body alone is sent as an empty text', async (t) => {
@@ -194,7 +200,7 @@ t.test('what is refused says why, and nothing is left out in silence', async (t)
   t.match(await failureOf(wrongKey.verify()), { code: 'unauthorized', responseCode: 401 })
   const before = sends.length
   const unsendable = [
-    { icalEvent: { content: 'BEGIN:VCALENDAR' } },
+    { icalEvent: { content: 'BEGIN:VCALENDAR', headers: { 'X-A': '1' } } },
     { sender: 'b@acme.com' },
     { priority: 'high' },
     { messageId: '<a@b>' },

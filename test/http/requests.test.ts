@@ -82,6 +82,9 @@ t.test('all fields of a send arrive as given, null and absent are the same', asy
   t.equal(sends[1]?.request.variables, null)
   await post(port, '/v1/email/send', { ...VALID_SEND, variables: {} }, 'send')
   t.same(sends[2]?.request.variables, {})
+  const emptyOfPhp = { variables: [], headers: [], tags: [], metadata: [] }
+  await post(port, '/v1/email/send', { ...VALID_SEND, ...emptyOfPhp }, 'send')
+  t.strictSame(sends.pop()?.request.variables, {}, 'an empty list is an empty object')
   const further = {
     cc: ['b@example.net'],
     bcc: ['c@example.net'],
@@ -124,7 +127,7 @@ t.test('a wrong type is named with its path, what was expected and what came', a
     [{ subject: undefined }, 'subject: is missing'],
     [{ from: null }, 'from: is missing'],
     [{ html: ['x'] }, 'html: expected a string, got a list'],
-    [{ variables: [] }, 'variables: expected an object'],
+    [{ variables: [1] }, 'variables: expected an object'],
     [{ variables: 'x' }, 'variables: expected an object'],
     [{ attachments: {} }, 'attachments: expected a list, got an object'],
     [{ attachments: 'QUJD'.repeat(20) }, 'attachments: expected a list, got a string'],

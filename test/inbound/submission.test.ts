@@ -129,7 +129,7 @@ t.test('Bcc and control headers are read and cut out, every other byte stays', a
   client.destroy()
 })
 
-t.test('a name in parentheses behind the address is the name', async (t) => {
+t.test('comments beside an address are read over; one alone is the name', async (t) => {
   const {
     ports: [port = 0],
   } = await parts.submission(['none'])
@@ -140,6 +140,12 @@ t.test('a name in parentheses behind the address is the name', async (t) => {
     ['root@acme.com (Cron Daemon)', 'Cron Daemon'],
     ['root@acme.com\r\n\t(=?utf-8?Q?Caf=C3=A9?=)', 'Café'],
     ['root@acme.com ()', null],
+    ['root@acme.com (Shop, Inc.: [x];)', 'Shop, Inc.: [x];'],
+    ['(x) root@acme.com', 'x'],
+    ['root@acme.com (a) (b)', 'b'],
+    ['Root <root@acme.com> (x)', 'Root'],
+    ['Root (of web1) <root@acme.com>', 'Root'],
+    ['"Root (a" (b) <root@acme.com>', 'Root (a'],
   ] as const) {
     t.match(await mail(from), /^250 /, from)
     t.strictSame(parts.stored.splice(0)[0]?.content.from, { name, address: 'root@acme.com' })
@@ -147,11 +153,12 @@ t.test('a name in parentheses behind the address is the name', async (t) => {
   for (const from of [
     'root@acme.com (a <b@acme.org>)',
     'root@acme.com (b@acme.org)',
-    'root@acme.com (a) (b)',
     'root@acme.com (a (b))',
     'a@acme.com,b@acme.org (x)',
-    '(x) root@acme.com',
-    'Root <root@acme.com> (x)',
+    'root(x)@acme.com',
+    'Root <root@acme.com (x)>',
+    'a@acme.com (x) b@acme.org',
+    `root@acme.com (${'a'.repeat(600)}\r\n ${'a'.repeat(600)})`,
   ]) {
     t.match(await mail(from), /^554 5\.6\.0 /, from)
   }

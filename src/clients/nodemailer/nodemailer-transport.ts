@@ -63,7 +63,6 @@ const UNSUPPORTED = [
   'alternatives',
   'amp',
   'watchHtml',
-  'icalEvent',
   'list',
   'dkim',
   'sender',
@@ -221,12 +220,22 @@ interface GivenAttachment extends GivenContent, Partial<Record<(typeof UNSUPPORT
 async function attachmentsOf(data: Record<string, unknown>): Promise<object> {
   // A list, or one alone.
   const given: unknown[] = isGiven(data['attachments']) ? [data['attachments']].flat() : []
-  if (given.length === 0) return {}
-  const attachments = []
+  const attachments: object[] = isGiven(data['icalEvent']) ? [await invitationOf(data)] : []
   for (const [index, attachment] of given.entries()) {
     attachments.push(await attachmentOf(attachment as GivenAttachment, rulesOf(`attachments[${index}]`, data)))
   }
-  return { attachments }
+  return attachments.length === 0 ? {} : { attachments }
+}
+
+/** The API sends a calendar file with a method as an invitation. Without one nodemailer's method is PUBLISH. */
+async function invitationOf({ icalEvent, ...data }: Record<string, unknown>): Promise<object> {
+  const { method, filename, raw, headers } = Object(icalEvent) as GivenAttachment & { method?: unknown }
+  const word = isGiven(method) ? textOf(method).trim().toUpperCase() : 'PUBLISH'
+  const given = { content: icalEvent, filename: isGiven(filename) ? filename : 'invite.ics', raw, headers }
+  return attachmentOf(
+    { ...given, contentType: `text/calendar; charset=utf-8; method=${word}` },
+    rulesOf('icalEvent', data),
+  )
 }
 
 async function attachmentOf(given: GivenAttachment, rules: ReturnType<typeof rulesOf>): Promise<object> {

@@ -10,6 +10,7 @@ import type { Attachment } from '../../mail/message.ts'
 const MEDIA_TYPE = /^[A-Za-z0-9!#$&^_.+-]+\/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[ -~]*)?$/
 // Types whose body may not be base64 (RFC 2046 §5.1 and §5.2.1), so that they cannot carry any bytes.
 const COMPOSITE_TYPE = /^(?:multipart|message)\//i
+const INVITATION_TYPE = /^text\/calendar\s*;(?:.*;)?\s*method=/i
 /** Acceptance refuses these; here they would be a field of their own. */
 const NO_ID = /[^!-;=?-~]/g
 const OPEN_END = /[;\s]+$/
@@ -24,10 +25,16 @@ const PLAIN_NAME = /^[ !#-[\]-~]*$/
 const NOT_PLAIN = /[^A-Za-z0-9!#$&+.^_`{|}~-]/gu
 const FOLD = '\r\n '
 
-/** `cid` tells the composer that html refers to it. */
+/** An invitation to a calendar, or an answer to one: the method says what it wants (RFC 6047 §2.4). */
+export function isInvitation({ contentType, contentId }: Omit<Attachment, 'bytes'>): boolean {
+  return contentId === null && INVITATION_TYPE.test(contentType)
+}
+
+/** `cid` tells the composer that html refers to it; an alternative is no file. */
 export function attachmentPart(
   { name, contentType, contentId }: Omit<Attachment, 'bytes'>,
   body: string,
+  isAlternative = false,
 ): MailComposerAttachment {
   const isLeafType = MEDIA_TYPE.test(contentType) && !COMPOSITE_TYPE.test(contentType)
   const type = isLeafType ? contentType.replace(OPEN_END, '') : 'application/octet-stream'
@@ -36,7 +43,9 @@ export function attachmentPart(
     `Content-Type: ${type}${OWN_NAME.test(type) ? '' : `;${FOLD}name="${shown}"`}`,
     'Content-Transfer-Encoding: base64',
     ...(contentId === null ? [] : [`Content-ID: <${contentId.replace(NO_ID, '')}>`]),
-    `Content-Disposition: ${contentId === null ? 'attachment' : 'inline'}${nameParameters(name, shown)}`,
+    ...(isAlternative
+      ? []
+      : [`Content-Disposition: ${contentId === null ? 'attachment' : 'inline'}${nameParameters(name, shown)}`]),
   ]
   return { raw: `${header.join('\r\n')}\r\n\r\n${body}`, ...(contentId !== null && { cid: contentId }) }
 }

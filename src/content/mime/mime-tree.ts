@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import MailComposer, { type MailComposerAlternative } from 'nodemailer/lib/mail-composer'
 import type { Attachment } from '../../mail/message.ts'
-import { attachmentPart } from './attachment-part.ts'
+import { attachmentPart, isInvitation } from './attachment-part.ts'
 import type { BodyEncoding } from './body-text.ts'
 import { base64Bytes, writeBase64Lines } from './transfer-encoding.ts'
 import { relaxedBody } from './dkim.ts'
@@ -83,10 +83,17 @@ async function buildTree(
   attachments: readonly Attachment[],
   isShared: boolean,
 ): Promise<MimeTree> {
+  const invitations = attachments.filter(isInvitation)
+  // Of several alternatives programs show one alone: several invitations stay files.
+  const invitation = invitations.length === 1 ? invitations[0] : undefined
+  const parts = attachments.map((attachment, index) =>
+    attachmentPart(attachment, attachmentMark(index), attachment === invitation),
+  )
   const composer = new MailComposer({
     text: alternative(MARKS.text, text),
     html: alternative(MARKS.html, html),
-    attachments: attachments.map((attachment, index) => attachmentPart(attachment, attachmentMark(index))),
+    alternatives: parts.filter((_part, index) => attachments[index] === invitation),
+    attachments: parts.filter((_part, index) => attachments[index] !== invitation),
     baseBoundary: MARKS.boundary,
     boundaryPrefix: BOUNDARY_PREFIX,
     disableFileAccess: true,

@@ -4,7 +4,7 @@
  * other fields and the answer lists everything.
  */
 import * as wire from '../../api/email.ts'
-import { isObject } from '../../api/fields.ts'
+import { isEmptyList, isObject } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type * as accept from '../../messages/accept/send-request.ts'
@@ -35,7 +35,9 @@ function sendRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
     idempotency: 'with-message',
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed'],
     handler(request, fields) {
-      const accepting = features.acceptMessage(sendRequest(fields), callerOf(request), idempotent(request, sendBody))
+      const given = sendRequest(fields)
+      warnOfBraces(request, given)
+      const accepting = features.acceptMessage(given, callerOf(request), idempotent(request, sendBody))
       return answerAccepted(request, accepting, sentBody)
     },
   })
@@ -81,8 +83,18 @@ function previewRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
     bodyLimit: { bytes: mostMailBytes, code: 'payload_too_large' },
     ok: okData(wire.previewSchema),
     errors: ['invalid_recipient', 'domain_not_verified', 'attachment_too_large'],
-    handler: async (request, fields) => success(await features.previewMessage(sendRequest(fields), callerOf(request))),
+    async handler(request, fields) {
+      const given = sendRequest(fields)
+      warnOfBraces(request, given)
+      return success(await features.previewMessage(given, callerOf(request)))
+    },
   })
+}
+
+/** Braces are ordinary text then, and a forgotten field would be seen by the recipient alone. */
+function warnOfBraces(request: ApiRequest, { variables, subject, html, text }: accept.SendRequest): void {
+  const hasBraces = [subject, html, text].some((part) => part?.includes('{{'))
+  if (variables === null && hasBraces) request.warn('variables: not given: {{ stays as it is')
 }
 
 /** A misspelt word must not let bad recipients pass. */
@@ -108,7 +120,8 @@ export function idempotent<Accepted>(
 function sendRequest(read: ReadFields<unknown>): accept.SendRequest {
   const { body, problems } = read
   const hasBadRecipient = problems.some(({ path }) => path === 'to')
-  const variables = own(body, 'variables')
+  const given = own(body, 'variables')
+  const variables = isEmptyList(given) ? {} : given
   return {
     ...sharedFields(read),
     to: hasBadRecipient ? undefined : textOf(body, 'to'),

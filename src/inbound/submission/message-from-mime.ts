@@ -5,7 +5,7 @@
  * that is given; else pure. What cannot be read is a problem in a sentence.
  */
 import { decodeWords } from 'postal-mime'
-import { parseAddress, type ParsedAddress } from '../../mail/address.ts'
+import { MOST_ADDRESS_INPUT_CHARACTERS, parseAddress, type ParsedAddress } from '../../mail/address.ts'
 import { readStrictFields, type HeaderField, type PlacedField } from '../../mail/header-fields.ts'
 import { headerRule } from '../../mail/header-rules.ts'
 import type { Mailbox } from '../../mail/message.ts'
@@ -16,8 +16,9 @@ type Read<Value> = ({ ok: true } & Value) | { ok: false; problem: string }
 /** Each at most once. */
 const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
 
-// The older form of a mailbox, RFC 5322 §3.4: its name in parentheses, without what may be taken for an address.
-const NAME_BEHIND = /^([^ ()<>"]+) +\(([^()<>[\]:;@\\,"\p{Cc}]*)\)$/u
+// A quoted string of RFC 5322 §3.2.4, or a comment of §3.2.2 that stands by itself and has nothing in it that may be
+// taken for an address.
+const QUOTED_OR_COMMENT = /"(?:[^"\\]|\\.)*"|(?<![^ ])\(([^()<>@\\"\p{Cc}]*)\)(?![^ <])/gu
 // An at sign, and in the same address a dot behind it.
 const WHOLE_ADDRESS = /@[^<>\s]*\./
 const HOW_TO_COMPLETE = ': write a whole address at a sending domain, as msmtp does with set_from_header on'
@@ -67,13 +68,19 @@ function readSenders(fields: readonly HeaderField[]): Read<{ senders: NonNullabl
   return { ok: true, senders }
 }
 
-/** Cron names itself in the older form, and the server of its host completes the address there. */
+/** An address without a name has that of a comment: the older form (RFC 5322 §3.4), as cron writes it. */
 function readMailbox(value: string): ParsedAddress {
+  if (value.length > MOST_ADDRESS_INPUT_CHARACTERS) return parseAddress(value, { allowReservedNames: true })
+  let comment = ''
   // RFC 5322 §3.2.2: where a field is folded a tab means no more than a space, and no address may have one.
-  const text = value.replaceAll('\t', ' ')
-  const [, address, name = ''] = NAME_BEHIND.exec(text) ?? []
-  const parsed = parseAddress(address ?? text, { allowReservedNames: true })
-  return !parsed.ok || name.trim() === '' ? parsed : { ...parsed, mailbox: { ...parsed.mailbox, name: name.trim() } }
+  const text = value.replaceAll('\t', ' ').replace(QUOTED_OR_COMMENT, (found, inside?: string) => {
+    if (inside === undefined) return found
+    comment = inside.trim()
+    return ''
+  })
+  const parsed = parseAddress(text, { allowReservedNames: true })
+  if (!parsed.ok || parsed.mailbox.name !== null || comment === '') return parsed
+  return { ...parsed, mailbox: { ...parsed.mailbox, name: comment } }
 }
 
 type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>

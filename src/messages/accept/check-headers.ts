@@ -8,6 +8,17 @@ import { checkText, shown, type FieldProblems } from './field-problems.ts'
 const MOST_HEADERS = 30
 const MOST_VALUE_CHARACTERS = 998
 
+/** Field of the request -> the header fields that are written from it, in lower case. */
+const WRITTEN_FROM: Readonly<Record<string, readonly string[]>> = {
+  from: ['from'],
+  to: ['to'],
+  cc: ['cc'],
+  bcc: ['bcc'],
+  subject: ['subject'],
+  reply_to: ['reply-to'],
+  'unsubscribe.url': ['list-unsubscribe', 'list-unsubscribe-post'],
+}
+
 // Letters, digits and hyphens.
 const NAME = /^[A-Za-z0-9-]{1,76}$/
 // Every control character but the tab.
@@ -45,7 +56,9 @@ function problemOfName(name: string, ownNames: readonly string[]): string | unde
   if (!NAME.test(name)) return 'is no header name: 1 to 76 letters, digits and hyphens'
   const lower = name.toLowerCase()
   const isDenied = headerRule(lower) !== undefined || ownNames.some((own) => own.toLowerCase() === lower)
-  return isDenied ? 'may not be set by a request' : undefined
+  if (!isDenied) return undefined
+  const field = Object.keys(WRITTEN_FROM).find((key) => WRITTEN_FROM[key]?.includes(lower))
+  return `may not be set by a request${field === undefined ? '' : `: it is written from the field ${field}`}`
 }
 
 function checkValue(path: string, value: string, problems: FieldProblems): void {
