@@ -2,7 +2,6 @@
  * What every part of the appliance is made with: store, clock, keys, DNS. Opening the store begins the epoch of this
  * process. Throws ProcessExit when the database cannot be opened.
  */
-import { mkdirSync } from 'node:fs'
 import { createClockWatch, type IsClockSteady } from '../base/clock-watch.ts'
 import { systemClock, type Clock } from '../base/clock.ts'
 import { createKeyRing, type KeyRing } from '../base/key-ring.ts'
@@ -84,9 +83,6 @@ export interface Foundation extends ApplianceOptions {
   working: Stops
 }
 
-/** For the service's user alone. */
-const FOLDER_MODE = 0o700
-
 export async function openFoundation(options: ApplianceOptions, stops: Stops): Promise<Foundation> {
   const { configuration, logger, outside, onFatal, passed } = options
   // Of a start that fails: open sockets keep a process alive.
@@ -102,8 +98,6 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const location = storeLocation(configuration)
   const store = await openStore({ location, logger: logger.child({ part: 'store' }), metrics, onDeath: onFatal })
   stops.push(() => store.close())
-  // SQLite has made it already; some files belong to this machine, whatever the engine.
-  mkdirSync(configuration.server.data_dir, { recursive: true, mode: FOLDER_MODE })
   // For a start that fails half way; otherwise they have ended before.
   const working: Stops = []
   stops.push(() => stopTogether(working, logger))

@@ -23,6 +23,8 @@ export interface PostgresLocation extends CommonLocation {
   url: string
   /** Of this process among others that work with the database; left out: nobody else does. */
   nodeId?: string
+  /** Where this server notes that it had data: then an empty database is refused. Left out: any is taken. */
+  markFolder?: string
 }
 
 /** Plain data: also handed to delivery threads. */
@@ -45,7 +47,7 @@ export function locationFor(server: StoredBy): StoreLocation {
   const { engine, url } = server.storage
   return engine === 'sqlite' || url === null
     ? fileLocationFor(server)
-    : { ...postgresLocationFor(server, url), nodeId: server.node_id }
+    : { ...postgresLocationFor(server, url), nodeId: server.node_id, markFolder: server.data_dir }
 }
 
 export function postgresLocationFor({ storage: { commit } }: StoredBy, url: string): PostgresLocation {

@@ -43,7 +43,9 @@ t.test('a start without the database that was there is refused', async (t) => {
   const location = locationIn(t.testdir({}))
   const file = join(location.folder, 'sternpost.db')
   openDatabase(location).close()
-  const refusal = new RegExp(`${file} was here and is gone: .*sternpost restore FILE.*sternpost\\.made`)
+  const refusal = new RegExp(
+    `there was data, and the database ${file} is not there: .*sternpost restore FILE.*sternpost\\.made`,
+  )
   truncateSync(file)
   t.throws(() => openDatabase(location), { message: refusal, exitCode: 74 }, 'empty')
   rmSync(file)

@@ -1,14 +1,15 @@
 /**
  * An old copy of a PostgreSQL database, as a dump or its archived log gives it: what systemd/README.md "PostgreSQL" says
- * to run before a server starts on it.
+ * to run before a server starts on it. And an empty one in the place of what was there.
  */
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { utcDay } from '../../src/base/utc-day.ts'
+import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
 import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.ts'
-import { openTestStore } from './sqlite-support.ts'
+import { locationIn, openTestStore } from './sqlite-support.ts'
 import { postgresLocation } from './postgres-support.ts'
 import { acceptOne, claim } from './store-samples.ts'
 import { ask, IP, ipChange, warmingRecord } from './warmup-samples.ts'
@@ -23,7 +24,9 @@ function statementsFor(copiedAt: number): string {
 t.test('mail of an old copy is held and lives on', { skip: skipWithoutPostgres }, async (t) => {
   const cluster = await startPostgres(t)
   const database = await cluster.createDatabase()
-  const location = postgresLocation(cluster.url(database))
+  const file = locationIn(t.testdir({}))
+  const markFolder = file.folder
+  const location = { ...postgresLocation(cluster.url(database)), markFolder }
   const now = Date.now()
   const copiedAt = now - 10 * DAY
   const { store: before } = await openTestStore(location)
@@ -36,6 +39,15 @@ t.test('mail of an old copy is held and lives on', { skip: skipWithoutPostgres }
   t.equal((await claim(before, epoch, copiedAt, 1)).length, 1, 'one is under way')
   await before.addIpRecords([warmingRecord()])
   await before.close()
+
+  const empty = await cluster.createDatabase()
+  const emptied = { ...location, url: cluster.url(empty) }
+  const refusal =
+    /^there was data, and the database that storage\.url names is empty: .*migrate --to postgres.*sternpost\.made/
+  await t.rejects(openTestStore(emptied), { exitCode: 74, message: refusal }, 'an empty database is not begun with')
+  t.throws(() => openDatabase(file), { exitCode: 74, message: /there was data/ }, 'nor is a file')
+  const tables = `select count(*)::int as count from pg_tables where schemaname = 'public'`
+  t.match(await cluster.query(tables, empty), [{ count: 0 }], 'a dump still fits in')
 
   await cluster.query(statementsFor(copiedAt), database)
   const { store } = await openTestStore(location)
@@ -54,4 +66,9 @@ t.test('mail of an old copy is held and lives on', { skip: skipWithoutPostgres }
   const action = { filter: {}, action: { kind: 'release' }, now, limit: 100, isDryRun: false } as const
   t.equal((await store.actOnQueue(action)).messages, 2)
   t.equal((await claim(store, begun.epoch, now, 2)).length, 2)
+
+  rmSync(join(markFolder, 'sternpost.made'))
+  const { store: anew } = await openTestStore(emptied)
+  await anew.close()
+  t.ok(existsSync(join(markFolder, 'sternpost.made')), 'who wants to begin anew can')
 })

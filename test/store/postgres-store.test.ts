@@ -12,6 +12,7 @@ const DEFAULTS = {
   array_nulls: 'off',
   standard_conforming_strings: 'off',
   extra_float_digits: -10,
+  quote_all_identifiers: 'on',
   idle_session_timeout: '1s',
   idle_in_transaction_session_timeout: '1ms',
 }

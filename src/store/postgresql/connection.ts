@@ -171,7 +171,7 @@ async function askUnprepared(client: pg.Client, { text, values }: WireStatement)
 const SESSION = `
   set synchronous_commit = on; set default_transaction_isolation = 'read committed'; set timezone = 'UTC';
   set bytea_output = 'hex'; set extra_float_digits = 1; set array_nulls = on; set standard_conforming_strings = on;
-  set client_min_messages = 'warning';
+  set client_min_messages = 'warning'; set quote_all_identifiers = off;
   select set_config(name, '0', false) from pg_settings where name in ('statement_timeout', 'lock_timeout',
     'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout');
   set client_connection_check_interval = '2s';

@@ -1,10 +1,11 @@
 /**
  * Brings the schema to the version this program knows: each migration in one transaction with its number, by one node at
- * a time. Throws ProcessExit: 78 for a newer schema, before anything is written, and for a migration that failed; 75 where
- * somebody else holds a table.
+ * a time. Throws ProcessExit: 78 for a newer schema and 74 for a database that was emptied, both before anything is
+ * written, 78 for a migration that failed, 75 where somebody else holds a table.
  */
 import { readFileSync } from 'node:fs'
 import { errorText, EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import { hadData, toBeginAnew } from '../made-mark.ts'
 import { ServerRefused, type BlockingWire } from './blocking-wire.ts'
 import { askOnce } from './postgres-database.ts'
 
@@ -30,10 +31,11 @@ const LIMIT_WAIT = `select set_config('lock_timeout', '2s', true)`
 /** SQLSTATE of a lock that was waited for too long. */
 const IN_USE = '55P03'
 
-/** Returns the version. */
-export function migrate(wire: BlockingWire): number {
+/** `markFolder`: as of PostgresLocation. Returns the version. */
+export function migrate(wire: BlockingWire, markFolder: string | undefined): number {
   askOnce(wire, `select pg_advisory_lock(${LOCK})`)
   const { exists } = askOnce(wire, FIND_TABLE)
+  if (exists !== 1 && markFolder !== undefined) refuseEmptied(markFolder)
   const found = exists === 1 ? Number(askOnce(wire, 'select version from schema_version')['version'] ?? 0) : 0
   if (found > MIGRATIONS.length) {
     throw new ProcessExit(
@@ -45,6 +47,14 @@ export function migrate(wire: BlockingWire): number {
   for (const [index, name] of MIGRATIONS.entries()) if (index >= found) apply(wire, index + 1, name)
   askOnce(wire, `select pg_advisory_unlock(${LOCK})`)
   return MIGRATIONS.length
+}
+
+/** The data is elsewhere: in a dump, in the database that was meant, or still in the file of SQLite. */
+function refuseEmptied(folder: string): void {
+  if (!hadData(folder)) return
+  const ways = 'restore it, correct storage.url or search_path, bring it from SQLite (sternpost migrate --to postgres)'
+  const sentence = `there was data, and the database that storage.url names is empty: ${ways}, or ${toBeginAnew(folder)}`
+  throw new ProcessExit(EXIT.disk, sentence)
 }
 
 function apply(wire: BlockingWire, version: number, name: string): void {

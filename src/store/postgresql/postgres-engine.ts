@@ -1,10 +1,12 @@
 /**
  * PostgreSQL as the thread of the store works with it. Throws ProcessExit: 75 when the server does not answer or another
- * process works with this database, 78 when it is not one that mail may be trusted to, or its schema is newer.
+ * process works with this database, 78 when it is not one that mail may be trusted to, or its schema is newer, 74 when it
+ * is empty where there was data, or that there is some cannot be noted.
  */
 import type { MessagePort } from 'node:worker_threads'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
+import { noteData } from '../made-mark.ts'
 import type { PostgresLocation } from '../store-location.ts'
 import {
   DatabaseAway,
@@ -43,8 +45,10 @@ export function openPostgresEngine(location: PostgresLocation, notes: MessagePor
   const wire = openBlockingWire(location, notes)
   try {
     const facts = checkServer(wire)
-    const schema_version = migrate(wire)
-    return createEngine(wire, location, { ...facts, schema_version })
+    const schema_version = migrate(wire, location.markFolder)
+    const engine = createEngine(wire, location, { ...facts, schema_version })
+    if (location.markFolder !== undefined) noteData(location.markFolder)
+    return engine
   } catch (thrown) {
     wire.close()
     if (!(thrown instanceof DatabaseAway)) throw thrown

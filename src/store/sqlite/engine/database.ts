@@ -6,10 +6,11 @@
  * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer, a migration failed, or the
  * folder or what is in it is not ours to write into, 74 when it cannot be read or written, was here and is gone, or a snapshot before a migration has no space.
  */
-import { accessSync, constants, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
+import { accessSync, constants, existsSync, mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite, { type Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
+import { hadData, markPath, noteData, toBeginAnew } from '../../made-mark.ts'
 import type { SqliteLocation } from '../../store-location.ts'
 import { addAddressFunctions } from './address-functions.ts'
 import { migrate, prepareNewFile } from './migrate.ts'
@@ -26,7 +27,6 @@ export interface OpenDatabase {
 
 /** Only a shell or a backup tool beside us can hold a lock; after this long the verb fails. */
 const BUSY_TIMEOUT_MILLISECONDS = 5_000
-const MARK_TEXT = 'A database was made in this folder. While this file is here, a start without it is refused.\n'
 /** The database and all mail in it: for the service's user alone. */
 const FOLDER_MODE = 0o700
 /** What they read they seldom read again, and the system has the file in its memory. */
@@ -80,13 +80,12 @@ function makeWritable(folder: string): void {
 }
 
 function openLocked(path: string, location: SqliteLocation, lock: Database): OpenDatabase {
-  const mark = join(location.folder, 'sternpost.made')
-  refuseVanished(path, mark)
+  refuseVanished(path, location.folder)
   const writer = openWriter(path, location)
   const reader = openReader(location)
-  if (!existsSync(mark)) {
-    writeFileSync(mark, MARK_TEXT)
-    ownAs(mark, location.folder)
+  if (!hadData(location.folder)) {
+    noteData(location.folder)
+    ownAs(markPath(location.folder), location.folder)
   }
   return {
     writer,
@@ -100,11 +99,13 @@ function openLocked(path: string, location: SqliteLocation, lock: Database): Ope
 }
 
 /** A database that was here and is not is no new one: its mail would be forgotten without a word. */
-function refuseVanished(path: string, mark: string): void {
+function refuseVanished(path: string, folder: string): void {
   const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0
-  if (bytes > 0 || !existsSync(mark)) return
-  const ways = `put it back, restore a backup (sternpost restore FILE), or remove ${mark} to begin without any data`
-  throw new ProcessExit(EXIT.disk, `the database ${path} was here and is gone: ${ways}`)
+  if (bytes > 0 || !hadData(folder)) return
+  const ways =
+    'put it back, restore a backup (sternpost restore FILE), bring it from PostgreSQL (sternpost migrate --to sqlite)'
+  const sentence = `there was data, and the database ${path} is not there: ${ways}, or ${toBeginAnew(folder)}`
+  throw new ProcessExit(EXIT.disk, sentence)
 }
 
 /** A connection that cannot write, for lookups here and for content in delivery threads. */
