@@ -42,6 +42,7 @@ import { addWebhookCommands } from './mail/webhook.ts'
 import { configurationFolder } from './shared/flag-values.ts'
 import { printResult, type OutputFlags } from './shared/print.ts'
 import { printableLines } from './shared/text.ts'
+import { refuseUnclearWords } from './shared/unclear-words.ts'
 import { addLocalVerb } from './shared/verb.ts'
 
 export interface ServerStarters {
@@ -105,6 +106,7 @@ export function createProgram(version: string, starters: ServerStarters): Comman
   for (const add of VERBS) add(program)
   addVersionCommand(program, version)
   addCompletionCommand(program)
+  refuseUnclearWords(program)
   return program
 }
 
