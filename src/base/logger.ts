@@ -75,8 +75,8 @@ function createTimeField(): () => string {
   }
 }
 
-/** What JSON leaves as it is and a terminal may obey, or take for the end of a line. */
-const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029]/g
+/** What JSON leaves as it is and a terminal may obey, take for the end of a line, or for a change of direction. */
+const UNPRINTABLE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
 
 function printable(line: string): string {
   // Nearly always there is nothing to replace.

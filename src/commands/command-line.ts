@@ -14,6 +14,7 @@ import { explainMistakes } from '../config/source/explain-mistake.ts'
 import type { LoadStarters } from './server/sandbox.ts'
 import { configurationFolder } from './shared/flag-values.ts'
 import { printableLines } from './shared/text.ts'
+import { refuseUnclearWords } from './shared/unclear-words.ts'
 import { addVerbs } from './verbs.ts'
 
 const FIRST_STEPS = `No server runs here yet. The first steps:
@@ -35,6 +36,7 @@ export async function createProgram(version: string, loadStarters: LoadStarters,
     // A verb that has verbs below it leaves them their own flags.
     .enablePositionalOptions()
   await addVerbs(program, loadStarters, name)
+  refuseUnclearWords(program)
   return program
 }
 

@@ -14,7 +14,7 @@ import { followStream } from '../../src/commands/mail/follow-stream.ts'
 import { importPieces } from '../../src/commands/mail/import-csv.ts'
 import { explanationReport, messageReport } from '../../src/commands/mail/message-report.ts'
 import { tailMessages } from '../../src/commands/mail/message.ts'
-import { preciseTime, rowOf, sheetText } from '../../src/commands/shared/text.ts'
+import { jsonText, preciseTime, rowOf, sheetText, tableText } from '../../src/commands/shared/text.ts'
 import { endpointReport } from '../../src/commands/mail/webhook.ts'
 import { DELIVERY_COLUMNS } from '../../src/commands/mail/webhook-deliveries.ts'
 import type { Clock } from '../../src/base/clock.ts'
@@ -326,4 +326,52 @@ t.test('a reader that has gone ends a verb without a word', async (t) => {
   const load = async (): Promise<never> => Promise.reject(gone)
   t.equal(await runCommandLine(['serve'], '0.0.0', load), EXIT.failed)
   t.equal(said().length, 0)
+})
+
+t.test('an empty argument, and a second value for a flag that takes one, are refused', async (t) => {
+  const said = t.capture(process.stderr, 'write', () => true)
+  const serve = async (): Promise<never> => Promise.reject(new Error('no server is started here'))
+  const refused: [RegExp, ...string[]][] = [
+    [/<id> is empty/, 'key', 'revoke', '', '--yes'],
+    [/<checks> is empty/, 'doctor', 'config', ''],
+    [
+      /argument 'b@x.org' is invalid. It takes one value, and has 'a@x.org'/,
+      'send',
+      '--to',
+      'a@x.org',
+      '--to',
+      'b@x.org',
+    ],
+    [/It takes one value, and has 'all'/, 'domain', 'list', '--status', 'all', '--status', 'pending'],
+    [/argument 'nosuch' is invalid. Allowed choices are/, 'domain', 'list', '--status', 'nosuch'],
+  ]
+  for (const [sentence, ...words] of refused) {
+    t.equal(await runCommandLine(words, '0.0.0', { serve, sandbox: serve }), EXIT.usage, words.join(' '))
+    t.match(
+      said()
+        .map(({ args }) => String(args[0]))
+        .join(''),
+      sentence,
+    )
+  }
+})
+
+t.test('nothing in a document of JSON is obeyed by a terminal, and nothing of it is lost', async (t) => {
+  const document = { '\u009b31m': 'a\u202e\u061c\u007f\u001b[2J', name: 'ü' }
+  for (const indent of [0, 2]) {
+    t.match(jsonText(document, indent), /^[\x20-\x7e\n\u00fc]*$/)
+    t.same(JSON.parse(jsonText(document, indent)), document)
+  }
+})
+
+t.test('a cell that is very long leaves the other rows as they are', async (t) => {
+  const table = tableText(
+    ['A', 'B'],
+    [
+      ['x'.repeat(900), '1'],
+      ['y', '2'],
+    ],
+    true,
+  )
+  t.match(table, /\ny {61}2\n$/)
 })

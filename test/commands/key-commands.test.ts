@@ -164,6 +164,8 @@ t.test('what the server refuses ends with a code that says what kind it is', asy
   await new Promise((resolve) => other.on('listening', resolve))
   const { port } = other.address() as AddressInfo
   t.match(await ask(port), { code: 70, stderr: /no JSON/ })
+  answer = { status: 502, body: '<html>' }
+  t.match(await ask(port), { code: 69, stderr: /^sternpost: a proxy answers .*status 502\)\. Fix: see that/ })
   const exits = { unavailable: 75, rate_limited: 75, internal_error: 70, conflict: 1 }
   for (const [code, exit] of Object.entries(exits)) {
     const error = { code, message: 'No.\u001b[2J', details: '' }

@@ -483,6 +483,12 @@ t.test('at most 50 errors are printed, with the number left out; warnings say so
   t.match(many, /\nand 10 errors more\n60 errors in 1 file\. The configuration is not valid\.$/)
   const warning = explainMistakes([{ ...error, severity: 'warning' }], () => '\tabc')
   t.equal(warning, 'a.yaml:1:3: warning: a: is wrong\n  \tabc\n  \t ^')
+  const hostile = { ...error, message: 'no \u202e"' }
+  t.match(
+    explainMistakes([hostile], () => '\u001b\u009bc'),
+    /: no \ufffd"\n {2}\ufffd\ufffdc\n {4}\^/,
+    'nothing that a terminal obeys',
+  )
   t.equal(explainMistakes([]), '')
 })
 

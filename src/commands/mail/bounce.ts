@@ -15,7 +15,7 @@ import { isOptOut } from '../../mail/report/feedback-report.ts'
 import { judgeReported, type ReportJudgement } from '../../mail/report/judge-report.ts'
 import { readReport } from '../../mail/report/read-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
-import { linesText, localTime, printable, type Columns } from '../shared/text.ts'
+import { jsonText, linesText, localTime, printable, type Columns } from '../shared/text.ts'
 import { askPages } from '../shared/api-client.ts'
 import { SHIPPED_FOLDER } from '../shared/flag-values.ts'
 import { addLocalVerb, addVerb, LIMIT_FLAG, printFirst, type LimitFlags } from '../shared/verb.ts'
@@ -94,7 +94,7 @@ interface JudgedRecipient extends ReportedRecipient {
 }
 
 function jsonLine(file: string, reading: ReportReading, recipients: readonly JudgedRecipient[]): string {
-  return `${JSON.stringify({
+  return jsonText({
     file,
     kind: reading.kind,
     recipients: recipients.map(({ address, finalRecipient, action, status, diagnostic, judgement }) => ({
@@ -109,7 +109,7 @@ function jsonLine(file: string, reading: ReportReading, recipients: readonly Jud
       diagnostic,
     })),
     feedback_type: reading.feedbackType,
-  })}\n`
+  })
 }
 
 function text(file: string, reading: ReportReading, recipients: readonly JudgedRecipient[]): string {

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { erasedRecipientSchema, recipientDataSchema, type RecipientDataJson } from '../../api/server.ts'
 import { ask, callServer, LONG_PATIENCE, readAnswer, withQuery, type ApiPath } from '../shared/api-client.ts'
 import { printNote, printResult } from '../shared/print.ts'
-import { sheetText } from '../shared/text.ts'
+import { jsonText, sheetText } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addVerb, isConfirmed, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 
@@ -33,7 +33,7 @@ async function readAll(address: string, flags: VerbFlags): Promise<Omit<Recipien
 async function exportAll(address: string, flags: VerbFlags): Promise<void> {
   const stored = await readAll(address, flags)
   const document = { address, ...stored }
-  printResult(flags, document, () => `${JSON.stringify(document, null, 2)}\n`)
+  printResult(flags, document, () => jsonText(document, 2))
   printNote(flags, `${stored.messages.length} messages, ${stored.suppressions.length} entries of the suppression list.`)
 }
 

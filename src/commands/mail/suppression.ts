@@ -13,7 +13,7 @@ import { ask, askAll, askPages, sendCsv, withQuery } from '../shared/api-client.
 import { commandText } from '../shared/command-text.ts'
 import { timeFlag } from '../shared/flag-values.ts'
 import { printNote, printPiece, printResult, progressLine } from '../shared/print.ts'
-import { countOf, localTime, printable, progressBar, type Columns } from '../shared/text.ts'
+import { countOf, jsonText, localTime, printable, progressBar, type Columns } from '../shared/text.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import {
   addVerb,
@@ -136,7 +136,7 @@ async function exportAll(flags: FilterFlags): Promise<void> {
     const lines = entries.map(
       ({ email, reason, scope, domain }) => `${[email, reason, scope, domain ?? ''].map(csvField).join(',')}\n`,
     )
-    const documents = entries.map((entry) => JSON.stringify(entry)).join(',')
+    const documents = entries.map((entry) => jsonText(entry).trimEnd()).join(',')
     await printPiece(isJson ? `${isFirst ? '' : ','}${documents}` : lines.join(''))
     isFirst = entries.length === 0 && isFirst
   }

@@ -4,7 +4,7 @@
  * or Terraform. (The zone file comes from the server.) Pure.
  */
 import type { DnsRecordJson, DomainJson } from '../../api/domain.ts'
-import { columnsText, linesText, localTime, type Columns } from '../shared/text.ts'
+import { columnsText, jsonText, linesText, localTime, type Columns } from '../shared/text.ts'
 
 export function domainReport(domain: DomainJson): string {
   return linesText([...headLines(domain), ...domain.records.flatMap((record) => ['', ...recordLines(record)])])
@@ -68,8 +68,8 @@ export function dnsText(domain: DomainJson, format: Exclude<DnsFormat, 'zone'>, 
   const records = recordsToPublish(domain)
   const texts = {
     table: () => columnsText(COLUMNS, records, isTerminal),
-    json: () => `${JSON.stringify(records, null, 2)}\n`,
-    cloudflare: () => `${JSON.stringify(cloudflareBatch(records, domain.domain), null, 2)}\n`,
+    json: () => jsonText(records, 2),
+    cloudflare: () => jsonText(cloudflareBatch(records, domain.domain), 2),
     terraform: () => terraform(records, domain.domain),
   }
   return texts[format]()

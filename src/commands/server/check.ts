@@ -12,6 +12,7 @@ import { checkForwardNames, checkPtr, checkOwnNames } from '../../health/checks/
 import { runChecks } from '../../health/checks/check.ts'
 import { worldOf } from './doctor-world.ts'
 import { configurationFolder, misuse, SHIPPED_FOLDER } from '../shared/flag-values.ts'
+import { jsonText } from '../shared/text.ts'
 import { addLocalVerb, CONFIG_FLAG, type Given } from '../shared/verb.ts'
 
 type CheckFlags = Given<'config'> & Partial<Record<'dns' | 'offline' | 'json', boolean>>
@@ -31,7 +32,7 @@ async function check(flags: CheckFlags): Promise<void> {
   const folder = configurationFolder(flags.config)
   const mistakes = await findMistakes(folder, flags)
   const isValid = mistakes.every((mistake) => mistake.severity === 'warning')
-  if (flags.json === true) process.stdout.write(`${JSON.stringify(mistakes)}\n`)
+  if (flags.json === true) process.stdout.write(jsonText(mistakes))
   else if (mistakes.length > 0) process.stderr.write(`${explainMistakes(mistakes)}\n`)
   if (flags.json !== true && isValid) {
     for (const { name, stages } of formulaCurves(folder, SHIPPED_FOLDER)) {

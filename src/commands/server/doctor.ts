@@ -21,7 +21,7 @@ import { ask, askAll, unlessExit } from '../shared/api-client.ts'
 import { serverWords } from '../shared/command-text.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { printNote, printResult } from '../shared/print.ts'
-import { countOf, isTerminal, printable } from '../shared/text.ts'
+import { countOf, obeysEscapes, printable } from '../shared/text.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { localWorld, type LocalWorld } from './doctor-world.ts'
@@ -81,7 +81,7 @@ async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
     checks,
     text: await textOf(flags, { asked, checks, address, world: local?.world ?? null }),
   }
-  const screen = { hasColours: isTerminal() && process.env['NO_COLOR'] === undefined, showsAll: ids.length > 0 }
+  const screen = { hasColours: obeysEscapes() && process.env['NO_COLOR'] === undefined, showsAll: ids.length > 0 }
   printResult(flags, report, () => (report.text !== null && isTicket ? report.text : doctorText(report, screen)))
   if (inServer === null) printNote(flags, ABSENT)
   else if (!isTicket && report.summary.warn + report.summary.fail > 0) tellOfServer(flags)

@@ -11,14 +11,14 @@ import { checksSchema, healthSchema } from '../../api/health.ts'
 import { ipSchema } from '../../api/ip.ts'
 import { runningServerSchema, storageSchema, type RunningServerJson, type StorageJson } from '../../api/server.ts'
 import { webhookEndpointSchema } from '../../api/webhook.ts'
-import { MINUTE, SECOND, systemClock } from '../../base/clock.ts'
+import { MINUTE, SECOND, systemClock, toUnixSeconds } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { durationText } from '../../config/settings/field-types.ts'
 import { ask, askAll, ifPermitted } from '../shared/api-client.ts'
 import { commandText } from '../shared/command-text.ts'
 import { durationFlag } from '../shared/flag-values.ts'
 import { printPiece, printResult } from '../shared/print.ts'
-import { byteText, isTerminal, sheetText } from '../shared/text.ts'
+import { byteText, jsonText, obeysEscapes, sheetText } from '../shared/text.ts'
 import { serverAddress, shownAddress, type ServerAddress } from '../shared/server-address.ts'
 import { pause, untilInterrupted, addVerb, type VerbFlags } from '../shared/verb.ts'
 
@@ -41,8 +41,8 @@ async function readStatus(server: ServerAddress) {
   const health = await ask(server, healthSchema, 'GET /v1/health')
   return {
     server: shownAddress(server),
-    /** When it was asked, Unix milliseconds. */
-    at: Date.now(),
+    /** When it was asked, Unix seconds. */
+    at: toUnixSeconds(Date.now()),
     running: await ifPermitted(() => ask(server, runningServerSchema, 'GET /v1/admin/server')),
     health,
     // How many are in each state; null: the key may not know.
@@ -119,7 +119,7 @@ async function failingChecks(server: ServerAddress) {
 }
 
 function runningText({ version, node, started_at: startedAt, revision }: RunningServerJson, at: number): string {
-  const seconds = Math.max(1, Math.round(at / SECOND - startedAt))
+  const seconds = Math.max(1, at - startedAt)
   const up = durationText(seconds < MINUTE_SECONDS ? seconds * SECOND : Math.round(seconds / MINUTE_SECONDS) * MINUTE)
   return `${version} on Node.js ${node}, up for ${up}, configuration revision ${revision}`
 }
@@ -157,22 +157,29 @@ async function top(flags: VerbFlags & { interval: string }): Promise<void> {
   const interval = durationFlag('--interval', flags.interval)
   const server = serverAddress(flags)
   const signal = untilInterrupted()
-  let before: StatusView | null = null
+  let before: Look | null = null
   while (!signal.aborted) {
     const view = await readStatus(server)
-    const text =
-      flags.json === true ? `${JSON.stringify(view)}\n` : `${statusText(view, flags)}${changeText(view, before)}\n`
-    await printPiece(isTerminal() && flags.json !== true ? `${REDRAW}${text}` : text)
-    before = view
+    const look = { at: Date.now(), depth: view.health.queue_depth }
+    const text = flags.json === true ? jsonText(view) : `${statusText(view, flags)}${changeText(look, before)}\n`
+    await printPiece(obeysEscapes() && flags.json !== true ? `${REDRAW}${text}` : text)
+    before = look
     await pause(systemClock, interval, signal)
   }
 }
 
+interface Look {
+  /** Unix milliseconds. */
+  at: number
+  /** Messages that wait. */
+  depth: number
+}
+
 /** How the queue moved, per second. */
-function changeText(view: StatusView, before: StatusView | null): string {
+function changeText(look: Look, before: Look | null): string {
   if (before === null) return ''
-  const seconds = (view.at - before.at) / SECOND
-  const change = (view.health.queue_depth - before.health.queue_depth) / seconds
+  const seconds = (look.at - before.at) / SECOND
+  const change = (look.depth - before.depth) / seconds
   if (seconds <= 0 || change === 0) return ''
   return `  queue ${change > 0 ? 'grows' : 'shrinks'} by ${Math.abs(change).toFixed(1)} messages a second\n`
 }

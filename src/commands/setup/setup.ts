@@ -16,6 +16,7 @@ import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { collect, configurationFolder, durationFlag } from '../shared/flag-values.ts'
+import { jsonText } from '../shared/text.ts'
 import { CONFIG_FLAG } from '../shared/verb.ts'
 import { setupAnswers, type SetupFlags } from './answers.ts'
 import { carryOut } from './carry-out.ts'
@@ -85,7 +86,7 @@ async function setup(flags: SetupCommandFlags): Promise<void> {
     const { domain } = answers
     const ending = { withConsole: flags.console, waitMilliseconds: mostWait ?? (process.stdin.isTTY ? FOREVER : 0) }
     const result = await carryOut({ folder, files, notes, unheard, domain, systemd, ending })
-    if (isDocument) process.stdout.write(`${JSON.stringify(result)}\n`)
+    if (isDocument) process.stdout.write(jsonText(result))
   } finally {
     notes.close()
   }

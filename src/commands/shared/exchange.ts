@@ -143,10 +143,17 @@ function parseAnswer(status: number, text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (thrown) {
+    if (GATEWAY_STATUSES.includes(status)) {
+      const text = `sternpost: a proxy answers for the server, which it does not reach (status ${status})`
+      throw new ProcessExit(EXIT.unreachable, `${text}. Fix: see that the server runs.`, { cause: thrown })
+    }
     const problem = `sternpost: the answer of the server (status ${status}) is no JSON. Fix: check --url.`
     throw new ProcessExit(EXIT.internal, problem, { cause: thrown })
   }
 }
+
+/** Of a proxy whose server is not there, such as one that starts anew (RFC 9110 §15.6.3 to §15.6.5). */
+const GATEWAY_STATUSES: readonly number[] = [502, 503, 504]
 
 /** What a refusal ends with beside 1, and what to do about it. */
 const REFUSALS: Readonly<Record<string, { exit: number; fix: string }>> = {

@@ -1,6 +1,6 @@
 /** How verbs print (commands/README.md "The command line"): results on standard output, the rest on standard error. */
 import { once } from 'node:events'
-import { columnsText, printableLines, type Columns } from './text.ts'
+import { columnsText, jsonText, printableLines, type Columns } from './text.ts'
 
 export interface OutputFlags {
   json?: boolean
@@ -9,7 +9,7 @@ export interface OutputFlags {
 
 /** One JSON document with --json, else the text. */
 export function printResult({ json }: OutputFlags, document: unknown, text: () => string): void {
-  process.stdout.write(json === true ? `${JSON.stringify(document)}\n` : text())
+  process.stdout.write(json === true ? jsonText(document) : text())
 }
 
 /** What a person should know beside the result, such as the next command. */

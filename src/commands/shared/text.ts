@@ -6,9 +6,16 @@ import { SECOND } from '../../base/clock.ts'
 
 const BAR_WIDTH = 30
 const DEFAULT_WIDTH = 80
+/** Characters. What is longer, such as a subject of a thousand, does not push all other rows apart. */
+const MOST_ALIGNED = 60
 
 export function isTerminal(): boolean {
   return process.stdout.isTTY
+}
+
+/** A terminal that draws anew and has colours. */
+export function obeysEscapes(): boolean {
+  return isTerminal() && process.env['TERM'] !== 'dumb'
 }
 
 /** Columns; 80 where nobody says. */
@@ -28,7 +35,10 @@ export function sheetText(head: string, parts: readonly (readonly [label: string
 export function tableText(heads: readonly string[], rows: readonly (readonly string[])[], isTerminal: boolean): string {
   const cells = rows.map((row) => row.map(printable))
   if (!isTerminal) return cells.map((row) => `${row.join('\t')}\n`).join('')
-  const widths = heads.map((head, column) => Math.max(head.length, ...cells.map((row) => row[column]?.length ?? 0)))
+  const widths = heads.map((head, column) => {
+    const longest = Math.max(head.length, ...cells.map((row) => row[column]?.length ?? 0))
+    return Math.min(longest, MOST_ALIGNED)
+  })
   const lines = [heads, ...cells].map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
   return lines.map((line) => `${line.trimEnd()}\n`).join('')
 }
@@ -51,7 +61,7 @@ export function linesText(lines: readonly string[]): string {
 }
 
 /** Control characters, and those that change the direction of the text around them. */
-const UNPRINTABLE = /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
+const UNPRINTABLE = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
 /** Text from outside, such as what the DNS holds, made harmless for a terminal. */
 export function printable(text: string): string {
@@ -61,6 +71,11 @@ export function printable(text: string): string {
 /** The same for what is said in several lines. */
 export function printableLines(text: string): string {
   return text.split('\n').map(printable).join('\n')
+}
+
+/** A document of JSON, in which the same stands as escapes of JSON. */
+export function jsonText(document: unknown, indent = 0): string {
+  return `${printableLines(JSON.stringify(document, null, indent))}\n`
 }
 
 /** Unix seconds in the local time of the reader. */

@@ -92,10 +92,18 @@ export function explainMistakes(mistakes: readonly Mistake[], readLine = readLin
     .map((mistake) => explainMistake(mistake, secretLines.has(placeOf(mistake)) ? () => undefined : readLine))
   const countLeftOut = errors.length - printedErrors.size
   if (countLeftOut > 0) blocks.push(`and ${count(countLeftOut, 'error')} more`)
-  if (errors.length === 0) return blocks.join('\n')
+  if (errors.length === 0) return harmless(blocks.join('\n'))
   const files = new Set(errors.map(({ file }) => file))
   const summary = `${count(errors.length, 'error')} in ${count(files.size, 'file')}. The configuration is not valid.`
-  return [...blocks, summary].join('\n')
+  return harmless([...blocks, summary].join('\n'))
+}
+
+// What a terminal would obey: control characters but tab and line end, and those that change the direction of text.
+const UNPRINTABLE = /(?![\t\n])[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
+
+/** One character for each, so that the caret stays below its column. */
+function harmless(text: string): string {
+  return text.replace(UNPRINTABLE, '\ufffd')
 }
 
 function explainMistake(mistake: Mistake, readLine: (file: string, line: number) => string | undefined): string {
