@@ -22,6 +22,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ConfigurationError, EXIT, ProcessExit, errorText } from '../../base/errors.ts'
+import { MASTER_KEY_BYTES } from '../../base/key-ring.ts'
 import { shellWord } from '../../base/shell-word.ts'
 import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
 import { databaseParts } from '../../store/open/offline.ts'
@@ -59,7 +60,6 @@ const SECRET = 0o600
 /** For the group of the service; the others for root alone. */
 const FOR_SERVICE = 0o640
 const FOLDER = 0o750
-const MASTER_KEY_BYTES = 32
 const SERVER = 'sternpost.yaml'
 const POOLS = 'pools.yaml'
 const MASTER_KEY = 'master.key'
