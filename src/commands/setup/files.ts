@@ -1,9 +1,9 @@
 /**
  * The files that `sternpost setup` writes: configuration, master key, and a self-signed certificate where none come by
- * themselves. All are written beside
- * their places and read as the server would read them, and only then put there. What is there already stays, also what
- * appears meanwhile. Throws ConfigurationError for files that the server would refuse, ProcessExit 78 for half a
- * certificate and for data whose master key is missing, and the system's errors; nothing is left behind then.
+ * themselves. They are written beside their places, read as the server would read them, and only then put there. What
+ * is there already stays, and so does what appears meanwhile. Throws ConfigurationError for files that the server would
+ * refuse, ProcessExit 78 for half a certificate and for data whose master key is missing, and the system's errors;
+ * nothing is left behind then.
  */
 import { randomBytes } from 'node:crypto'
 import {
