@@ -1,6 +1,6 @@
 /** Fields that many requests and answers have (http/README.md "Conventions"). */
 import { z } from 'zod'
-import { toUnixSeconds } from '../base/clock.ts'
+import { isPlainObject } from '../base/plain-object.ts'
 
 // Of requests: optional ones may be null, which is the same as absent.
 
@@ -12,13 +12,8 @@ export const textList = (most: number) => z.array(z.string()).max(most)
 /** An object with keys of the caller's choice, handed on as it came; `values` says in OpenAPI what they may be. */
 export const freeObject = (values: true | { type: 'string' }) =>
   z
-    .custom<Record<string, unknown>>((value) => isObject(value) || isEmptyList(value), 'expected an object')
+    .custom<Record<string, unknown>>((value) => isPlainObject(value) || isEmptyList(value), 'expected an object')
     .meta({ type: 'object', additionalProperties: values })
-
-/** An object of JSON, and no list. */
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
 
 /** So PHP writes an empty object. */
 export function isEmptyList(value: unknown): boolean {
@@ -69,8 +64,3 @@ export const timeOrNull = () => z.int().nullable()
 export const textOrNull = () => z.string().nullable()
 
 export const count = () => z.int().min(0)
-
-/** Milliseconds of our records as the wire has them. */
-export function secondsOrNull(milliseconds: number | null): number | null {
-  return milliseconds === null ? null : toUnixSeconds(milliseconds)
-}

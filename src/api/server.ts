@@ -7,7 +7,7 @@ import { count, optionalText, paging, textOrNull, time } from './fields.ts'
 
 /** Debug lines of a busy server fill a journal: a day is the longest anybody looks on. */
 const LONGEST_SECONDS = 86_400
-const LEVELS = ['debug', 'info', 'warn', 'error'] as const
+export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
 
 export const runningServerSchema = z.object({
   version: z.string(),
@@ -17,11 +17,11 @@ export const runningServerSchema = z.object({
 })
 
 export const logLevelSchema = z.object({
-  level: z.enum(LEVELS),
+  level: z.enum(LOG_LEVELS),
   for_seconds: z.int().min(1).max(LONGEST_SECONDS).nullish(),
 })
 
-export const raisedLogLevelSchema = z.object({ level: z.enum(LEVELS), until: time() })
+export const raisedLogLevelSchema = z.object({ level: z.enum(LOG_LEVELS), until: time() })
 
 export const reloadSchema = z.object({ dry_run: z.boolean().nullish() })
 

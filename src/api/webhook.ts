@@ -150,4 +150,5 @@ function furtherData(kind: WebhookEventKind): z.ZodType {
 
 export type WebhookEndpointJson = z.infer<typeof webhookEndpointSchema>
 export type WebhookDeliveryJson = z.infer<typeof webhookDeliverySchema>
+export type WebhookDeliveryDetailJson = z.infer<typeof webhookDeliveryDetailSchema>
 export type WebhookTrialJson = z.infer<typeof webhookTrialSchema>

@@ -11,7 +11,7 @@ import {
 } from '../delivery/route/tls/tls-results.ts'
 import { createTlsPolicies } from '../delivery/route/tls/tls-policy.ts'
 import { createTlsReports, type TlsReports } from '../delivery/route/tls/tls-reports.ts'
-import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
+import { ADMINISTRATOR, OWN_MAIL, type AcceptSubmission } from '../messages/accept/send-request.ts'
 import { createDnsCache } from '../network/cached-resolver.ts'
 import { createMailHosts } from '../network/mail-hosts.ts'
 import { measuredBy } from '../network/measured-resolver.ts'
@@ -92,15 +92,12 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
         logger,
         settings: live.current,
         sendMail: async ({ from, recipient, subject, raw, idempotencyKey }) => {
-          const mail = { recipients: [recipient], from, subject, raw, idempotencyKey, ...PLAIN }
+          const mail = { recipients: [recipient], from, subject, raw, idempotencyKey, ...OWN_MAIL }
           await acceptSubmission(mail, ADMINISTRATOR)
         },
       }),
   }
 }
-
-const PLAIN = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
-const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 
 function cachedValidatingResolver(foundation: Foundation): ValidatingResolver | null {
   const { configuration, metrics, outside } = foundation

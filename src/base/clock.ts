@@ -34,3 +34,8 @@ export const systemClock: Clock = {
 export function toUnixSeconds(milliseconds: number): number {
   return Math.floor(milliseconds / SECOND)
 }
+
+/** The same of a time that may not be there. */
+export function secondsOrNull(milliseconds: number | null): number | null {
+  return milliseconds === null ? null : toUnixSeconds(milliseconds)
+}

@@ -1,6 +1,6 @@
 /**
- * HMAC-SHA-256 (RFC 2104), of which every message has several. Made of two one-shot hashes: Node's Hmac objects take
- * nearly three times as long for a few bytes. The key in both its paddings is kept as long as the key is.
+ * HMAC-SHA-256 (RFC 2104) of a few bytes, of which every message has several. Made of two one-shot hashes: Node's Hmac
+ * objects take nearly three times as long. The key in both its paddings is kept as long as the key is.
  */
 import { hash, type KeyObject } from 'node:crypto'
 
@@ -25,20 +25,7 @@ export function hmacSha256(key: KeyObject, purpose: string, bytes: Uint8Array): 
   const { inner, outer } = paddedKeyOf(key)
   const start = BLOCK_BYTES + inner.write(purpose, BLOCK_BYTES, 'latin1')
   inner.set(bytes, start)
-  return outerHash(outer, inner.subarray(0, start + bytes.length))
-}
-
-/** Over a text of any length in UTF-8; in hexadecimal digits. */
-export function hmacSha256OfText(key: KeyObject, text: string): string {
-  const { inner, outer } = paddedKeyOf(key)
-  const signed = Buffer.allocUnsafe(BLOCK_BYTES + Buffer.byteLength(text))
-  inner.copy(signed, 0, 0, BLOCK_BYTES)
-  signed.write(text, BLOCK_BYTES, 'utf8')
-  return outerHash(outer, signed)
-}
-
-function outerHash(outer: Buffer, signed: Buffer): string {
-  outer.write(hash('sha256', signed, 'hex'), BLOCK_BYTES, 'hex')
+  outer.write(hash('sha256', inner.subarray(0, start + bytes.length), 'hex'), BLOCK_BYTES, 'hex')
   return hash('sha256', outer, 'hex')
 }
 

@@ -4,6 +4,7 @@
  * again. A clock that goes back refills nothing. Never waits and never throws.
  */
 import type { Clock } from './clock.ts'
+import { recentEntries } from './recent-entries.ts'
 
 interface RateLimitOptions {
   clock: Pick<Clock, 'now'>
@@ -27,22 +28,13 @@ const MOST_KEYS = 10_000
 
 export function createRateLimit(options: RateLimitOptions) {
   const { clock, count, perMilliseconds, burst, mostKeys = MOST_KEYS } = options
-  // The one used longest ago comes first.
-  const buckets = new Map<string, Bucket>()
+  const buckets = recentEntries<string, Bucket>(mostKeys)
 
   function refilled(key: string): Bucket {
     const now = clock.now()
     const bucket = buckets.get(key) ?? { tokens: burst, at: now }
     const elapsed = Math.max(0, now - bucket.at)
     return { tokens: Math.min(burst, bucket.tokens + (elapsed * count) / perMilliseconds), at: now }
-  }
-
-  function remember(key: string, bucket: Bucket): void {
-    buckets.delete(key)
-    buckets.set(key, bucket)
-    if (buckets.size <= mostKeys) return
-    const [oldest = key] = buckets.keys()
-    buckets.delete(oldest)
   }
 
   const millisecondsFor = (tokens: number): number => Math.ceil((Math.max(0, tokens) * perMilliseconds) / count)
@@ -54,12 +46,12 @@ export function createRateLimit(options: RateLimitOptions) {
       const missing = Math.min(tokens, burst) - bucket.tokens
       // Fractions of a token are sums of many refills, which never come out exactly even.
       const isRefused = missing > ROUNDING
-      remember(key, isRefused ? bucket : { ...bucket, tokens: bucket.tokens - tokens })
+      buckets.set(key, isRefused ? bucket : { ...bucket, tokens: bucket.tokens - tokens })
       return isRefused ? Math.max(1, millisecondsFor(missing)) : 0
     },
     giveBack(key: string, tokens: number): void {
       const bucket = refilled(key)
-      remember(key, { ...bucket, tokens: Math.min(burst, bucket.tokens + tokens) })
+      buckets.set(key, { ...bucket, tokens: Math.min(burst, bucket.tokens + tokens) })
     },
     /** Whole tokens that are left, never below 0, and the time until the bucket is full. */
     state(key: string) {

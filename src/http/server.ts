@@ -10,6 +10,7 @@ import { Server as NetServer, type Socket } from 'node:net'
 import { SECOND } from '../base/clock.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
+import { within } from '../base/within.ts'
 import { createConnectionLimits } from './connection-limits.ts'
 import { BODY_READER_DEFAULTS, createBodyReader } from './exchange/body-reader.ts'
 import { makeServer, type HttpSettings, type MadeServer, type RequestListener } from './make-server.ts'
@@ -109,15 +110,8 @@ function createRunningRequests(): RunningRequests {
       count += 1
       response.once('close', onClose)
     },
-    finished(mostMilliseconds) {
-      return new Promise((resolve) => {
-        if (count === 0) return resolve()
-        const timer = setTimeout(resolve, mostMilliseconds)
-        onNone = () => {
-          clearTimeout(timer)
-          resolve()
-        }
-      })
+    async finished(mostMilliseconds) {
+      if (count > 0) await within(new Promise<void>((resolve) => (onNone = resolve)), mostMilliseconds)
     },
   }
 }

@@ -11,6 +11,7 @@ import type { Logger } from '../base/logger.ts'
 import { openPort, type Port } from '../base/service/open-port.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
+import { within } from '../base/within.ts'
 import { createDoorTls, type GivenCertificates, type ListenerTls, type TlsSettings } from './door-tls.ts'
 import type { ReceivedMessage, ReceiveMessage } from './receive-message.ts'
 import { createDialogueServer } from './smtp-dialogue.ts'
@@ -187,15 +188,8 @@ function createConnectionAdmission(limits: SmtpLimits) {
     },
     release,
     /** Resolves when there is none left, or after so much time. */
-    allReleased(mostMilliseconds: number): Promise<void> {
-      if (addresses.size === 0) return Promise.resolve()
-      return new Promise((resolve) => {
-        const timer = setTimeout(resolve, mostMilliseconds)
-        onEmpty = () => {
-          clearTimeout(timer)
-          resolve()
-        }
-      })
+    async allReleased(mostMilliseconds: number): Promise<void> {
+      if (addresses.size > 0) await within(new Promise<void>((resolve) => (onEmpty = resolve)), mostMilliseconds)
     },
   }
 }

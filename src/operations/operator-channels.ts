@@ -15,7 +15,7 @@ import {
   type OperatorChannel,
 } from '../health/operator-alert.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
-import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
+import { ADMINISTRATOR, OWN_MAIL, type AcceptSubmission } from '../messages/accept/send-request.ts'
 import { createGuardedRequest, type GuardedRequestOptions } from '../network/guarded-request.ts'
 import type { Domains } from '../senders/domains.ts'
 
@@ -35,7 +35,6 @@ export function operatorChannels(server: ServerSettings, parts: OperatorChannelP
 }
 
 const A_FEW = 5
-const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 const LOCAL_PART = 'postmaster'
 const UNDO = 'sternpost suppression remove'
 
@@ -43,9 +42,8 @@ function operatorMail(to: string, hostname: string, parts: OperatorChannelParts)
   const sendFrom = async (domain: string, alert: OperatorAlert): Promise<void> => {
     const from = `${LOCAL_PART}@${domain}`
     const mail = { from, recipients: [to], subject: alertSubject(alert), raw: alertMail(alert, { from, to }) }
-    const plain = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
     const idempotencyKey = `alert ${randomUUID()}`
-    const { suppressed } = await parts.acceptSubmission({ ...mail, ...plain, idempotencyKey }, ADMINISTRATOR)
+    const { suppressed } = await parts.acceptSubmission({ ...mail, ...OWN_MAIL, idempotencyKey }, ADMINISTRATOR)
     if (suppressed.length > 0) throw new Error(`${to} is suppressed: ${UNDO} ${shellWord(to)} --yes`)
   }
   return {

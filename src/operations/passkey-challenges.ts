@@ -3,9 +3,8 @@
  * challenge holds when it was made, and is signed, with a key of its own, for what it may be answered to. That each is
  * answered once is for the store: a passkey takes none from before its last use.
  */
-import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { MINUTE, type Clock } from '../base/clock.ts'
-import { hmacSha256OfText } from '../base/hmac.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 
 interface ChallengesOptions {
@@ -29,7 +28,7 @@ export type PasskeyChallenges = ReturnType<typeof createPasskeyChallenges>
 export function createPasskeyChallenges({ clock, keyRing }: ChallengesOptions) {
   const macOf = (head: Buffer, purpose: readonly string[]): Buffer => {
     const text = JSON.stringify([...purpose, head.toString('hex')])
-    return Buffer.from(hmacSha256OfText(keyRing.key('passkey'), text), 'hex').subarray(0, MAC_BYTES)
+    return createHmac('sha256', keyRing.key('passkey')).update(text).digest().subarray(0, MAC_BYTES)
   }
   return {
     make(...purpose: string[]): Uint8Array<ArrayBuffer> {

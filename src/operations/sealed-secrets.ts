@@ -6,11 +6,11 @@
 import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Logger } from '../base/logger.ts'
+import { pagesOf } from '../base/pages.ts'
 import { EVERYTHING } from '../mail/reach.ts'
 import { dkimKeyOpens } from '../senders/records/dkim-keys.ts'
 import type { Store } from '../store/store.ts'
 import { openSecret } from '../webhooks/endpoint-secret.ts'
-import { pagesOf } from './pages.ts'
 
 const PAGE = 100
 

@@ -2,7 +2,7 @@
  * A sending domain as the API shows it: the record with the DNS entries to publish and what the last check found
  * (http/README.md "Domains"). Times are Unix seconds. Pure.
  */
-import { toUnixSeconds } from '../base/clock.ts'
+import { toUnixSeconds, secondsOrNull } from '../base/clock.ts'
 import type { DkimKeyRecord, DomainRecord, RecordCheck } from '../store/records/sender-records.ts'
 import { FOREIGN_KEY, rotationHint } from './records/dkim-keys.ts'
 import { canSend } from './records/domain-state.ts'
@@ -85,8 +85,4 @@ function recordView(record: RequiredRecord, domain: DomainRecord, { ips, opensKe
 function roleOf(key: DkimKeyRecord | undefined): Pick<RecordView, 'role' | 'retire_at'> {
   if (key === undefined || key.role === 'active') return {}
   return key.retireAt === null ? { role: key.role } : { role: key.role, retire_at: toUnixSeconds(key.retireAt) }
-}
-
-function secondsOrNull(milliseconds: number | null): number | null {
-  return milliseconds === null ? null : toUnixSeconds(milliseconds)
 }

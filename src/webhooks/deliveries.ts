@@ -5,8 +5,8 @@
  * Throws ServiceError: `not_found`; `invalid_request` for a wrong filter; `conflict` for a replay to an endpoint that
  * is disabled, which would wait without a word.
  */
-import type { WebhookDeliveryJson } from '../api/webhook.ts'
-import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
+import type { WebhookDeliveryDetailJson, WebhookDeliveryJson } from '../api/webhook.ts'
+import { SECOND, toUnixSeconds, type Clock, secondsOrNull } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import type { Store } from '../store/store.ts'
 import type {
@@ -18,16 +18,7 @@ import type {
   WebhookDeliveryRecord,
 } from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
-import { known, secondsOrNull } from './endpoints.ts'
-
-interface WebhookAttemptView {
-  n: number
-  at: number
-  status: number | null
-  duration_ms: number
-  error: string | null
-  answer: string
-}
+import { known } from './endpoints.ts'
 
 interface ReplayRangeRequest {
   /** Unix seconds, both included, of the events; null: no bound. */
@@ -78,7 +69,7 @@ export function createWebhookDeliveries(options: WebhookDeliveriesOptions) {
       return { deliveries: deliveries.map(deliveryView), next }
     },
 
-    async find(endpointId: string, id: string) {
+    async find(endpointId: string, id: string): Promise<WebhookDeliveryDetailJson> {
       const detail = await find(endpointId, id)
       return { ...deliveryView(detail), body: detail.body, attempts: detail.log.map(attemptView) }
     },
@@ -139,7 +130,7 @@ function deliveryView(record: WebhookDeliveryRecord): WebhookDeliveryJson {
   }
 }
 
-function attemptView(attempt: WebhookAttemptRecord, index: number): WebhookAttemptView {
+function attemptView(attempt: WebhookAttemptRecord, index: number) {
   const { at, status, durationMilliseconds, error, answer } = attempt
   return { n: index + 1, at: toUnixSeconds(at), status, duration_ms: durationMilliseconds, error, answer }
 }

@@ -8,7 +8,7 @@
  */
 import type { WebhookEndpointJson } from '../api/webhook.ts'
 import { randomBytes } from 'node:crypto'
-import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
+import { SECOND, toUnixSeconds, type Clock, secondsOrNull } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { KeyRing } from '../base/key-ring.ts'
@@ -37,16 +37,8 @@ export interface RegisterEndpointRequest {
   reach?: Reach
 }
 
-/** What is left out stays. */
-interface ChangeEndpointRequest {
-  url?: string
-  events?: string[]
-  include?: string[]
-  description?: string
-  /** Never fewer than before. */
-  domains?: string[]
-  status?: 'enabled' | 'disabled'
-}
+/** `domains`: never fewer than before. */
+type ChangeEndpointRequest = Omit<WebhookEndpointChange, 'include'> & { include?: string[] }
 
 export type WebhookEndpoints = ReturnType<typeof createWebhookEndpoints>
 
@@ -110,26 +102,13 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
       return endpointView(state)
     },
 
-    async update(id: string, { url, events, include, description, domains, status }: ChangeEndpointRequest) {
-      await refuseProblems(
-        {
-          ...NOT_GIVEN,
-          url: url ?? null,
-          events: events ?? null,
-          include: include ?? null,
-          description: description ?? null,
-        },
-        guardedRequest,
-      )
+    async update(id: string, request: ChangeEndpointRequest) {
+      await refuseProblems({ ...NOT_GIVEN, ...request }, guardedRequest)
+      const { include, ...change } = request
+      const { domains, status } = change
       if (domains !== undefined) refuseFewer(domains, known(id, await store.findWebhookEndpoint(id)))
-      const change: WebhookEndpointChange = {}
-      if (url !== undefined) change.url = url
-      if (events !== undefined) change.events = events
-      if (include !== undefined) change.include = include.filter(isIncludedField)
-      if (description !== undefined) change.description = description
-      if (domains !== undefined) change.domains = domains
-      if (status !== undefined) change.status = status
-      const state = known(id, await store.updateWebhookEndpoint(id, change, clock.now()))
+      const included = include === undefined ? {} : { include: include.filter(isIncludedField) }
+      const state = known(id, await store.updateWebhookEndpoint(id, { ...change, ...included }, clock.now()))
       if (status === 'enabled') options.onEnabled?.()
       return endpointView(state)
     },
@@ -222,8 +201,4 @@ function endpointView(state: WebhookEndpointState): WebhookEndpointJson {
     pending: state.pending,
     dead_letters: state.deadLetters,
   }
-}
-
-export function secondsOrNull(milliseconds: number | null): number | null {
-  return milliseconds === null ? null : toUnixSeconds(milliseconds)
 }

@@ -5,10 +5,9 @@
  * body goes out byte for byte as stored, so the signature of a retry is the one of the first attempt. Never throws.
  * http/README.md "Events"; webhooks/README.md "Deliveries" and "Signature".
  */
-import { createSecretKey, type KeyObject } from 'node:crypto'
+import { createHmac, type KeyObject } from 'node:crypto'
 import { SECOND, toUnixSeconds } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
-import { hmacSha256OfText } from '../base/hmac.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/records/webhook-records.ts'
@@ -87,7 +86,7 @@ export function deliveryHeaders(
 
 /** Lower-case hexadecimal HMAC-SHA256; the secret is used as given, in UTF-8, and never decoded. */
 export function signatureOf(text: string, secret: KeyObject | string): string {
-  return hmacSha256OfText(typeof secret === 'string' ? createSecretKey(secret, 'utf8') : secret, text)
+  return createHmac('sha256', secret).update(text).digest('hex')
 }
 
 /** There was no answer. */

@@ -330,7 +330,7 @@ t.test('a reader that has gone ends a verb without a word', async (t) => {
 
 t.test('an empty argument, and a second value for a flag that takes one, are refused', async (t) => {
   const said = t.capture(process.stderr, 'write', () => true)
-  const serve = async (): Promise<never> => Promise.reject(new Error('no server is started here'))
+  const noServer = async (): Promise<never> => Promise.reject(new Error('no server is started here'))
   const refused: [RegExp, ...string[]][] = [
     [/<id> is empty/, 'key', 'revoke', '', '--yes'],
     [/<checks> is empty/, 'doctor', 'config', ''],
@@ -346,7 +346,7 @@ t.test('an empty argument, and a second value for a flag that takes one, are ref
     [/argument 'nosuch' is invalid. Allowed choices are/, 'domain', 'list', '--status', 'nosuch'],
   ]
   for (const [sentence, ...words] of refused) {
-    t.equal(await runCommandLine(words, '0.0.0', { serve, sandbox: serve }), EXIT.usage, words.join(' '))
+    t.equal(await runCommandLine(words, '0.0.0', noServer), EXIT.usage, words.join(' '))
     t.match(
       said()
         .map(({ args }) => String(args[0]))

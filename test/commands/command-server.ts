@@ -68,3 +68,10 @@ function startRunner(): ChildProcess {
   t.teardown(() => started.kill('SIGKILL'))
   return started
 }
+
+/** The cells of a table that was printed where there is no terminal. */
+export const rows = (stdout: string): string[][] =>
+  stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.split('\t'))

@@ -7,7 +7,7 @@ import { dayChart } from '../../src/commands/sending/ip-report.ts'
 import { forecastReport, ipReport, type ShownIp } from '../../src/commands/sending/ip-report.ts'
 import { LANE, pathTo, refused } from '../egress/shaping-world.ts'
 import { keyNamed } from '../http/api-server.ts'
-import { commandServer, sternpost } from './command-server.ts'
+import { commandServer, sternpost, rows } from './command-server.ts'
 
 const COLD = '127.0.0.14'
 const WARMED = '127.0.0.11'
@@ -15,11 +15,6 @@ const BLOCK = refused('550 5.7.1 blocked', 'ip_block')
 
 const { api, run } = await commandServer(t)
 
-const rows = (stdout: string): string[][] =>
-  stdout
-    .trimEnd()
-    .split('\n')
-    .map((line) => line.split('\t'))
 const json = async (...words: string[]): Promise<unknown> => JSON.parse((await run(...words, '--json')).stdout)
 
 t.test('a chart has a line for each day: sent, left of the plan, still to come', async (t) => {

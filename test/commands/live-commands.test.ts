@@ -15,7 +15,7 @@ import { startRunningAppliance } from '../support/running-appliance.ts'
 import { prepareSender, SENDING_DOMAIN, startApplianceZone, TWO_IPS } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
-import { sternpost } from './command-server.ts'
+import { sternpost, rows } from './command-server.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 
@@ -74,12 +74,6 @@ async function send(to: string): Promise<string> {
 /** A command that ends by itself. */
 const run = (...words: string[]) =>
   sternpost(words, { STERNPOST_URL: appliance.baseUrl, STERNPOST_API_KEY: appliance.apiKey })
-
-const rows = (stdout: string): string[][] =>
-  stdout
-    .trimEnd()
-    .split('\n')
-    .map((text) => text.split('\t'))
 
 const line = (started: Started, wanted: string): Promise<string> =>
   until(`a line with ${wanted}; so far: ${started.lines.join('|')} ${started.errors()}`, () =>

@@ -12,13 +12,7 @@ import type { Pool } from '../../src/config/settings/pool-settings.ts'
 import { poolOf, warmed, withPools } from '../egress/egress-parts.ts'
 import { acceptOne } from '../store/store-samples.ts'
 import { startZone } from '../support/zone.ts'
-import { commandServer, sternpost, writeServerFiles, type CommandServer } from './command-server.ts'
-
-const rows = (stdout: string): string[][] =>
-  stdout
-    .trimEnd()
-    .split('\n')
-    .map((line) => line.split('\t'))
+import { commandServer, sternpost, writeServerFiles, type CommandServer, rows } from './command-server.ts'
 
 /** Files without a warning. */
 const configured = (pools: Record<string, Pool>): Configuration => ({ ...withPools(pools), warnings: [] })

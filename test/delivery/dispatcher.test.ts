@@ -1,18 +1,12 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { mx } from './session-kit.ts'
 import { startEngine } from './start-engine.ts'
 
 const ANNA = 'Anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
-
-async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx> {
-  const server = await scriptedMx({ address: '127.0.0.2', ...options })
-  t.teardown(() => server.close())
-  return server
-}
 
 t.test('a message leaves signed from the pool IP with its EHLO name, and its delivery is told', async (t) => {
   const server = await mx(t)

@@ -2,24 +2,18 @@
  * The dot mark between thread and store, and what is known of messages whose thread died.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { MINUTE } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createDotMarks } from '../../src/delivery/settle/dot-marks.ts'
 import type { RowClaim } from '../../src/store/records/claim-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
+import { mx } from './session-kit.ts'
 import { startEngine } from './start-engine.ts'
 
 const ANNA = 'anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
-
-async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx> {
-  const server = await scriptedMx({ address: '127.0.0.2', ...options })
-  t.teardown(() => server.close())
-  return server
-}
 
 t.test('no dot goes out before its mark is committed, and marks that come together share a commit', async (t) => {
   const server = await mx(t)

@@ -8,34 +8,14 @@ import type { PlacedRow } from '../../src/delivery/place/place-messages.ts'
 import { createReadyWindow, type ReadyWindow } from '../../src/delivery/place/ready-window.ts'
 import type { ClaimedMessage, LeasedRow, UnclaimRequest } from '../../src/store/records/claim-records.ts'
 import type { Store } from '../../src/store/store.ts'
+import { claimedRow } from '../store/store-samples.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx } from '../support/scripted-mx.ts'
 import { startEngine } from './start-engine.ts'
 
 const ANNA = 'anna@dest.test'
 
-const message = (claim: number): ClaimedMessage => ({
-  key: 10 * claim,
-  claim,
-  id: `msg_${claim}`,
-  contentId: 1,
-  pool: 'default',
-  domain: 'acme.test',
-  stream: 'bulk',
-  recipient: ANNA,
-  recipientDomain: 'dest.test',
-  attempts: 0,
-  acceptedAt: 0,
-  expiresAt: Infinity,
-  pathFailures: 0,
-  ambiguousCount: 0,
-  isPossibleDuplicate: false,
-  route: 'dest.test',
-  lastIp: null,
-  keepIpUntil: null,
-  avoidIps: [],
-  isCaptured: false,
-})
+const message = (claim: number): ClaimedMessage => claimedRow(claim, { key: 10 * claim, recipient: ANNA })
 const leased = (claim: number, change: Partial<LeasedRow> = {}): LeasedRow => ({
   key: 10 * claim,
   claim,

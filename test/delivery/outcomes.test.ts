@@ -2,31 +2,19 @@
  * What is kept of a try and what follows from it: events, suppression, dialogue, and why a message waits.
  */
 import PostalMime from 'postal-mime'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { dkimVerify } from 'mailauth'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { RecordCheck } from '../../src/store/records/sender-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import {
-  scriptedMx,
-  type MxConnection,
-  type MxMessage,
-  type Script,
-  type ScriptedMx,
-  type ScriptedMxOptions,
-} from '../support/scripted-mx.ts'
+import type { MxConnection, MxMessage, Script } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
+import { mx } from './session-kit.ts'
 import { DKIM_RECORDS, startEngine, type Engine } from './start-engine.ts'
 import { LIVE_SUPPRESSIONS } from '../store/store-samples.ts'
 
 const ANNA = 'Anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
-
-async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx> {
-  const server = await scriptedMx({ address: '127.0.0.2', ...options })
-  t.teardown(() => server.close())
-  return server
-}
 
 async function suppressed({ store }: Engine): Promise<string[]> {
   const { suppressions } = await store.listSuppressions(LIVE_SUPPRESSIONS)

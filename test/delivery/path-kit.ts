@@ -3,7 +3,6 @@
  */
 import { createSecureContext } from 'node:tls'
 import type { Test } from 'tap'
-import { SECOND } from '../../src/base/clock.ts'
 import type { DeliveryTools } from '../../src/delivery/session/row-trials.ts'
 import { createHostMemory } from '../../src/delivery/session/open-connection.ts'
 import { createPathSender, type PathSender } from '../../src/delivery/session/path-sender.ts'
@@ -20,25 +19,7 @@ import type {
 } from '../../src/delivery/protocol/try-result.ts'
 import type { ScriptedMx } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
-import { BYTES, ENVELOPE, PLAIN } from './session-kit.ts'
-
-const TIMEOUT = 20 * SECOND
-const TIMEOUTS = {
-  connect: TIMEOUT,
-  banner: TIMEOUT,
-  ehlo: TIMEOUT,
-  starttls: TIMEOUT,
-  handshake: TIMEOUT,
-  mail: TIMEOUT,
-  rcpt: TIMEOUT,
-  data: TIMEOUT,
-  body: TIMEOUT,
-  mark: TIMEOUT,
-  final_dot: TIMEOUT,
-  rset: TIMEOUT,
-  closing: TIMEOUT,
-  quit: TIMEOUT,
-}
+import { BYTES, ENVELOPE, PLAIN, TIMEOUTS } from './session-kit.ts'
 
 export interface Path {
   sender: PathSender

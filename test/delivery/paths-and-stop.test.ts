@@ -1,23 +1,18 @@
 import { dkimVerify } from 'mailauth'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { DkimKeyRecord } from '../../src/store/records/sender-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx, selfSigned, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { selfSigned, type ScriptedMx } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
+import { mx } from './session-kit.ts'
 import { DKIM_RECORDS, plainContent, startEngine, verifiedDomain } from './start-engine.ts'
 
 const ANNA = 'Anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
 const tls = selfSigned()
 const WITH_TLS = { skip: tls === undefined && 'openssl is not installed' }
-
-async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx> {
-  const server = await scriptedMx({ address: '127.0.0.2', ...options })
-  t.teardown(() => server.close())
-  return server
-}
 
 t.test('connections are used again, as many and as often as the provider allows', async (t) => {
   const server = await mx(t, { script: { dot: { afterMilliseconds: 5, reply: '250 ok' } } })

@@ -19,36 +19,12 @@ import {
 } from '../../src/delivery/place/place-messages.ts'
 import { createReadyWindow } from '../../src/delivery/place/ready-window.ts'
 import type { HostsRoute } from '../../src/delivery/route/route-message.ts'
-import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
+import { claimedRow } from '../store/store-samples.ts'
 import { manualClock } from '../support/manual-clock.ts'
 
 const ROUTE = { kind: 'hosts', provider: { route: 'dest.test', isp: 'dest.test' }, hosts: [], siteKey: 'dest' }
 const route = ROUTE as unknown as HostsRoute
 const facts = { key: '127.0.0.11 dest.test', route: 'dest.test', isp: 'dest.test', plan: {} } as PathFacts
-
-const message = (key: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
-  key,
-  claim: key,
-  id: `msg_${key}`,
-  contentId: 1,
-  pool: 'default',
-  domain: 'acme.test',
-  stream: 'bulk',
-  recipient: 'a@dest.test',
-  recipientDomain: 'dest.test',
-  attempts: 0,
-  acceptedAt: 0,
-  expiresAt: Infinity,
-  pathFailures: 0,
-  ambiguousCount: 0,
-  isPossibleDuplicate: false,
-  route: 'dest.test',
-  lastIp: null,
-  keepIpUntil: null,
-  avoidIps: [],
-  isCaptured: false,
-  ...change,
-})
 
 interface World {
   placer: MessagePlacer
@@ -99,7 +75,7 @@ t.test('what got its allowance before the store failed is sent, the rest goes ba
     },
     choosePath: () => warming,
   })
-  placer.place([message(1), message(2), message(3)])
+  placer.place([claimedRow(1), claimedRow(2), claimedRow(3)])
   await placer.settled()
   t.same(placed, [1])
   t.same(returned, [2, 3])
@@ -114,7 +90,7 @@ t.test('what no IP takes now is looked at again in 15 minutes, for want of allow
       choosePath: () => ({ kind: 'wait', until: clock.now() + HOUR, waitingFor, text: 'a test' }),
       recorder: { giveBack: (_message, { nextAt }) => void waits.push(nextAt - clock.now()) },
     })
-    placer.place([message(1)])
+    placer.place([claimedRow(1)])
     await placer.settled()
   }
   t.same(waits, [15 * MINUTE, MINUTE, MINUTE, MINUTE])
@@ -154,7 +130,7 @@ async function placeWhileIpsChange(t: Test, change: object): Promise<void> {
       }) as unknown as ChosenPath,
     recorder: { giveBack: (_message, how) => void given.push(how.refund ?? null) },
   })
-  placer.place([message(1), message(2), message(3)])
+  placer.place([claimedRow(1), claimedRow(2), claimedRow(3)])
   await placer.settled()
   t.same(placed, [3], `its IP is as it was, another: ${JSON.stringify(change)}`)
   t.same(given, [null, { ip: '127.0.0.11', isp: 'dest.test', day: '2026-11-21', at: 1 }])
@@ -171,9 +147,9 @@ t.test('a question that fails takes back the messages of its own domain alone, e
     },
   })
   placer.place([
-    message(1),
-    message(2, { recipientDomain: 'other.test', domain: 'broken.test' }),
-    message(3, { recipientDomain: 'other.test', domain: 'broken.test', route: 'former' }),
+    claimedRow(1),
+    claimedRow(2, { recipientDomain: 'other.test', domain: 'broken.test' }),
+    claimedRow(3, { recipientDomain: 'other.test', domain: 'broken.test', route: 'former' }),
   ])
   await placer.settled()
   t.same(placed, [1])
@@ -189,7 +165,7 @@ t.test('a store that is away for a moment is asked again soon, what is wrong for
       store: { findReturnPath: () => Promise.reject(thrown) },
       recorder: { giveBack: (_message, how) => void (nextAt = how.nextAt) },
     })
-    placer.place([message(1)])
+    placer.place([claimedRow(1)])
     await placer.settled()
     return Number(nextAt) - clock.now()
   }
@@ -221,7 +197,7 @@ t.test('what only an IP with a used up rate may send is not claimed again and ag
     const keys = [...due].filter(([, at]) => at <= clock.now()).map(([key]) => key)
     for (const key of keys) due.delete(key)
     claims += keys.length
-    placer.place(keys.map((key) => message(key, { attempts: 1 })))
+    placer.place(keys.map((key) => claimedRow(key, { attempts: 1 })))
     await placer.settled()
   }
   t.ok(claims < 2 * rows + 3 * wanted, `${claims} claims`)
@@ -238,7 +214,7 @@ t.test('when a full ready window gets room by what goes to a thread, more is cla
     mostOfLane: Infinity,
   }
   const window = createReadyWindow(() => 2)
-  const messages = [message(1, { stream: 'transactional' }), message(2, { stream: 'transactional' })]
+  const messages = [claimedRow(1, { stream: 'transactional' }), claimedRow(2, { stream: 'transactional' })]
   window.hold(messages)
   t.equal(window.room(), 0)
   const rows = messages.map((each) => ({ key: each.key, message: each, facts, route }) as unknown as PlacedRow)

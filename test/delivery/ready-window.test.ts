@@ -1,30 +1,10 @@
 import t from 'tap'
 import { createReadyWindow } from '../../src/delivery/place/ready-window.ts'
 import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
+import { claimedRow } from '../store/store-samples.ts'
 
-const message = (claim: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
-  key: 1,
-  claim,
-  id: 'msg_1',
-  contentId: 1,
-  pool: 'default',
-  domain: 'acme.test',
-  stream: 'bulk',
-  recipient: 'a@dest.test',
-  recipientDomain: 'dest.test',
-  attempts: 0,
-  acceptedAt: 0,
-  expiresAt: Infinity,
-  pathFailures: 0,
-  ambiguousCount: 0,
-  isPossibleDuplicate: false,
-  route: 'dest.test',
-  lastIp: null,
-  keepIpUntil: null,
-  avoidIps: [],
-  isCaptured: false,
-  ...change,
-})
+const message = (claim: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage =>
+  claimedRow(claim, { key: 1, ...change })
 
 t.test('a row that is claimed again before the end of its older claim is heard is held by both', (t) => {
   const window = createReadyWindow(() => 8)

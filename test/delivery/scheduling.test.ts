@@ -1,12 +1,12 @@
 /**
  * Who goes first, and who waits for nobody, through the whole engine.
  */
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { startOrderingSink } from '../support/ordering-sink.ts'
-import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
+import { mx } from './session-kit.ts'
 import { startEngine, type AcceptOptions, type Engine } from './start-engine.ts'
 
 const START = Date.UTC(2026, 10, 21, 12)
@@ -14,12 +14,6 @@ const FULL = process.env['TEST_SCALE'] === 'full'
 const MANY = FULL ? 20_000 : 2_000
 /** More than enough for what these tests send within a second. */
 const FAST = { rate: '100000/second', connection_rate: '100000/second' }
-
-async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx> {
-  const server = await scriptedMx({ address: '127.0.0.2', ...options })
-  t.teardown(() => server.close())
-  return server
-}
 
 const OTHER = { 'other.test': { MX: ['10 mx.other.test'] }, 'mx.other.test': { A: ['127.0.0.3'] } }
 

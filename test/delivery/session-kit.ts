@@ -26,7 +26,7 @@ export const ENVELOPE: SmtpEnvelope = {
   is8Bit: false,
 }
 const TIMEOUT = 30_000
-const TIMEOUTS: SessionTimeouts = {
+export const TIMEOUTS: SessionTimeouts = {
   connect: TIMEOUT,
   banner: TIMEOUT,
   ehlo: TIMEOUT,

@@ -261,16 +261,13 @@ t.test('while no mail is taken, MAIL is 452 or 451 with the reason, until it is 
   client.destroy()
 })
 
+const LIMITS = { message: 2 ** 20, recipients: 3, connections: 100, connections_per_address: 20 }
+
 t.test('recipients are judged at RCPT, by one grammar of addresses', async (t) => {
   const {
     ports: [port = 0],
   } = await parts.submission(['none'], {
-    settings: {
-      submission: {
-        limits: { message: 2 ** 20, recipients: 3, connections: 100, connections_per_address: 20 },
-        auth_failures: { count: 5, per_milliseconds: MINUTE },
-      },
-    },
+    settings: { submission: { limits: LIMITS, auth_failures: { count: 5, per_milliseconds: MINUTE } } },
   })
   const client = await loggedIn(port)
   t.equal(await client.say('MAIL FROM:<> SMTPUTF8'), '250 2.1.0 Accepted', 'the sender does not matter')
@@ -399,12 +396,7 @@ t.test('a login needs a living key with the scope, from an allowed address', asy
   const {
     ports: [port = 0],
   } = await parts.submission(['none'], {
-    settings: {
-      submission: {
-        limits: { message: 2 ** 20, recipients: 3, connections: 100, connections_per_address: 20 },
-        auth_failures: { count: 100, per_milliseconds: MINUTE },
-      },
-    },
+    settings: { submission: { limits: LIMITS, auth_failures: { count: 100, per_milliseconds: MINUTE } } },
   })
   const wrong = `sk_live_${'a'.repeat(40)}`
   const cases: [string, RegExp][] = [

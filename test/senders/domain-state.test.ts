@@ -6,41 +6,16 @@ import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { algorithmsToRotate, isRotating, keysAfterCheck } from '../../src/senders/records/domain-state.ts'
 import { canSend, standingAfterCheck } from '../../src/senders/records/domain-state.ts'
 import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../../src/store/records/sender-records.ts'
+import { dkimKey, domainRecord } from '../store/store-samples.ts'
 
 const NOW = Date.UTC(2026, 10, 21, 12)
 const SETTINGS = { recheck_pending: 5 * MINUTE, recheck_verified: 6 * HOUR, degraded_grace: 72 * HOUR }
 
-const key = (changes: Partial<DkimKeyRecord> = {}): DkimKeyRecord => ({
-  selector: 's1',
-  algorithm: 'rsa-sha256',
-  role: 'active',
-  publicKey: 'AAAA',
-  sealedPrivateKey: new Uint8Array(),
-  createdAt: NOW - 30 * DAY,
-  seenAt: null,
-  retireAt: null,
-  ...changes,
-})
+const key = (changes: Partial<DkimKeyRecord> = {}): DkimKeyRecord =>
+  dkimKey({ selector: 's1', publicKey: 'AAAA', createdAt: NOW - 30 * DAY, ...changes })
 
-const domain = (changes: Partial<DomainRecord> = {}): DomainRecord => ({
-  name: 'acme.com',
-  state: 'pending',
-  keys: [key()],
-  returnPath: 'bounces.acme.com',
-  trackingDomain: 't.acme.com',
-  tracking: { opens: true, clicks: true },
-  allowSubdomains: false,
-  ipPool: null,
-  createdAt: NOW,
-  verifiedAt: null,
-  lastCheckedAt: null,
-  nextCheckAt: null,
-  failingSince: null,
-  failedChecks: 0,
-  degradedAt: null,
-  checks: [],
-  ...changes,
-})
+const domain = (changes: Partial<DomainRecord> = {}): DomainRecord =>
+  domainRecord({ keys: [key()], nextCheckAt: null, ...changes })
 
 type Status = RecordCheck['status']
 

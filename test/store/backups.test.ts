@@ -33,7 +33,7 @@ import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import { SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
-import { acceptOne, claim, lookUp, NOW, webhookEndpoint } from './store-samples.ts'
+import { acceptOne, claim, lookUp, NOW, webhookEndpoint, suppressionRecord } from './store-samples.ts'
 import { ask, ipChange } from './warmup-samples.ts'
 
 async function scene(t: Test, keep = 3) {
@@ -336,18 +336,7 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
 t.test('a restore keeps what came onto the suppression list since the backup', async (t) => {
   const { store, backups, location } = await scene(t)
   const add = (email: string, changes: Partial<SuppressionRecord> = {}) =>
-    store.addSuppression({
-      id: newIdentifier('sup', NOW),
-      email,
-      reason: 'hard_bounce',
-      scope: 'all',
-      domain: null,
-      owners: ['a.com'],
-      isTest: false,
-      messageId: null,
-      createdAt: NOW,
-      ...changes,
-    })
+    store.addSuppression(suppressionRecord({ email, reason: 'hard_bounce', owners: ['a.com'], ...changes }))
   for (const email of ['same@x.org', 'joined@x.org', 'removed@x.org']) await add(email)
   const { path } = await backups.write(null)
   await add('bounced@x.org', { messageId: newIdentifier('msg', NOW) })

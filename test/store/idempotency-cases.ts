@@ -4,7 +4,7 @@
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { AcceptRequest, IdempotencyEntry } from '../../src/store/records/accept-records.ts'
 import type { Cases } from './conformance-case.ts'
-import { acceptRequest, lookUp, newMessage, NOW } from './store-samples.ts'
+import { acceptRequest, lookUp, newMessage, NOW, suppressionRecord } from './store-samples.ts'
 
 const DAY = 86_400_000
 const OWNER = newIdentifier('key', NOW)
@@ -20,18 +20,7 @@ function keyedRequest(changes: Partial<AcceptRequest> = {}): AcceptRequest {
 
 export const idempotency: Cases = {
   'a repeat within 24 h gets the kept answer and stores nothing': async (t, { store }) => {
-    const suppression = {
-      id: newIdentifier('sup', NOW),
-      email: 'ada@example.com',
-      reason: 'manual' as const,
-      scope: 'all',
-      domain: null,
-      owners: [],
-      isTest: false,
-      messageId: null,
-      createdAt: NOW,
-    }
-    await store.addSuppression(suppression)
+    await store.addSuppression(suppressionRecord())
     const messages = [newMessage({ to: { name: null, address: 'bob@example.com' } }), newMessage()]
     const suppressed = [{ index: 1, reason: 'manual' }]
     t.same(await store.findIdempotent(entry(), NOW), { kind: 'new' })

@@ -10,9 +10,8 @@ import type { MessagePage, SearchMessagesRequest } from '../../src/store/records
 import { MOST_ROWS_READ } from '../../src/store/verbs/tools/pages.ts'
 import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
 import { createSearchMessages } from '../../src/store/verbs/lookups/search.ts'
-import { anything } from './search-cases.ts'
 import { locationIn } from './sqlite-support.ts'
-import { NOW } from './store-samples.ts'
+import { NOW, anything } from './store-samples.ts'
 
 // The rows of the full size take long to write on a slow machine.
 t.setTimeout(600_000)

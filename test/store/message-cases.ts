@@ -21,6 +21,7 @@ import {
   POOL,
   sampleContent,
   webhookEndpoint,
+  suppressionRecord,
 } from './store-samples.ts'
 
 /** `full`: the sizes of the issue; else those of every run. */
@@ -59,17 +60,7 @@ export const acting: Cases = {
     t.same(await store.cancelMessage(sending, NOW), { kind: 'refused', state: 'sending' })
     t.equal((await store.claimWebhooks(webhookClaim(epoch, NOW + 9))).length, 3)
     t.same(await claim(store, epoch, NOW + LIFETIME - 1), [])
-    await store.addSuppression({
-      id: newIdentifier('sup', NOW),
-      email: 'ada@example.com',
-      reason: 'manual',
-      scope: 'all',
-      domain: null,
-      owners: [],
-      isTest: false,
-      messageId: null,
-      createdAt: NOW,
-    })
+    await store.addSuppression(suppressionRecord())
     t.same(await store.cancelMessage(await acceptOne(store), NOW), { kind: 'refused', state: 'suppressed' })
     for (const id of NO_MESSAGES) t.equal(await store.cancelMessage(id, NOW), null)
   },

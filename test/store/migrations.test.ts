@@ -11,9 +11,18 @@ import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/engine/mig
 import { storedIdentifier } from '../../src/store/verbs/tools/stored-identifier.ts'
 import type { SqliteLocation } from '../../src/store/store-location.ts'
 import { writeOldDatabase } from './old-databases.ts'
-import { anything } from './search-cases.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
-import { claim, dkimKey, domainCheck, LIFETIME, lookUp, NOW, POOL } from './store-samples.ts'
+import {
+  claim,
+  dkimKey,
+  domainCheck,
+  LIFETIME,
+  lookUp,
+  NOW,
+  POOL,
+  anything,
+  suppressionRecord,
+} from './store-samples.ts'
 
 const CHECK = { purpose: 'spf', status: 'verified', found: ['v=spf1 -all'], error: null, hint: null, checkedAt: NOW }
 
@@ -268,17 +277,7 @@ t.test('a filled database of version 2 keeps its messages, and all that is new w
     unsubscribe: null,
   })
   t.same(await store.cancelMessage(ids[2] ?? '', NOW), { kind: 'uncertain' })
-  await store.addSuppression({
-    id: newIdentifier('sup', NOW),
-    email: 'ada@example.com',
-    reason: 'complaint',
-    scope: 'all',
-    domain: null,
-    owners: [],
-    isTest: false,
-    messageId: null,
-    createdAt: NOW,
-  })
+  await store.addSuppression(suppressionRecord({ reason: 'complaint' }))
   t.same(await claim(store, epoch), [])
   t.match(await lookUp(store, ids[3] ?? ''), { state: 'suppressed', bounce: { type: 'suppressed' } })
 })

@@ -1,7 +1,6 @@
 /**
  * Searching messages: what every store engine must find, and in which order.
  */
-import { EVERYTHING } from '../../src/mail/reach.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { MessagePage, SearchMessagesRequest } from '../../src/store/records/lookup-records.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -9,6 +8,7 @@ import type { Cases } from './conformance-case.ts'
 import {
   acceptOne,
   acceptRequest,
+  anything,
   bounced,
   claim,
   deferredUntil,
@@ -19,23 +19,6 @@ import {
   rowClaim,
   sampleContent,
 } from './store-samples.ts'
-
-export const anything: SearchMessagesRequest = {
-  recipient: null,
-  from: null,
-  state: null,
-  batchId: null,
-  subject: null,
-  tag: null,
-  isp: null,
-  ip: null,
-  since: null,
-  until: null,
-  reach: EVERYTHING,
-  limit: 100,
-  after: null,
-  now: NOW,
-}
 
 const search = (store: Store, changes: Partial<SearchMessagesRequest>): Promise<MessagePage> =>
   store.searchMessages({ ...anything, ...changes })

@@ -18,9 +18,8 @@ import { createForgetMessages } from '../../src/store/verbs/retention/forget-mes
 import { createReadVerbs } from '../../src/store/verbs/verbs.ts'
 import { skipWithoutPostgres, startPostgres, type PostgresCluster } from '../support/postgres-cluster.ts'
 import { postgresLocation } from './postgres-support.ts'
-import { anything } from './search-cases.ts'
 import { openTestStore } from './sqlite-support.ts'
-import { NOW } from './store-samples.ts'
+import { NOW, anything } from './store-samples.ts'
 
 const TABLE = 'create table rows (number bigint primary key deferrable initially immediate, bytes bytea)'
 

@@ -5,8 +5,9 @@ import { newIdentifier } from '../../src/base/identifier.ts'
 import type { Bounce, DeliveryAttempt, DeliveryOutcome, TlsFacts } from '../../src/mail/reply/delivery-outcome.ts'
 import { bouncedData, deliveredData, type ServiceEvent } from '../../src/mail/event.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
+import { EVERYTHING } from '../../src/mail/reach.ts'
 import type { AcceptRequest, NewMessage } from '../../src/store/records/accept-records.ts'
-import type { MessageView } from '../../src/store/records/lookup-records.ts'
+import type { MessageView, SearchMessagesRequest } from '../../src/store/records/lookup-records.ts'
 import type { ClaimedMessage, OutcomeRecord, RowClaim } from '../../src/store/records/claim-records.ts'
 import type {
   ApiKeyRecord,
@@ -15,6 +16,7 @@ import type {
   DomainRecord,
 } from '../../src/store/records/sender-records.ts'
 import type { Store } from '../../src/store/store.ts'
+import type { SuppressionRecord } from '../../src/store/records/suppression-records.ts'
 import type { WebhookEndpointRecord } from '../../src/store/records/webhook-records.ts'
 import { claimMessages } from '../support/claim-messages.ts'
 
@@ -275,4 +277,62 @@ export const LIVE_SUPPRESSIONS: Parameters<Store['listSuppressions']>[0] = {
   since: null,
   limit: 100,
   after: null,
+}
+
+/** A claimed row that waits for its first attempt. */
+export const claimedRow = (claim: number, changes: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
+  key: claim,
+  claim,
+  id: `msg_${claim}`,
+  contentId: 1,
+  pool: POOL,
+  domain: 'acme.test',
+  stream: 'bulk',
+  recipient: 'a@dest.test',
+  recipientDomain: 'dest.test',
+  attempts: 0,
+  acceptedAt: 0,
+  expiresAt: Infinity,
+  pathFailures: 0,
+  ambiguousCount: 0,
+  isPossibleDuplicate: false,
+  route: 'dest.test',
+  lastIp: null,
+  keepIpUntil: null,
+  avoidIps: [],
+  isCaptured: false,
+  ...changes,
+})
+
+export function suppressionRecord(changes: Partial<SuppressionRecord> = {}): SuppressionRecord {
+  return {
+    id: newIdentifier('sup', NOW),
+    email: 'ada@example.com',
+    reason: 'manual',
+    scope: 'all',
+    domain: null,
+    owners: [],
+    isTest: false,
+    messageId: null,
+    createdAt: NOW,
+    ...changes,
+  }
+}
+
+/** Finds all messages. */
+export const anything: SearchMessagesRequest = {
+  recipient: null,
+  from: null,
+  state: null,
+  batchId: null,
+  subject: null,
+  tag: null,
+  isp: null,
+  ip: null,
+  since: null,
+  until: null,
+  reach: EVERYTHING,
+  limit: 100,
+  after: null,
+  now: NOW,
 }

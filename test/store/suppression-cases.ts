@@ -21,22 +21,8 @@ import {
   outcomeRecord,
   sampleContent,
   webhookEndpoint,
+  suppressionRecord,
 } from './store-samples.ts'
-
-function suppression(changes: Partial<SuppressionRecord> = {}): SuppressionRecord {
-  return {
-    id: newIdentifier('sup', NOW),
-    email: 'ada@example.com',
-    reason: 'manual',
-    scope: 'all',
-    domain: null,
-    owners: [],
-    isTest: false,
-    messageId: null,
-    createdAt: NOW,
-    ...changes,
-  }
-}
 
 const newsletter = { ...sampleContent, unsubscribe: { list: 'news', url: null } }
 
@@ -57,7 +43,7 @@ export const suppressing: Cases = {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addWebhookEndpoint(webhookEndpoint({ events: ['email.suppressed'] }))
     await store.addWebhookEndpoint(webhookEndpoint())
-    await store.addSuppression(suppression({ reason: 'hard_bounce' }))
+    await store.addSuppression(suppressionRecord({ reason: 'hard_bounce' }))
     const messages = [newMessage({ to: { name: null, address: 'bob@example.com' } }), newMessage()]
     const result = await store.acceptMessages(acceptRequest({ messages }))
     t.match(result, {
@@ -90,13 +76,13 @@ export const suppressing: Cases = {
   },
   'scope, mode and the address in any capitals decide': async (t, { store }) => {
     await store.addSuppressions([
-      suppression({ email: 'all@Example.COM' }),
-      suppression({ email: 'news@example.com', scope: 'news', reason: 'unsubscribe' }),
-      suppression({ email: 'both@example.com', scope: 'news', reason: 'unsubscribe' }),
-      suppression({ email: 'both@example.com', reason: 'complaint' }),
-      suppression({ email: 'test@example.com', isTest: true }),
-      suppression({ email: '%@example.com' }),
-      suppression({ email: 'CAPITALS@example.com' }),
+      suppressionRecord({ email: 'all@Example.COM' }),
+      suppressionRecord({ email: 'news@example.com', scope: 'news', reason: 'unsubscribe' }),
+      suppressionRecord({ email: 'both@example.com', scope: 'news', reason: 'unsubscribe' }),
+      suppressionRecord({ email: 'both@example.com', reason: 'complaint' }),
+      suppressionRecord({ email: 'test@example.com', isTest: true }),
+      suppressionRecord({ email: '%@example.com' }),
+      suppressionRecord({ email: 'CAPITALS@example.com' }),
     ])
     const addresses = [
       'all@example.com',
@@ -122,7 +108,7 @@ export const suppressing: Cases = {
     { store },
   ) => {
     await store.beginEpoch(NOW, NOW)
-    await store.addSuppression(suppression({ domain: 'acme.com', owners: ['acme.com'] }))
+    await store.addSuppression(suppressionRecord({ domain: 'acme.com', owners: ['acme.com'] }))
     const stateOf = async (domain: string): Promise<string | undefined> => {
       const content = { ...sampleContent, from: { name: null, address: `orders@${domain}` } }
       return (await lookUp(store, await acceptOne(store, { domain, content })))?.state
@@ -145,7 +131,7 @@ export const suppressing: Cases = {
     { store },
   ) => {
     await store.beginEpoch(NOW, NOW)
-    const found = (...owners: string[]) => suppression({ reason: 'unsubscribe', owners })
+    const found = (...owners: string[]) => suppressionRecord({ reason: 'unsubscribe', owners })
     t.equal((await store.addSuppression(found('acme.com', 'mail.acme.com'))).isNew, true)
     t.equal((await store.addSuppression(found('other.com'))).isNew, false)
     t.equal(await store.addSuppressions([found('other.com'), found('acme.com', 'mail.acme.com'), found()]), 0)
@@ -163,7 +149,9 @@ export const suppressing: Cases = {
   'a complaint or an unsubscribe takes the place of a bounce, and no bounce theirs': async (t, { store }) => {
     const add = async (reason: SuppressionRecord['reason'], createdAt: number, ...owners: string[]) => {
       const messageId = newIdentifier('msg', createdAt)
-      const { suppression: stored } = await store.addSuppression(suppression({ reason, messageId, createdAt, owners }))
+      const { suppression: stored } = await store.addSuppression(
+        suppressionRecord({ reason, messageId, createdAt, owners }),
+      )
       return { stored, messageId }
     }
     await add('hard_bounce', NOW, 'acme.com')
@@ -182,7 +170,7 @@ export const suppressing: Cases = {
         recipientDomain: 'simulator.sternpost.test',
         ...(simulatedSuppression === undefined ? {} : { simulatedSuppression }),
       })
-    await store.addSuppression(suppression({ email: 'hard@simulator.sternpost.test' }))
+    await store.addSuppression(suppressionRecord({ email: 'hard@simulator.sternpost.test' }))
     const messages = [simulated('hard', null), simulated('suppressed', 'manual'), simulated('hard')]
     const result = await store.acceptMessages(acceptRequest({ messages }))
     t.match(result, {
@@ -202,7 +190,7 @@ export const suppressing: Cases = {
     await store.acceptMessages(acceptRequest({ messages: messages.slice(0, 1) }))
     await store.acceptMessages(acceptRequest({ messages: messages.slice(1, 2), content: newsletter }))
     await store.acceptMessages(acceptRequest({ messages: messages.slice(2, 3), isTest: true }))
-    await store.addSuppression(suppression({ scope: 'news', reason: 'unsubscribe' }))
+    await store.addSuppression(suppressionRecord({ scope: 'news', reason: 'unsubscribe' }))
     t.match(await claim(store, epoch, NOW, 2), [{ id: messages[0]?.id }])
     t.match(await claim(store, epoch, NOW, 2), [{ id: messages[2]?.id }])
     const id = messages[1]?.id ?? ''
@@ -215,7 +203,7 @@ export const suppressing: Cases = {
     const { epoch, message } = await claimedMessage(store)
     const outcomes = [outcomeRecord(message, { kind: 'ambiguous', retryAt: NOW })]
     await store.recordOutcomes({ epoch, now: NOW, outcomes })
-    await store.addSuppression(suppression({ reason: 'complaint' }))
+    await store.addSuppression(suppressionRecord({ reason: 'complaint' }))
     t.same(await claim(store, epoch), [])
     t.match(await lookUp(store, message.id), {
       state: 'bounced',
@@ -260,26 +248,31 @@ export const suppressing: Cases = {
 
 export const suppressionList: Cases = {
   'an entry is added once for its address, scope and list': async (t, { store }) => {
-    const first = suppression({ email: 'Ada@Example.com', messageId: newIdentifier('msg', NOW) })
+    const first = suppressionRecord({ email: 'Ada@Example.com', messageId: newIdentifier('msg', NOW) })
     const stored = { ...first, email: 'ada@example.com' }
     t.same(await store.addSuppression(first), { suppression: stored, isNew: true })
-    const again = suppression({ email: 'aDA@EXAMPLE.com', reason: 'hard_bounce', createdAt: NOW + 9 })
+    const again = suppressionRecord({ email: 'aDA@EXAMPLE.com', reason: 'hard_bounce', createdAt: NOW + 9 })
     t.same(await store.addSuppression(again), { suppression: stored, isNew: false })
     for (const changes of [{ scope: 'news' }, { isTest: true }, { email: 'ada+x@example.com' }]) {
       t.equal((await store.addSuppression({ ...again, ...changes, id: newIdentifier('sup', NOW) })).isNew, true)
     }
-    t.equal(await store.addSuppressions([again, suppression({ scope: 'x' }), suppression({ scope: 'x' })]), 1)
+    t.equal(
+      await store.addSuppressions([again, suppressionRecord({ scope: 'x' }), suppressionRecord({ scope: 'x' })]),
+      1,
+    )
   },
   'many are added together or not at all': async (t, { store }) => {
-    await t.rejects(store.addSuppressions([suppression(), suppression({ email: 'b@x.org', id: 'sup_none' })]))
+    await t.rejects(
+      store.addSuppressions([suppressionRecord(), suppressionRecord({ email: 'b@x.org', id: 'sup_none' })]),
+    )
     t.same((await store.listSuppressions(LIVE_SUPPRESSIONS)).suppressions, [])
   },
   'removing takes one scope or all, of one list': async (t, { store }) => {
     await store.addSuppressions([
-      suppression(),
-      suppression({ scope: 'news' }),
-      suppression({ scope: 'offers' }),
-      suppression({ isTest: true }),
+      suppressionRecord(),
+      suppressionRecord({ scope: 'news' }),
+      suppressionRecord({ scope: 'offers' }),
+      suppressionRecord({ isTest: true }),
     ])
     t.equal(await store.removeSuppressions({ email: 'ad@example.com', scope: null, isTest: false, domains: [] }), 0)
     t.equal(await store.removeSuppressions({ email: 'ADA@Example.com', scope: 'news', isTest: false, domains: [] }), 1)
@@ -292,7 +285,7 @@ export const suppressionList: Cases = {
   },
   'the list is walked in pages, newest first, stable while entries come and go': async (t, { store }) => {
     const entries = Array.from({ length: 7 }, (_, index) =>
-      suppression({
+      suppressionRecord({
         email: `r${index}@example.com`,
         reason: index % 2 === 0 ? 'manual' : 'complaint',
         createdAt: NOW + index,
@@ -312,7 +305,7 @@ export const suppressionList: Cases = {
     t.equal(await emails({ email: 'r3@example.com' as never, reason: 'manual' as never }), '')
     t.equal(await emails({ email: '%' as never }), '')
     const first = await store.listSuppressions({ ...LIVE_SUPPRESSIONS, limit: 3 })
-    await store.addSuppression(suppression({ email: 'r7@example.com' }))
+    await store.addSuppression(suppressionRecord({ email: 'r7@example.com' }))
     await store.removeSuppressions({ email: 'r4@example.com', scope: null, isTest: false, domains: [] })
     const second = await store.listSuppressions({ ...LIVE_SUPPRESSIONS, limit: 3, after: first.next })
     t.equal(second.suppressions.map(({ email }) => email[1]).join(''), '321')

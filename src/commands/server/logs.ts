@@ -9,7 +9,7 @@ import { createReadStream, existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { Option, type Command } from 'commander'
-import { raisedLogLevelSchema } from '../../api/server.ts'
+import { LOG_LEVELS, raisedLogLevelSchema } from '../../api/server.ts'
 import { MINUTE, SECOND, systemClock } from '../../base/clock.ts'
 import { errorCode, EXIT, ProcessExit } from '../../base/errors.ts'
 import { identifierToBytes } from '../../base/identifier.ts'
@@ -20,7 +20,6 @@ import { localTime, printable } from '../shared/text.ts'
 import { untilInterrupted, addVerb, type Given, type VerbFlags } from '../shared/verb.ts'
 import { followFile } from './follow-file.ts'
 
-const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
 type ShownLevel = (typeof LOG_LEVELS)[number]
 
 type LogsFlags = VerbFlags &

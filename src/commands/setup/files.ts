@@ -1,9 +1,9 @@
 /**
  * The files that `sternpost setup` writes: configuration, master key, and a self-signed certificate where none come by
- * themselves. All are written beside
- * their places and read as the server would read them, and only then put there. What is there already stays, also what
- * appears meanwhile. Throws ConfigurationError for files that the server would refuse, ProcessExit 78 for half a
- * certificate and for data whose master key is missing, and the system's errors; nothing is left behind then.
+ * themselves. They are written beside their places, read as the server would read them, and only then put there. What
+ * is there already stays, and so does what appears meanwhile. Throws ConfigurationError for files that the server would
+ * refuse, ProcessExit 78 for half a certificate and for data whose master key is missing, and the system's errors;
+ * nothing is left behind then.
  */
 import { randomBytes } from 'node:crypto'
 import {
@@ -22,6 +22,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ConfigurationError, EXIT, ProcessExit, errorText } from '../../base/errors.ts'
+import { MASTER_KEY_BYTES } from '../../base/key-ring.ts'
 import { shellWord } from '../../base/shell-word.ts'
 import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
 import { databaseParts } from '../../store/open/offline.ts'
@@ -59,7 +60,6 @@ const SECRET = 0o600
 /** For the group of the service; the others for root alone. */
 const FOR_SERVICE = 0o640
 const FOLDER = 0o750
-const MASTER_KEY_BYTES = 32
 const SERVER = 'sternpost.yaml'
 const POOLS = 'pools.yaml'
 const MASTER_KEY = 'master.key'

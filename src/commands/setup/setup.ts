@@ -15,7 +15,7 @@ import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { collect, configurationFolder, durationFlag } from '../shared/flag-values.ts'
+import { collect, configurationFolder, durationFlag, PRODUCTION_FOLDER } from '../shared/flag-values.ts'
 import { jsonText } from '../shared/text.ts'
 import { CONFIG_FLAG } from '../shared/verb.ts'
 import { setupAnswers, type SetupFlags } from './answers.ts'
@@ -24,7 +24,7 @@ import { differences } from './differences.ts'
 import { CERTIFICATE, stageFiles } from './files.ts'
 import { leadsHere } from './leads-here.ts'
 import { createSetupNotes } from './report.ts'
-import { PACKAGE_FOLDER, systemd } from './units.ts'
+import { systemd } from './units.ts'
 
 interface SetupCommandFlags extends SetupFlags {
   config?: string
@@ -65,7 +65,7 @@ export function addSetupCommand(program: Command): void {
 
 async function setup(flags: SetupCommandFlags): Promise<void> {
   const folder = resolve(configurationFolder(flags.config))
-  if (folder === PACKAGE_FOLDER && process.getuid?.() !== 0) {
+  if (folder === PRODUCTION_FOLDER && process.getuid?.() !== 0) {
     throw new ProcessExit(
       EXIT.notAllowed,
       `sternpost: ${folder} is root's. Fix: sudo sternpost setup, with the same flags`,

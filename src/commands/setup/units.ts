@@ -5,6 +5,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { callServer } from '../shared/api-client.ts'
+import { PRODUCTION_FOLDER } from '../shared/flag-values.ts'
 import type { ServerAddress } from '../shared/server-address.ts'
 
 /** The service manager of this machine. */
@@ -17,11 +18,9 @@ export interface Systemd {
   answersWithin: number
 }
 
-export const PACKAGE_FOLDER = '/etc/sternpost'
-
 /** Flags that lead a printed command to the server of a folder. */
 export function serverOf(folder: string): { config?: string } {
-  return folder === PACKAGE_FOLDER ? {} : { config: folder }
+  return folder === PRODUCTION_FOLDER ? {} : { config: folder }
 }
 const RUNNING_SYSTEMD = '/run/systemd/system'
 const UNITS = ['sternpost.socket', 'sternpost.service']
@@ -30,7 +29,7 @@ const LOOK_EVERY = SECOND / 2
 const SHOWN_LINES = '20'
 
 export const systemd: Systemd = {
-  serves: (folder) => folder === PACKAGE_FOLDER && existsSync(RUNNING_SYSTEMD),
+  serves: (folder) => folder === PRODUCTION_FOLDER && existsSync(RUNNING_SYSTEMD),
   answersWithin: MINUTE,
   run: (program, words) =>
     new Promise((resolve) => {

@@ -3,9 +3,9 @@
  *
  * Throws what `exchange.ts` throws, and ProcessExit 70 for an answer of another form.
  */
-import { isObject } from '../../api/fields.ts'
 import { HOUR } from '../../base/clock.ts'
 import { errorCode, EXIT, ProcessExit } from '../../base/errors.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 import { printNote } from './print.ts'
 import { exchange, successOf, type Asked, type Success } from './exchange.ts'
 import type { ServerAddress } from './server-address.ts'
@@ -92,7 +92,7 @@ export function readAnswer<Answer>({ shape }: Schema<Answer>, answer: unknown): 
 }
 
 function hasFields<Answer>(answer: unknown, names: readonly string[]): answer is Answer {
-  return isObject(answer) && names.every((name) => name in answer)
+  return isPlainObject(answer) && names.every((name) => name in answer)
 }
 
 export async function callServer(asked: Asked, request: RequestLine, options: CallOptions = {}): Promise<unknown> {

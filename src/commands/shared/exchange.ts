@@ -7,9 +7,9 @@
  */
 import { request as plainRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { request as tlsRequest } from 'node:https'
-import { isObject } from '../../api/fields.ts'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../base/errors.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 import type { OutputFlags } from './print.ts'
 import { printable } from './text.ts'
 import { serverAddress, shownAddress, type ServerAddress, type ServerFlags } from './server-address.ts'
@@ -126,8 +126,8 @@ export type Success = Record<string, unknown>
 
 export function successOf({ status, text }: ServerAnswer, whenMissing?: string): Success {
   const answer = parseAnswer(status, text)
-  if (isObject(answer) && answer['success'] === true) return answer
-  const error = isObject(answer) && isObject(answer['error']) ? answer['error'] : {}
+  if (isPlainObject(answer) && answer['success'] === true) return answer
+  const error = isPlainObject(answer) && isPlainObject(answer['error']) ? answer['error'] : {}
   const part = (name: string): string => String(error[name] ?? '')
   const [code, message, details] = [part('code'), part('message'), part('details')]
   const known = Object.hasOwn(REFUSALS, code) ? REFUSALS[code] : undefined

@@ -1,5 +1,10 @@
 /** Webhook endpoints; and one with its deliveries, each with body and answer: replay, test, how to verify. */
-import type { WebhookDeliveryJson, WebhookEndpointJson, WebhookTrialJson } from '../../api/webhook.ts'
+import type {
+  WebhookDeliveryDetailJson,
+  WebhookDeliveryJson,
+  WebhookEndpointJson,
+  WebhookTrialJson,
+} from '../../api/webhook.ts'
 import { act } from '../parts/api.ts'
 import { useData, useEvery, useList } from '../parts/data.ts'
 import { number, shellWord, Time } from '../parts/format.ts'
@@ -126,21 +131,9 @@ function Summary({ of: endpoint }: { of: WebhookEndpointJson }): VNode {
   />`
 }
 
-interface DetailedDelivery {
-  body: string
-  attempts: {
-    n: number
-    at: number
-    status: number | null
-    duration_ms: number
-    error: string | null
-    answer: string
-  }[]
-}
-
 function Delivery({ path, of, again }: { path: string; of: WebhookDeliveryJson; again: () => void }): VNode {
   const [isOpen, setIsOpen] = useState(false)
-  const detail = useData<DetailedDelivery>(isOpen ? `${path}/deliveries/${of.id}` : null)
+  const detail = useData<WebhookDeliveryDetailJson>(isOpen ? `${path}/deliveries/${of.id}` : null)
   const replay = (): Promise<void> =>
     run(async () => {
       await act('POST', `${path}/deliveries/${of.id}/replay`, {})
@@ -153,7 +146,7 @@ function Delivery({ path, of, again }: { path: string; of: WebhookDeliveryJson; 
       html`<${Dialog} title=${of.event} onClose=${() => setIsOpen(false)}>
       <${Shown}
         of=${detail}
-        show=${({ body, attempts }: DetailedDelivery) =>
+        show=${({ body, attempts }: WebhookDeliveryDetailJson) =>
           html`<pre tabindex="0">${body}</pre>
             <ol class="timeline">
               ${attempts.map(

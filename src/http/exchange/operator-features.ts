@@ -71,8 +71,10 @@ export interface Administration extends DataAdministration, CertificateAdministr
   actOnQueue(action: QueueAction, filter: QueueFilter, isDryRun: boolean): Promise<number>
   /** Paths and lanes that are limited, wait or are suspended; longest lasting first. */
   paths(filter: PathFilter): PathView[]
-  /** Lifts what holds them back; how many there were, or would be. */
-  /** `node`: of several nodes the one whose paths were meant; null: there is no other. */
+  /**
+   * Lifts what holds them back; how many there were, or would be. `node`: of several nodes the one whose paths were
+   * meant; null: there is no other.
+   */
   resumePaths(filter: PathFilter, isDryRun: boolean, actor: string): Promise<{ paths: number; node: string | null }>
   pools(): PoolState[]
   /** `provider`: of its mail the one to this block of providers.yaml alone; null: all of it. */

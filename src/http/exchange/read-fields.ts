@@ -5,8 +5,8 @@
  * looked at. Only own properties are read. Throws ServiceError for a document that is no object.
  */
 import { z } from 'zod'
-import { isObject } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 import { shown } from '../../messages/accept/field-problems.ts'
 import type { FieldProblem, JsonDocument } from './read-json.ts'
 
@@ -42,7 +42,8 @@ export function createFieldReader<Schema extends z.ZodType>(schema: Schema): Fie
   return {
     takesNothing: schema.safeParse({}).success,
     read({ value: body, unsafe, contents = [] }) {
-      if (!isObject(body)) throw new ServiceError('invalid_request', `the body is ${nameOf(body)}; expected an object`)
+      if (!isPlainObject(body))
+        throw new ServiceError('invalid_request', `the body is ${nameOf(body)}; expected an object`)
       const found: Found = { unknown: [], problems: [...unsafe], tooLong: [] }
       inspect(shape, body, '', found)
       const { unknown, problems, tooLong } = found
@@ -94,7 +95,7 @@ function inspect(shape: Shape, value: unknown, path: string, found: Found): void
       value.forEach((entry, index) => inspect(item, entry, `${path}[${index}]`, found))
     }
   }
-  if (shape.kind !== 'object' || !isObject(value)) return
+  if (shape.kind !== 'object' || !isPlainObject(value)) return
   for (const name of Object.keys(value)) {
     const field = shape.fields.get(name)
     const fieldPath = path === '' ? shown(name) : `${path}.${shown(name)}`

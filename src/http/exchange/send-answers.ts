@@ -4,8 +4,8 @@
  * An answer is composed before the commit, as if nobody were suppressed, and kept in that form; `withSuppressed` makes
  * the final body of it, for the first answer and for a replay alike.
  */
-import { isObject } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 import type * as accept from '../../messages/accept/send-request.ts'
 import { errorBody } from './error-responses.ts'
 import type { Answer } from './answer.ts'
@@ -69,7 +69,7 @@ function suppressedAmong(
 /** `body` is one of the two above, or that of a message sent again, which has its state in `data`. */
 function withSuppressed(body: Body, suppressed: readonly accept.SuppressedMessage[]): Body {
   if (suppressed.length === 0) return body
-  if (isObject(body['data'])) return { ...body, data: { ...body['data'], state: 'suppressed' } }
+  if (isPlainObject(body['data'])) return { ...body, data: { ...body['data'], state: 'suppressed' } }
   const reasons = new Map(suppressed.map(({ index, reason }) => [index, { status: 'suppressed', reason }]))
   const { results, recipients, ...rest } = body
   if (Array.isArray(results)) return { ...rest, results: markAccepted(results, reasons) }

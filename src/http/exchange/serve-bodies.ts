@@ -4,8 +4,8 @@
 import { setImmediate } from 'node:timers/promises'
 import { parentPort, type MessagePort } from 'node:worker_threads'
 import { MOST_ATTACHMENTS } from '../../api/email.ts'
-import { isObject } from '../../api/fields.ts'
 import { freeMemory } from '../../base/free-memory.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 import { answerThreadChannel, memoryOf, type IncomingCall } from '../../base/threads/thread-channel.ts'
 import { tidyUp } from '../../base/threads/tidy-up.ts'
 import { decodeContent } from '../../messages/accept/check-attachments.ts'
@@ -47,12 +47,12 @@ function readBody({ bytes, needsDigest }: LargeBody): LargeAnswer {
 }
 
 function takeContents(document: unknown): NonNullable<JsonDocument['contents']> {
-  const attachments = isObject(document) && Object.hasOwn(document, 'attachments') ? document['attachments'] : []
+  const attachments = isPlainObject(document) && Object.hasOwn(document, 'attachments') ? document['attachments'] : []
   if (!Array.isArray(attachments)) return []
   // Then the whole request is refused.
   const areTooMany = attachments.length > MOST_ATTACHMENTS
   return attachments.map((attachment: unknown) => {
-    const isGiven = isObject(attachment) && Object.hasOwn(attachment, 'content')
+    const isGiven = isPlainObject(attachment) && Object.hasOwn(attachment, 'content')
     if (!isGiven || typeof attachment['content'] !== 'string') return undefined
     const decoded = areTooMany ? undefined : decodeContent(attachment['content'])
     attachment['content'] = ''

@@ -3,9 +3,9 @@
  * is in the router is in the document and the reverse. Pure; throws only for a mistake in the table.
  */
 import { errorSchema } from '../../api/envelope.ts'
-import { isObject } from '../../api/fields.ts'
 import { webhookEventSchema } from '../../api/webhook.ts'
 import type { ServiceErrorCode } from '../../base/errors.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../../mail/event.ts'
 import { ERROR_RULES, errorBody } from '../exchange/error-responses.ts'
 import type { Route } from '../exchange/route.ts'
@@ -81,11 +81,11 @@ function queryParameters({ query }: Route, schemas: SchemaComponents): object[] 
   if (query === null) return []
   const { properties, required } = schemas.schemaOf(query)
   const needed = Array.isArray(required) ? required : []
-  return Object.entries(isObject(properties) ? properties : {}).map(([name, schema]) => ({
+  return Object.entries(isPlainObject(properties) ? properties : {}).map(([name, schema]) => ({
     name,
     in: 'query',
     required: needed.includes(name),
-    schema: withoutNull(isObject(schema) ? schema : {}),
+    schema: withoutNull(isPlainObject(schema) ? schema : {}),
   }))
 }
 

@@ -5,7 +5,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
-import { isObject } from '../../api/fields.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 
 export type OpenApiSchema = Record<string, unknown>
 
@@ -39,11 +39,11 @@ export function createSchemaComponents() {
 
 function objectIn(schema: OpenApiSchema, name: string): OpenApiSchema {
   const value = schema[name]
-  return isObject(value) ? value : {}
+  return isPlainObject(value) ? value : {}
 }
 
 function plainSchema(schema: unknown): OpenApiSchema {
-  if (!isObject(schema)) return {}
+  if (!isPlainObject(schema)) return {}
   const plain: OpenApiSchema = {}
   for (const [name, value] of Object.entries(schema)) {
     const isSafeBound = typeof value === 'number' && SAFE_BOUNDS.includes(value)
@@ -54,7 +54,7 @@ function plainSchema(schema: unknown): OpenApiSchema {
 
 function plainValue(name: string, value: unknown): unknown {
   if (name === '$ref' && typeof value === 'string') return value.replace('#/$defs/', '#/components/schemas/')
-  if (name === 'properties' && isObject(value)) {
+  if (name === 'properties' && isPlainObject(value)) {
     return Object.fromEntries(Object.entries(value).map(([property, schema]) => [property, plainSchema(schema)]))
   }
   if (name === 'items') return plainSchema(value)

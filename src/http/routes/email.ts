@@ -4,9 +4,10 @@
  * other fields and the answer lists everything.
  */
 import * as wire from '../../api/email.ts'
-import { isEmptyList, isObject } from '../../api/fields.ts'
+import { isEmptyList } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
+import { isPlainObject } from '../../base/plain-object.ts'
 import type * as accept from '../../messages/accept/send-request.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { describeProblem, type ReadFields } from '../exchange/read-fields.ts'
@@ -127,7 +128,7 @@ function sendRequest(read: ReadFields<unknown>): accept.SendRequest {
     to: hasBadRecipient ? undefined : textOf(body, 'to'),
     cc: textsOf(body, 'cc'),
     bcc: textsOf(body, 'bcc'),
-    variables: isObject(variables) ? variables : null,
+    variables: isPlainObject(variables) ? variables : null,
   }
 }
 
@@ -138,7 +139,7 @@ function batchRequest(read: ReadFields<unknown>, isStrictBatch: boolean): accept
   const isTooLong = problems.some(({ path }) => path === 'recipients')
   const entries = Array.isArray(recipients) && !isTooLong ? recipients : undefined
   return {
-    recipients: entries?.map((entry: unknown) => (isObject(entry) ? entry : null)),
+    recipients: entries?.map((entry: unknown) => (isPlainObject(entry) ? entry : null)),
     isStrict: isStrictBatch,
     ...sharedFields(read),
   }
@@ -168,7 +169,7 @@ function sharedFields({ body, problems, contents }: ReadFields<unknown>): accept
 function attachmentsOf(value: unknown, contents: ReadFields<unknown>['contents']): accept.GivenAttachment[] {
   if (!Array.isArray(value)) return []
   return value.slice(0, wire.MOST_ATTACHMENTS).map((entry: unknown, index) => {
-    const body = isObject(entry) ? entry : {}
+    const body = isPlainObject(entry) ? entry : {}
     return {
       name: textOf(body, 'name'),
       content: contents[index] ?? textOf(body, 'content'),
@@ -184,7 +185,7 @@ function trackOf(given: Record<string, unknown> | undefined): accept.SharedField
 
 function unsubscribeOf(value: unknown): accept.SharedFields['unsubscribe'] {
   if (value === false) return false
-  return isObject(value) ? { list: textOf(value, 'list'), url: textOf(value, 'url') } : undefined
+  return isPlainObject(value) ? { list: textOf(value, 'list'), url: textOf(value, 'url') } : undefined
 }
 
 /** An entry that is no text counts as an empty one, which is no address. */
@@ -195,7 +196,7 @@ function textsOf(body: Record<string, unknown>, name: string): string[] {
 }
 
 const textOf = ownIf((value) => typeof value === 'string')
-const objectOf = ownIf(isObject)
+const objectOf = ownIf(isPlainObject)
 const wholeNumberOf = ownIf((value): value is number => Number.isSafeInteger(value))
 const flagOf = ownIf((value) => typeof value === 'boolean')
 

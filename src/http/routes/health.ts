@@ -2,7 +2,7 @@
  * GET /health (http/README.md "Health, metrics, OpenAPI"): public; tells no address, name or version. For administrators: what the checks found last, and a run now (health/README.md "Checks").
  */
 import * as wire from '../../api/health.ts'
-import { secondsOrNull } from '../../api/fields.ts'
+import { secondsOrNull } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 import type { HealthResult } from '../../health/health-keeper.ts'

@@ -3,10 +3,9 @@
  * of the IP names the key that asked, or the administrator.
  */
 import type { z } from 'zod'
-import { secondsOrNull } from '../../api/fields.ts'
 import * as wire from '../../api/ip.ts'
 import { snakeFields, type CamelFields } from '../../api/names.ts'
-import { DAY, SECOND, toUnixSeconds } from '../../base/clock.ts'
+import { DAY, SECOND, toUnixSeconds, secondsOrNull } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { StatisticsRange, StatisticsView } from '../../egress/ips/ip-statistics.ts'
 import type { IpView, WarmupView } from '../../egress/ips/ip-view.ts'

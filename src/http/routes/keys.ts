@@ -2,10 +2,9 @@
  * The routes of API keys (http/README.md "Keys and scopes"). Only the answer to its creation holds a key. Keys that may
  * do more than the one that asks are unknown to it: it neither sees nor changes them.
  */
-import { secondsOrNull } from '../../api/fields.ts'
 import * as wire from '../../api/key.ts'
 import { snakeFields, withoutNulls } from '../../api/names.ts'
-import { SECOND, toUnixSeconds } from '../../base/clock.ts'
+import { SECOND, toUnixSeconds, secondsOrNull } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { isInNetwork } from '../../base/ip-address.ts'
 import { unknownKey, type ApiKeyRecord } from '../../senders/api-key.ts'

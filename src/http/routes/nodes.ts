@@ -1,7 +1,6 @@
 /** For administrators: the nodes of the database, and what is asked of one (nodes/README.md). */
 import * as wire from '../../api/node.ts'
-import { secondsOrNull } from '../../api/fields.ts'
-import { toUnixSeconds } from '../../base/clock.ts'
+import { toUnixSeconds, secondsOrNull } from '../../base/clock.ts'
 import type { NodesReport } from '../../nodes/nodes.ts'
 import type { Administration } from '../exchange/operator-features.ts'
 import { okData, success } from '../exchange/answer.ts'

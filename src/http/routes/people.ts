@@ -3,8 +3,7 @@
  * done (http/README.md "Console").
  */
 import * as wire from '../../api/people.ts'
-import { secondsOrNull } from '../../api/fields.ts'
-import { toUnixSeconds } from '../../base/clock.ts'
+import { toUnixSeconds, secondsOrNull } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { servedConsole, type HttpFeatures } from '../exchange/features.ts'
 import type { ListedSession, Person } from '../exchange/logins.ts'

@@ -1,9 +1,8 @@
 /** For administrators: the queue as a whole, paths, pools, and where the mail of a domain goes. */
 import type { z } from 'zod'
-import { secondsOrNull } from '../../api/fields.ts'
 import { camelFields, snakeFields, withoutNulls, type CamelFields } from '../../api/names.ts'
 import * as wire from '../../api/queue.ts'
-import { SECOND, toUnixSeconds } from '../../base/clock.ts'
+import { SECOND, toUnixSeconds, secondsOrNull } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 import { durationText, rateText } from '../../config/settings/field-types.ts'

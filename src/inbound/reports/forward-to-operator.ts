@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto'
 import { HOUR, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
-import type { AcceptSubmission, Caller } from '../../messages/accept/send-request.ts'
+import { ADMINISTRATOR, OWN_MAIL, type AcceptSubmission } from '../../messages/accept/send-request.ts'
 
 export interface ForwardParts {
   settings: { hostname: string; operator: { email: string | null } }
@@ -28,7 +28,6 @@ export interface MailForOperator {
 type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail' | 'suppressed' | 'refused'
 
 const MOST_PER_HOUR = 20
-const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 /** Marks what we forwarded: an operator whose mailbox leads back to us makes no circle. */
 const MARK = 'X-Sternpost-Forwarded'
 const MARK_WITHIN_BYTES = 64 * 1024
@@ -54,9 +53,7 @@ export function createOperatorForward({
       from: `postmaster@${hostname}`,
       subject,
       raw: messageFor(mail, header, `operator-${digest.slice(0, 32)}`),
-      tags: undefined,
-      ipPool: undefined,
-      track: { opens: false, clicks: false },
+      ...OWN_MAIL,
       idempotencyKey: `operator ${digest}`,
     }
     try {

@@ -93,6 +93,10 @@ export interface Caller {
   facts?: Readonly<Record<string, string | null>>
 }
 
+/** Of mail that the server itself sends: who asks, and what it has in common. */
+export const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
+export const OWN_MAIL = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
+
 /** One message of an accepted request. */
 export interface AcceptedRecipient {
   messageId: string

@@ -2,9 +2,8 @@
  * Why a message is where it is, in plain words (http/README.md "Explain", messages/README.md "Explain"). A part that is
  * not known is left out; nothing here changes anything. Throws ServiceError `not_found`.
  */
-import { secondsOrNull } from '../../api/fields.ts'
 import type { ExplanationJson } from '../../api/message.ts'
-import { HOUR, type Clock } from '../../base/clock.ts'
+import { HOUR, type Clock, secondsOrNull } from '../../base/clock.ts'
 import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
 import type { Reach } from '../../mail/reach.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'

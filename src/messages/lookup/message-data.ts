@@ -2,9 +2,8 @@
  * A message, its attempts and its events as the API shows them (http/README.md "Lookup"): Unix seconds, the rendered
  * subject. Pure.
  */
-import { secondsOrNull } from '../../api/fields.ts'
 import type { AttemptJson, EventJson, ListedMessageJson, MessageJson } from '../../api/message.ts'
-import { toUnixSeconds } from '../../base/clock.ts'
+import { toUnixSeconds, secondsOrNull } from '../../base/clock.ts'
 import { UNSUBSCRIBE_KEY } from '../../content/html/instrument-html.ts'
 import { valueOf } from '../../content/template/substitute-variables.ts'
 import { templateOf } from '../../content/template/template-problems.ts'

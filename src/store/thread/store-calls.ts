@@ -6,6 +6,7 @@
  * called meanwhile between them. Each part is one transaction; a failure leaves what was done before it, and a repeated
  * call goes on from there.
  */
+import { pagesOf } from '../../base/pages.ts'
 import type { ThreadChannel } from '../../base/threads/thread-channel.ts'
 import type { QueueGroup } from '../../mail/waiting-mail.ts'
 import type { PackedRequest } from '../records/accept-records.ts'
@@ -83,7 +84,7 @@ function createQueueParts(call: Call) {
 
     async queueGroups(by, filter, now) {
       const groups = new Map<string | null, QueueGroup>()
-      const steps = inParts((after: WalkPosition | null) => call('someQueueGroups', { by, filter, now, after }))
+      const steps = pagesOf((after: WalkPosition | null) => call('someQueueGroups', { by, filter, now, after }))
       for await (const step of steps) for (const group of step.groups) addGroup(groups, group)
       return [...groups.values()].toSorted((left, right) => right.waiting - left.waiting)
     },
@@ -91,7 +92,7 @@ function createQueueParts(call: Call) {
     async actOnQueue({ limit, ...request }) {
       const parts: QueuedRows[] = []
       let messages = 0
-      const steps = inParts((after: WalkPosition | null) =>
+      const steps = pagesOf((after: WalkPosition | null) =>
         call('actOnSomeOfQueue', { ...request, limit: limit - messages, after }),
       )
       for await (const step of steps) {
@@ -114,21 +115,9 @@ function createQueueParts(call: Call) {
   } satisfies Partial<Store>
 }
 
-/** One part after the other, each from where the one before ended. */
-async function* inParts<Position, Part extends { next: Position | null }>(
-  ask: (after: Position | null) => Promise<Part>,
-): AsyncGenerator<Part, void> {
-  let after: Position | null = null
-  do {
-    const part: Part = await ask(after)
-    yield part
-    after = part.next
-  } while (after !== null)
-}
-
 async function countWaiting(call: Call): Promise<number> {
   let waiting = 0
-  for await (const part of inParts((after: WalkPosition | null) => call('countSomeWaiting', after))) {
+  for await (const part of pagesOf((after: WalkPosition | null) => call('countSomeWaiting', after))) {
     waiting += part.waiting
   }
   return waiting
@@ -137,7 +126,7 @@ async function countWaiting(call: Call): Promise<number> {
 /** Infinity when nothing waits. */
 async function findOldest(call: Call): Promise<number> {
   let oldest = Infinity
-  for await (const { keys } of inParts((after: QueueKey | null) => call('queueKeys', after, 'none'))) {
+  for await (const { keys } of pagesOf((after: QueueKey | null) => call('queueKeys', after, 'none'))) {
     for (const { earliestAt } of keys) oldest = Math.min(oldest, earliestAt)
   }
   return oldest
