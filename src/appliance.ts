@@ -68,7 +68,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
 
 async function startParts(options: ApplianceOptions, stops: Stops, stop: () => Promise<void>): Promise<Appliance> {
   const foundation = await openFoundation(options, stops)
-  const { store, metrics, clock, configuration, logger } = foundation
+  const { store, metrics, clock, realClock, configuration, logger } = foundation
   const { server: settings } = configuration
   await tellForeignSecrets(foundation)
   const webhooks = startWebhooks(foundation)
@@ -92,7 +92,7 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const { reload, onSignal } = prepareReload(foundation, { doorCertificates, disk, dispatcher })
   const health = startHealthChecks(foundation, { ...sending, ...mail, reload })
   const { isDraining } = foundation.nodes
-  const status = createServiceStatus({ ...sending, ...mail, store, clock, health, isDraining })
+  const status = createServiceStatus({ ...sending, ...mail, store, clock, realClock, health, isDraining })
   const parts = { ...sending, dispatcher, mail, certificates, health, retention, backups }
   const schedule = startSchedule(foundation, parts)
   stops.push(() => stopTogether(foundation.working, logger))

@@ -133,7 +133,7 @@ async function endWaits(store: Store, now: number, logger: Logger): Promise<void
   do {
     messages = await store.endWaitsAhead(now, ENDED_AT_ONCE)
     if (messages > 0) logger.warn({ part: 'store', messages }, 'messages that waited for a time far ahead are due')
-  } while (messages === ENDED_AT_ONCE)
+  } while (messages >= ENDED_AT_ONCE)
 }
 
 export function dnsNotes({ dnsLookupSeconds, dnsFailures }: Metrics): DnsNotes {

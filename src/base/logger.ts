@@ -1,7 +1,7 @@
 /**
  * The log: one JSON line per fact on standard output (base/README.md "Logging"). Lines of a moment are one write; what
  * is gathered is written when the process exits, also after an uncaught error. A kill loses it, and so does an exit
- * while the pipe is full.
+ * while the pipe is full. A log that cannot take its lines never stops or fills the server.
  */
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
 import { isatty } from 'node:tty'
@@ -112,20 +112,28 @@ function isLevel(word: string): word is keyof typeof PRIORITY {
 const writeToStdout = gatherLines(toStdout())
 
 function toStdout(): (bytes: Buffer) => void {
-  let toFile: ((bytes: Buffer) => void) | null | undefined
+  let write: ((bytes: Buffer) => void) | undefined
   return (bytes) => {
-    // null is an answer too: it is looked at once.
-    if (toFile === undefined) {
-      toFile = isFile(STANDARD_OUTPUT) ? droppingLines((rest) => writeSync(STANDARD_OUTPUT, rest)) : null
-    }
-    if (toFile === null) return void process.stdout.write(bytes)
+    write ??= isFile(STANDARD_OUTPUT) ? droppingLines(toOpenFile, diskWasFull) : droppingLines(toReader, wasNotRead)
     try {
-      toFile(bytes)
+      write(bytes)
     } catch (thrown) {
       // As the stream would tell it.
       process.stdout.emit('error', thrown)
     }
   }
+}
+
+const toOpenFile = (bytes: Buffer): number => unlessFull(() => writeSync(STANDARD_OUTPUT, bytes))
+
+/** Bytes that wait in memory for whoever reads the log, which are some ten thousand lines. */
+const MOST_UNREAD = 16 * 1024 * 1024
+
+/** What a pipe or socket does not take is kept by the stream, without an end. */
+function toReader(bytes: Buffer): number {
+  if (process.stdout.writableLength > MOST_UNREAD) return 0
+  process.stdout.write(bytes)
+  return bytes.length
 }
 
 function isFile(descriptor: number): boolean {
@@ -140,47 +148,70 @@ function isFile(descriptor: number): boolean {
 
 /** Lines to the end of a file, which is made where there is none; a full disk is no error (`droppingLines`). */
 export function linesToFile(path: string): (line: string) => void {
-  const append = droppingLines((bytes) => {
+  const appendBytes = (bytes: Buffer): number => {
     const descriptor = openSync(path, 'a')
     try {
       return writeSync(descriptor, bytes)
     } finally {
       closeSync(descriptor)
     }
-  })
+  }
+  const append = droppingLines((bytes) => unlessFull(() => appendBytes(bytes)), diskWasFull)
   return (line) => append(Buffer.from(line))
 }
 
 /** The disk, the quota of the user, the limit of a file. */
 const FULL = ['ENOSPC', 'EDQUOT', 'EFBIG']
+
+function unlessFull(write: () => number): number {
+  try {
+    return write()
+  } catch (thrown) {
+    if (FULL.includes(errorCode(thrown))) return 0
+    throw thrown
+  }
+}
+
 const LINE_END = 10
 
+function diskWasFull(lines: number): string {
+  return droppedLine(lines, 'the disk of the log was full: lines were dropped')
+}
+
+function wasNotRead(lines: number): string {
+  const line = droppedLine(lines, 'nobody read the log for a while: lines were dropped')
+  return isJournal(process.env['JOURNAL_STREAM'], STANDARD_OUTPUT) ? withPriority(line) : line
+}
+
+function droppedLine(lines: number, msg: string): string {
+  return JSON.stringify({ level: 'warn', time: new Date().toISOString(), lines, msg })
+}
+
 /**
- * A disk that is full must not end the server: what does not fit is dropped and counted, and the number is the first line
- * once there is space again. `write` returns how many bytes it wrote.
+ * A disk that is full, or a reader that stands still, must not end the server: what does not fit is dropped and counted,
+ * and the number is the first line once there is room again. `write` returns how many bytes it wrote; 0: there is none.
  */
-function droppingLines(write: (bytes: Buffer) => number): (lines: Buffer) => void {
+function droppingLines(write: (bytes: Buffer) => number, told: (lines: number) => string): (lines: Buffer) => void {
   let dropped = 0
   let isCut = false
   /** False: not all of it fits. */
   const fits = (lines: Buffer): boolean => {
     let end = 0
-    try {
-      while (end < lines.length) end += write(lines.subarray(end))
-      return true
-    } catch (thrown) {
-      if (!FULL.includes(errorCode(thrown))) throw thrown
-      dropped += countLines(lines.subarray(end))
-      if (end > 0) isCut = lines[end - 1] !== LINE_END
-      return false
+    while (end < lines.length) {
+      const written = write(lines.subarray(end))
+      if (written === 0) {
+        dropped += countLines(lines.subarray(end))
+        if (end > 0) isCut = lines[end - 1] !== LINE_END
+        return false
+      }
+      end += written
     }
+    return true
   }
   return (lines) => {
     if (dropped > 0) {
       const count = dropped
-      const fields = { level: 'warn', time: new Date().toISOString(), lines: count }
-      const told = JSON.stringify({ ...fields, msg: 'the disk of the log was full: lines were dropped' })
-      if (!fits(Buffer.from(`${isCut ? '\n' : ''}${told}\n`))) {
+      if (!fits(Buffer.from(`${isCut ? '\n' : ''}${told(count)}\n`))) {
         dropped = count + countLines(lines)
         return
       }

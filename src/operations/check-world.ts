@@ -2,7 +2,7 @@
  * What the checks of a running server look at: its configuration and IPs, the files as they are now, and what only the
  * running server knows. ServiceError `invalid_request` for an IP that is in no pool.
  */
-import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import { MINUTE, type Clock } from '../base/clock.ts'
 import type { IsClockSteady } from '../base/clock-watch.ts'
 import { ConfigurationError, ServiceError } from '../base/errors.ts'
 import type { Metrics } from '../base/metrics.ts'
@@ -102,15 +102,12 @@ function serverFacts(parts: CheckWorldParts, isAwaited: boolean): ServerFacts {
     },
     reportSums: (since) => store.reportSums(since),
     async database() {
-      const [figures, commits] = await Promise.all([store.figures(), metrics.storeCommitSeconds.get()])
-      const total = (ending: string): number =>
-        commits.values.find(({ metricName }) => metricName?.endsWith(ending) === true)?.value ?? 0
-      const count = total('_count')
+      const figures = await store.figures()
       return {
         bytes: figures.database,
         walBytes: figures.writeAheadLog,
         growthPerDay: growthPerDay(),
-        commitMilliseconds: count === 0 ? null : (SECOND * total('_sum')) / count,
+        commitMilliseconds: store.commitTime(),
       }
     },
     databaseRefusal: () => store.refusal(),

@@ -3,9 +3,10 @@
  * status`. Never rejects: a store that does not answer is part of the answer. Everybody may ask, so the walk over the
  * queue is one for all who ask within a short time.
  */
-import { toUnixSeconds, type Clock } from '../base/clock.ts'
+import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import type { DiskGuard } from '../base/disk-guard.ts'
 import { createSharedAnswers } from '../base/shared-answers.ts'
+import { within } from '../base/within.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
 import type { HealthReport } from '../http/exchange/features.ts'
@@ -19,6 +20,7 @@ interface ServiceStatusParts {
   disk: Pick<DiskGuard, 'deliverProblem'>
   health: Pick<HealthKeeper, 'isPort25Blocked'>
   clock: Clock
+  realClock: Clock
   mailRefusal: MailRefusal
   /** The node takes no mail. */
   isDraining: () => boolean
@@ -26,16 +28,19 @@ interface ServiceStatusParts {
 
 export type ServiceStatus = ReturnType<typeof createServiceStatus>
 
+/** Who asks has a patience too; a disk that stands still holds the store. */
+const LONGEST_WAIT = 10 * SECOND
 const OK = 'ok'
 const REFUSES = 'the database refuses what is written'
 
 export function createServiceStatus(parts: ServiceStatusParts) {
-  const { store, egress, disk, health, clock, mailRefusal, isDraining } = parts
+  const { store, egress, disk, health, clock, realClock, mailRefusal, isDraining } = parts
   const walks = createSharedAnswers<QueueSummary>()
 
   /** Null: the store does not answer. */
   async function queueNow(): Promise<(QueueSummary & { lateSeconds: number }) | null> {
-    const queue = await walks.get('queue', () => store.queueSummary(clock.now())).catch(() => null)
+    const walk = walks.get('queue', () => store.queueSummary(clock.now())).catch(() => null)
+    const queue = (await within(walk, LONGEST_WAIT, realClock)) ?? null
     if (queue === null) return null
     const { oldestDueAt } = queue
     const now = clock.now()
@@ -65,7 +70,8 @@ export function createServiceStatus(parts: ServiceStatusParts) {
     },
     /** A balancer turns away from a node that is unavailable, with all links and opt-outs: so a full one is not. */
     async report(): Promise<HealthReport> {
-      const [queue, refusal, smtp] = [await queueNow(), await mailRefusal(), smtpOut()]
+      const [queue, refusal] = await Promise.all([queueNow(), within(mailRefusal(), LONGEST_WAIT, realClock)])
+      const smtp = smtpOut()
       const mailIn = refusal?.reason ?? (store.refusal() === null ? OK : REFUSES)
       const about = { mail_in: mailIn, smtp_out: smtp }
       if (queue === null || refusal?.isStore === true) {

@@ -54,6 +54,8 @@ export interface Store
   problem(): string | null
   /** Why the engine, which answers, does not take all that is written, as it says itself; null: it does. */
   refusal(): string | null
+  /** Mean of the newest commits, in milliseconds; null: there was none. */
+  commitTime(): number | null
   /** Finishes what was called before, and closes. What is still held then is found by the next `beginEpoch`. */
   close(): Promise<void>
 }

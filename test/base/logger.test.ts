@@ -15,6 +15,7 @@ import { createLiveConfiguration } from '../../src/config/live-configuration.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { MIB, mountSmallDisk } from '../support/small-disk.ts'
+import { until } from '../support/until.ts'
 
 const LOGGER = fileURLToPath(new URL('../../src/base/logger.ts', import.meta.url))
 const CANARY = 'canary-4d1f'
@@ -238,3 +239,33 @@ t.test(
     }
   },
 )
+
+t.test('lines that nobody reads wait up to a bound, then they are dropped and counted', async (t) => {
+  const program = `import { createLogger } from ${JSON.stringify(LOGGER)}
+    const logger = createLogger({ level: 'info' })
+    process.on('message', ({ count, msg }) => {
+      for (let n = 0; n < count; n++) logger.info({ pad: 'x'.repeat(60_000) }, msg)
+      setTimeout(() => process.send(process.stdout.writableLength), 100)
+    })`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  })
+  t.teardown(() => child.kill())
+  const log = async (count: number, msg: string): Promise<number> => {
+    child.send({ count, msg })
+    return Number((await once(child, 'message'))[0])
+  }
+  const waiting = await log(600, 'unread')
+  t.ok(waiting < 20 * MIB, `${waiting} bytes wait`)
+  let text = ''
+  child.stdout?.on('data', (bytes: Buffer) => (text += bytes.toString()))
+  await until('what waited is read', async () => (await log(0, '')) === 0)
+  await log(1, 'after')
+  await until('the last line is read', () => text.endsWith('"after"}\n'))
+  const lines = text.trimEnd().split('\n')
+  const read = lines.map((line) => JSON.parse(line))
+  const kept = read.filter(({ msg }) => msg === 'unread').length
+  t.ok(kept > 200, `${kept} were kept`)
+  const told = { level: 'warn', lines: 600 - kept, msg: 'nobody read the log for a while: lines were dropped' }
+  t.match(read.slice(kept), [told, { msg: 'after' }], 'in their order')
+})

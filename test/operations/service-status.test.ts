@@ -8,6 +8,7 @@ import { testStore } from '../senders/sender-parts.ts'
 t.test('a node that takes no mail is degraded; one that drains, or has no store, turns clients away', async (t) => {
   const store = await testStore(t)
   let refusal: MailRefused | null = null
+  const clock = manualClock()
   let walks = 0
   let isDraining = false
   let reason: string | null = null
@@ -17,7 +18,8 @@ t.test('a node that takes no mail is degraded; one that drains, or has no store,
     egress: { sendingPools: () => ['default'] },
     disk: { deliverProblem: () => problem },
     health: { isPort25Blocked: () => false },
-    clock: manualClock(),
+    clock,
+    realClock: clock,
     mailRefusal: async () => refusal,
     isDraining: () => isDraining,
   })
@@ -39,4 +41,22 @@ t.test('a node that takes no mail is degraded; one that drains, or has no store,
   isDraining = false
   refusal = { reason: 'the store does not answer', retryAfterSeconds: 2, isStore: true }
   t.match(await report(), { status: 'unavailable', db: 'no answer' })
+})
+
+t.test('a store that stands still is told after a while, and nobody waits for it for ever', async (t) => {
+  const clock = manualClock()
+  const never = (): Promise<never> => new Promise(() => {})
+  const { describe, report } = createServiceStatus({
+    store: { queueSummary: never, refusal: () => null },
+    egress: { sendingPools: () => ['default'] },
+    disk: { deliverProblem: () => null },
+    health: { isPort25Blocked: () => false },
+    clock,
+    realClock: clock,
+    mailRefusal: never,
+    isDraining: () => false,
+  })
+  const told = Promise.all([report(), describe()])
+  await clock.advance(10_000)
+  t.match(await told, [{ status: 'unavailable', db: 'no answer' }, 'the database does not answer'])
 })

@@ -118,5 +118,5 @@ export function openSimulatedStore({ database }: SimulatedDisk, threads: StoreTh
     return channel.call(...asked).finally(() => void open.count--)
   }
   const close = async (): Promise<void> => void (await channel.call(CLOSE_CALL, undefined))
-  return { ...createStoreCalls(ask, verbs), problem: () => null, refusal: () => null, close }
+  return { ...createStoreCalls(ask, verbs), problem: () => null, refusal: () => null, commitTime: () => null, close }
 }

@@ -39,8 +39,8 @@ export const clock: Cases = {
     const soon = await defer(await acceptOne(store, {}, lifetime), NOW + DAY)
     const meanwhile = await acceptOne(store, { now: AHEAD }, lifetime)
     const scheduled = await acceptOne(store, { sendAt }, { expiresAt: sendAt + LIFETIME })
-    t.equal(await store.endWaitsAhead(NOW, 1), 1, 'so many at once')
-    t.equal(await store.endWaitsAhead(NOW, 9), 2)
+    t.equal(await store.endWaitsAhead(NOW, 1), 2, 'so many at once, and what was accepted ahead')
+    t.equal(await store.endWaitsAhead(NOW, 9), 1)
     t.match(await lookUp(store, held), { waitingFor: 'held', expiresAt: AHEAD + LIFETIME })
     t.match(await lookUp(store, before), { nextAttemptAt: NOW, expiresAt: AHEAD + LIFETIME })
     t.match(await lookUp(store, soon), { nextAttemptAt: NOW + DAY })
@@ -54,6 +54,28 @@ export const clock: Cases = {
       [before, meanwhile].toSorted().map((id) => ({ id, keepIpUntil: null })),
       'from any IP',
     )
+  },
+  'what was accepted by a clock some hours ahead is due, and what was deferred before goes on waiting': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW, NOW)
+    const [ahead, retryAt] = [NOW + 6 * HOUR, NOW + 6 * HOUR + MINUTE]
+    const defer = async (id: string, now: number): Promise<void> => {
+      const claimed = (await claim(store, epoch, now)).find((message) => message.id === id)
+      if (claimed === undefined) throw new Error('nothing was claimed')
+      const outcomes = [outcomeRecord(claimed, deferredUntil(retryAt))]
+      await store.recordOutcomes({ epoch, now, outcomes })
+    }
+    const before = await acceptOne(store)
+    await defer(before, NOW)
+    const deferred = await acceptOne(store, { now: ahead })
+    await defer(deferred, ahead)
+    const meanwhile = await acceptOne(store, { now: ahead })
+    const sendAt = ahead + HOUR
+    const scheduled = await acceptOne(store, { now: ahead, sendAt })
+    t.equal(await store.endWaitsAhead(NOW, 9), 2)
+    t.match(await lookUp(store, before), { nextAttemptAt: retryAt })
+    for (const id of [deferred, meanwhile]) t.match(await lookUp(store, id), { nextAttemptAt: NOW })
+    t.match(await lookUp(store, scheduled), { nextAttemptAt: sendAt })
+    t.equal(await store.endWaitsAhead(NOW, 9), 0, 'once')
   },
   'a clock that is behind ends no lifetime': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)

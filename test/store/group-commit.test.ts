@@ -3,7 +3,9 @@
  */
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
+import { createMetrics } from '../../src/base/metrics.ts'
 import { createCheckpoint } from '../../src/store/sqlite/engine/checkpoint.ts'
+import { createCommitTimes } from '../../src/store/thread/commit-times.ts'
 import {
   createGroupCommit,
   type CommitReport,
@@ -358,4 +360,16 @@ t.test('what a backup left behind in the log is moved by another thread', async 
   t.ok(await until('it is moved', () => look().left * PAGE < 2 * mebibyte), 'while this one commits')
   checkpoint()
   t.equal(look().log, 0, 'and cut')
+})
+
+t.test('a disk that has become slow is seen at once, however long it was fast', async (t) => {
+  const times = createCommitTimes(createMetrics())
+  t.equal(times.meanMilliseconds(), null)
+  const hear = (count: number, seconds: number): void => {
+    for (let n = 0; n < count; n++) times.hear({ verbs: 1, messages: 1, seconds })
+  }
+  hear(10_000, 0.003)
+  t.equal(times.meanMilliseconds()?.toFixed(3), '3.000')
+  hear(100, 2)
+  t.equal(times.meanMilliseconds(), 2_000)
 })

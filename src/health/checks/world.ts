@@ -85,6 +85,6 @@ export interface DatabaseFacts {
   walBytes: number
   /** Bytes a day over the last days; null: not known yet. */
   growthPerDay: number | null
-  /** Of the commits since the start, the mean; null: there was none. */
+  /** Of the newest commits, the mean; null: there was none. */
   commitMilliseconds: number | null
 }

@@ -31,7 +31,10 @@ const CANCELED_AT_ONCE = 500
 const REPORTS_AT_ONCE = 500
 
 /** The verbs of a store whose thread is asked by `ask`; `verbs`: their names, which the thread has told. */
-export function createStoreCalls(ask: Ask, verbs: readonly string[]): Omit<Store, 'close' | 'problem' | 'refusal'> {
+export function createStoreCalls(
+  ask: Ask,
+  verbs: readonly string[],
+): Omit<Store, 'close' | 'problem' | 'refusal' | 'commitTime'> {
   const call: Call = (verb, ...input) => ask(verb, input) as Promise<ReturnType<Verbs[typeof verb]>>
   const handedOn = Object.fromEntries(verbs.map((verb) => [verb, (...input: unknown[]) => ask(verb, input)]))
   return {

@@ -7,11 +7,11 @@
  */
 import { MessageChannel, Worker } from 'node:worker_threads'
 import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
-import type { Metrics } from '../../base/metrics.ts'
 import { createThreadChannel, type ThreadChannel } from '../../base/threads/thread-channel.ts'
 import type { EngineNote } from '../engine/open-engine.ts'
 import type { OpenStoreOptions } from '../store-location.ts'
 import type { Store } from '../store.ts'
+import { createCommitTimes } from './commit-times.ts'
 import type { CommitReport } from './group-commit.ts'
 import { createStoreCalls } from './store-calls.ts'
 import { CLOSE_CALL, type StoreThreadData, type StoreThreadMessage } from './thread-messages.ts'
@@ -28,7 +28,8 @@ export async function openThreadedStore(options: OpenStoreOptions): Promise<Stor
   const transferList = [port2, notes.port2]
   const worker = new Worker(entry, { workerData, transferList, name: 'store', execArgv: [] })
   options.metrics.watchThread('store', worker)
-  const channel = createThreadChannel(port1, (note) => observeCommit(options.metrics, note as CommitReport))
+  const commits = createCommitTimes(options.metrics)
+  const channel = createThreadChannel(port1, (note) => commits.hear(note as CommitReport))
   let state: 'opening' | 'open' | 'closing' = 'opening'
   let failure: Error | undefined
   const exited = watch(worker, (reason, code) => {
@@ -65,6 +66,7 @@ export async function openThreadedStore(options: OpenStoreOptions): Promise<Stor
     ...calls,
     problem: absence.problem,
     refusal: refusal.reason,
+    commitTime: commits.meanMilliseconds,
     // An engine that is away is known to be: a new process would not reach it either.
     tick: () => absence.orAway(tick()),
     close,
@@ -168,10 +170,4 @@ function hearThread(worker: Worker, exited: Promise<void>): Promise<Opened> {
     })
     void exited.then(() => reject(new ProcessExit(EXIT.disk, 'the store thread ended while it opened the database')))
   })
-}
-
-function observeCommit(metrics: Metrics, report: CommitReport): void {
-  metrics.storeBatchSize.observe(report.verbs)
-  metrics.storeCommitSeconds.observe(report.seconds)
-  if (report.messages > 0) metrics.storeMessagesPerCommit.observe(report.messages)
 }

@@ -4,15 +4,23 @@
  * stays held, and no message is due before its `send_at`. What IPs sent in hours to come is not of their last hour.
  */
 import type { Database } from '../../engine/database.ts'
-import { DAY, HOUR } from '../../../base/clock.ts'
+import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
 import type { Verb } from '../tools/verb-types.ts'
 
 /** No wait of ours is as long: lifetimes and what an authority may ask for end within a week. A shorter one goes on. */
 const BEYOND_EVERY_WAIT = 8 * DAY
+/** What was accepted further ahead than that was accepted by such a clock, and would wait for it. */
+const AHEAD = 5 * MINUTE
+/** So many are looked at for it: such a clock is mostly set right soon. */
+const NEWEST_MESSAGES = 10_000
 const SEND_AT = `coalesce((select send_at from contents where content_id = messages.content_id), 0)`
 
 export function createEndWaitsAhead(database: Database): Verb<'endWaitsAhead'> {
+  const ofNewest = database.prepare<[Record<'now' | 'ahead' | 'held', number>]>(`
+    update messages set next_at = max(@now, ${SEND_AT}), waiting_for = null, keep_ip_until = null
+    where seq > (select max(seq) from messages) - ${NEWEST_MESSAGES} and state = 'waiting' and created_at > @ahead
+      and next_at > @ahead and next_at < @held and next_at > ${SEND_AT}`)
   // The bounds on pool_id and endpoint_id let the indexes of waiting rows answer.
   const messages = database.prepare<[Record<'now' | 'beyond' | 'wait' | 'held' | 'limit', number>]>(`
     update messages set next_at = max(@now, ${SEND_AT}), waiting_for = null, keep_ip_until = null
@@ -38,6 +46,7 @@ export function createEndWaitsAhead(database: Database): Verb<'endWaitsAhead'> {
     for (const checks of [deliveries, domains, certificates]) checks.run(now, beyond)
     pauses.run({ now, beyond })
     slots.run(now + HOUR)
-    return messages.run({ now, beyond, wait: BEYOND_EVERY_WAIT, held: HELD_UNTIL, limit }).changes
+    const { changes } = ofNewest.run({ now, ahead: now + AHEAD, held: HELD_UNTIL })
+    return changes + messages.run({ now, beyond, wait: BEYOND_EVERY_WAIT, held: HELD_UNTIL, limit }).changes
   }
 }
