@@ -55,7 +55,10 @@ export const clock: Cases = {
       'from any IP',
     )
   },
-  'what was accepted by a clock some hours ahead is due, and what was deferred before goes on waiting': async (t, { store }) => {
+  'what was accepted by a clock some hours ahead is due, and what was deferred before goes on waiting': async (
+    t,
+    { store },
+  ) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const [ahead, retryAt] = [NOW + 6 * HOUR, NOW + 6 * HOUR + MINUTE]
     const defer = async (id: string, now: number): Promise<void> => {
