@@ -7,6 +7,7 @@ import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
 import { isatty } from 'node:tty'
 import { pino, type Logger } from 'pino'
 import { errorCode } from './errors.ts'
+import { escapeOf } from './unprintable.ts'
 
 export type { Logger } from 'pino'
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
@@ -76,12 +77,12 @@ function createTimeField(): () => string {
 }
 
 /** What JSON leaves as it is and a terminal may obey, take for the end of a line, or for a change of direction. */
-const UNPRINTABLE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
+const LEFT_BY_JSON = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
 
 function printable(line: string): string {
   // Nearly always there is nothing to replace.
-  if (line.search(UNPRINTABLE) === -1) return line
-  return line.replace(UNPRINTABLE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  if (line.search(LEFT_BY_JSON) === -1) return line
+  return line.replace(LEFT_BY_JSON, escapeOf)
 }
 
 /**

@@ -3,6 +3,7 @@
  * that a terminal would obey.
  */
 import { SECOND } from '../../base/clock.ts'
+import { escapeOf, UNPRINTABLE } from '../../base/unprintable.ts'
 
 const BAR_WIDTH = 30
 const DEFAULT_WIDTH = 80
@@ -60,12 +61,9 @@ export function linesText(lines: readonly string[]): string {
   return lines.map((line) => `${printable(line)}\n`).join('')
 }
 
-/** Control characters, and those that change the direction of the text around them. */
-const UNPRINTABLE = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
-
 /** Text from outside, such as what the DNS holds, made harmless for a terminal. */
 export function printable(text: string): string {
-  return text.replace(UNPRINTABLE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  return text.replace(UNPRINTABLE, escapeOf)
 }
 
 /** The same for what is said in several lines. */

@@ -6,6 +6,7 @@
 import type { z } from 'zod'
 import { readRegularFile } from '../../base/regular-file.ts'
 import type { Mistake } from '../../base/errors.ts'
+import { UNPRINTABLE } from '../../base/unprintable.ts'
 import { shown } from '../settings/reading.ts'
 import { INLINE_SECRET } from '../settings/network-field-types.ts'
 import { nearestName } from '../settings/nearest-name.ts'
@@ -98,12 +99,9 @@ export function explainMistakes(mistakes: readonly Mistake[], readLine = readLin
   return harmless([...blocks, summary].join('\n'))
 }
 
-// What a terminal would obey: control characters but tab and line end, and those that change the direction of text.
-const UNPRINTABLE = /(?![\t\n])[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
-
 /** One character for each, so that the caret stays below its column. */
 function harmless(text: string): string {
-  return text.replace(UNPRINTABLE, '\ufffd')
+  return text.replace(UNPRINTABLE, (character) => ('\t\n'.includes(character) ? character : '\ufffd'))
 }
 
 function explainMistake(mistake: Mistake, readLine: (file: string, line: number) => string | undefined): string {
