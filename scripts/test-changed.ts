@@ -11,6 +11,8 @@ import { filesBelow, ROOT, specifiersOf, targetOf } from '../test/support/source
 
 const MOST_FILES = 24
 const ENDING = '.test.ts'
+/** What takes minutes and is for the full size alone. */
+const FULL_ENDING = '.full.test.ts'
 
 const { values: flags } = parseArgs({ options: { since: { type: 'string', default: 'main' } } })
 
@@ -37,7 +39,9 @@ function reached(changed: readonly string[]): string[] {
       if (!distances.has(importer)) distances.set(importer, distance + 1)
     }
   }
-  return [...distances.keys()].filter((name) => name.startsWith('test/') && name.endsWith(ENDING))
+  return [...distances.keys()].filter(
+    (name) => name.startsWith('test/') && name.endsWith(ENDING) && !name.endsWith(FULL_ENDING),
+  )
 }
 
 function importersOfAll(): Map<string, string[]> {

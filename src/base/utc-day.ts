@@ -1,9 +1,14 @@
 /** Days as UTC dates: the days of warmup and statistics. Pure. */
 import { DAY } from './clock.ts'
 
+/** The day that was asked for last: sums ask for the same one thousands of times. */
+let [lastDay, lastDate] = [Number.NaN, '']
+
 /** The date of a time, YYYY-MM-DD. */
 export function utcDay(at: number): string {
-  return new Date(at).toISOString().slice(0, 10)
+  const day = Math.floor(at / DAY)
+  if (day !== lastDay) [lastDay, lastDate] = [day, new Date(at).toISOString().slice(0, 10)]
+  return lastDate
 }
 
 /** When it begins, Unix milliseconds. NaN for what is no date. */

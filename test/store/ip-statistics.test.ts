@@ -292,20 +292,30 @@ async function laterEvents(
 t.test('however many providers there are, the rows of a day are bounded', async (t) => {
   const { store } = await openTestStore(locationIn(t.testdir({})))
   const { epoch } = await store.beginEpoch(MIDNIGHT, MIDNIGHT)
-  const messages = Array.from({ length: 450 }, () => newMessage())
-  await store.acceptMessages(acceptRequest({ now: MIDNIGHT, messages }))
-  const claimed = await claim(store, epoch, MIDNIGHT, 450)
-  const outcomes = claimed.map((message, index) => ({
-    ...outcomeRecord(message, delivered, { at: MIDNIGHT }),
-    isp: `domain-${index % 225}.test`,
-  }))
-  await store.recordOutcomes({ epoch, now: MIDNIGHT, outcomes })
+  const record = async (count: number, providerOf: (index: number) => string): Promise<void> => {
+    const messages = Array.from({ length: count }, () => newMessage())
+    await store.acceptMessages(acceptRequest({ now: MIDNIGHT, messages }))
+    const claimed = await claim(store, epoch, MIDNIGHT, count)
+    const outcomes = claimed.map((message, index) => ({
+      ...outcomeRecord(message, delivered, { at: MIDNIGHT }),
+      isp: providerOf(index),
+    }))
+    await store.recordOutcomes({ epoch, now: MIDNIGHT, outcomes })
+  }
+  await record(450, (index) => `domain-${index % 225}.test`)
   const { isps, hours } = await store.ipStatistics(IP, MIDNIGHT, MIDNIGHT + DAY)
   t.equal(isps.length, 201)
-  t.match(
-    isps.find(({ isp }) => isp === 'other'),
-    { messages: 50, delivered: 50 },
-  )
+  const other = isps.find(({ isp }) => isp === 'other')
+  t.match(other, { messages: 50, delivered: 50 })
   t.match(hours, [{ isp: '*', messages: 450 }])
+  const named = isps.find(({ isp }) => isp !== 'other' && isp !== '*')?.isp ?? ''
+  await record(50, (index) => (index % 2 === 0 ? named : `later-${index}.test`))
+  const later = (await store.ipStatistics(IP, MIDNIGHT, MIDNIGHT + DAY)).isps
+  t.equal(later.length, 201, 'who comes later gets no name')
+  t.match(
+    ['other', named].map((name) => later.find(({ isp }) => isp === name)?.messages),
+    [75, 27],
+    'who has one keeps it',
+  )
   await store.close()
 })

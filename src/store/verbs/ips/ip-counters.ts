@@ -3,6 +3,7 @@
  * written for many together, in hours and in days, for the provider and for all together. On one day an IP has at most
  * MOST_ISPS providers with a name of their own, the rest is counted as OTHER_ISPS: so the rows are bounded.
  */
+import { LRUCache } from 'lru-cache'
 import type { Database } from '../../engine/database.ts'
 import { HOUR } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
@@ -69,23 +70,32 @@ export function createIpSums() {
   }
 }
 
-export function createIpSumsWriter(database: Database): (hours: readonly HourSums[]) => void {
-  const writeDays = createDayWriter(database)
+export function createIpSumsWriter(database: Database) {
+  const fullDays = createFullDays(database)
+  const writeDays = createDayWriter(database, fullDays)
   const addHour = database.prepare<(string | number)[]>(`
     insert into ip_hours (ip, hour, isp, ${COLUMNS.join(', ')})
     values (?, ?, ?, ${COLUMNS.map(() => '?').join(', ')})
     on conflict (ip, hour, isp) do update set ${additionsOf('ip_hours', COLUMNS)}`)
+  const named = (sums: HourSums): HourSums => ({ ...sums, isp: fullDays.nameOf(sums.ip, sums.isp, utcDay(sums.time)) })
 
-  return (hours) => {
-    const days = new Map<string, Sums<string>>()
-    for (const sums of hours) addUp(sumsOf(days, sums.ip, sums.isp, utcDay(sums.time)), sums)
-    const nameOf = writeDays([...days.values()])
-    const named = new Map<string, HourSums>()
-    for (const sums of hours) {
-      addUp(sumsOf(named, sums.ip, nameOf(sums.ip, sums.isp, utcDay(sums.time)), sums.time), sums)
-      addUp(sumsOf(named, sums.ip, TOGETHER, sums.time), sums)
-    }
-    for (const { ip, time, isp, counts } of named.values()) addHour.run(ip, time, isp, ...valuesOf(counts, IP_COUNTERS))
+  return {
+    /** With the name under which the provider is counted, as far as that is known before it is written. */
+    named,
+    write(hours: readonly HourSums[]): void {
+      const days = new Map<string, Sums<string>>()
+      for (const sums of hours) addUp(sumsOf(days, sums.ip, sums.isp, utcDay(sums.time)), sums)
+      writeDays([...days.values()])
+      const rows = new Map<string, HourSums>()
+      for (const sums of hours) {
+        const { ip, isp, time } = named(sums)
+        addUp(sumsOf(rows, ip, isp, time), sums)
+        addUp(sumsOf(rows, ip, TOGETHER, time), sums)
+      }
+      for (const { ip, time, isp, counts } of rows.values()) {
+        addHour.run(ip, time, isp, ...valuesOf(counts, IP_COUNTERS))
+      }
+    },
   }
 }
 
@@ -135,11 +145,28 @@ function addUp(sum: Sums<unknown>, more: Sums<unknown>): void {
   addDurations(sum.durations, more.durations)
 }
 
-/** The name under which a provider is counted on a day. */
-type NameOf = (ip: string, isp: string, day: string) => string
+type FullDays = ReturnType<typeof createFullDays>
+
+/** Days of IPs that are remembered: more than one call writes. */
+const MOST_FULL_DAYS = 512
+
+/** The names of days that have as many as they may have: who has none there gets none. */
+function createFullDays(database: Database) {
+  const findNames = oneColumn(database)<[string, string], string>('select isp from ip_days where ip = ? and day = ?')
+  const known = new LRUCache<string, ReadonlySet<string>>({ max: MOST_FULL_DAYS })
+  return {
+    /** The name under which a provider is counted on a day. */
+    nameOf: (ip: string, isp: string, day: string): string =>
+      known.get(`${ip} ${day}`)?.has(isp) === false ? OTHER_ISPS : isp,
+    note(ip: string, day: string): void {
+      const key = `${ip} ${day}`
+      if (!known.has(key)) known.set(key, new Set(findNames.all(ip, day)))
+    },
+  }
+}
 
 /** Adds to the days of providers and of all together; a provider keeps its name while there is room for one. */
-function createDayWriter(database: Database): (days: readonly Sums<string>[]) => NameOf {
+function createDayWriter(database: Database, fullDays: FullDays): (days: readonly Sums<string>[]) => void {
   // `+?`: see claim.ts.
   const findDurations = oneColumn(database)<[string, string, string], string>(`
     select durations from ip_days where ip = ? and day = ? and isp = +?`)
@@ -155,7 +182,6 @@ function createDayWriter(database: Database): (days: readonly Sums<string>[]) =>
 
   return (days) => {
     const together = new Map<string, { sums: Sums<string>; known: number; added: number }>()
-    const unnamed = new Set<string>()
     const others = new Map<string, Sums<string>>()
     for (const sums of days) {
       const { ip, isp, time } = sums
@@ -170,7 +196,7 @@ function createDayWriter(database: Database): (days: readonly Sums<string>[]) =>
       if (stored === undefined && isp !== OTHER_ISPS) {
         if (all.known + all.added >= MOST_ISPS) {
           addUp(sumsOf(others, ip, OTHER_ISPS, time), sums)
-          unnamed.add(`${ip} ${time} ${isp}`)
+          fullDays.note(ip, time)
           continue
         }
         all.added += 1
@@ -181,7 +207,6 @@ function createDayWriter(database: Database): (days: readonly Sums<string>[]) =>
       write(sums, merged(findDurations.get(sums.ip, sums.time, OTHER_ISPS), sums.durations), 0)
     }
     for (const { sums, added } of together.values()) write(sums, {}, added)
-    return (ip, isp, day) => (unnamed.has(`${ip} ${day} ${isp}`) ? OTHER_ISPS : isp)
   }
 }
 

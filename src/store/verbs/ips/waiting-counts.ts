@@ -73,7 +73,7 @@ function createAdding(database: Database): (from: number) => number {
     select waiting_seq as seq, counts from waiting_counts where waiting_seq >= +? order by waiting_seq limit +?`)
   const findLast = database.prepare<[], number | null>('select max(waiting_seq) from waiting_counts').pluck()
   const remove = database.prepare<[number, number]>('delete from waiting_counts where waiting_seq between ? and ?')
-  const writeIpSums = createIpSumsWriter(database)
+  const ipSums = createIpSumsWriter(database)
   const writeWarmupSums = createWarmupSumsWriter(database)
   const noteSent = createLastSentNote(database)
 
@@ -84,13 +84,13 @@ function createAdding(database: Database): (from: number) => number {
     let taken = 0
     for (const { seq, counts } of find.all(from, MOST_WAITING)) {
       const { hours, days, slots, sent } = JSON.parse(counts) as VerbCounts
-      for (const sums of hours) ips.addSums(sums)
+      for (const sums of hours) ips.addSums(ipSums.named(sums))
       warmup.addSums({ days, slots })
       for (const [ip, at] of sent) sentAt.set(ip, Math.max(at, sentAt.get(ip) ?? 0))
       taken = seq
       if (ips.size() + warmup.size() >= MOST_SUMS) break
     }
-    writeIpSums(ips.list())
+    ipSums.write(ips.list())
     writeWarmupSums(warmup.lists())
     for (const [ip, at] of sentAt) noteSent(ip, at)
     remove.run(from, taken)

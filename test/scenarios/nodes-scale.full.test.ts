@@ -1,8 +1,8 @@
 /**
  * What several nodes cost: CPU of nodes and PostgreSQL for each message, with 1, 2 and 3 nodes on this machine, each
  * pinned to a core. Every node has the same load, as it would on a machine of its own: nodes that share what a processor
- * can do have smaller groups each, and would be judged for the processor. Only the full size judges them: figures of a
- * busy machine, or of a start, say nothing.
+ * can do have smaller groups each, and would be judged for the processor. Figures of a busy machine, or of a start, say
+ * nothing.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
@@ -14,11 +14,10 @@ import { skipWithoutPostgres, startPostgres } from '../support/postgres-cluster.
 import { startSteadyLoad, type SteadyLoad } from '../support/steady-load.ts'
 import { until } from '../support/until.ts'
 
-const IS_FULL = process.env['TEST_SCALE'] === 'full'
-const COUNTS = IS_FULL ? [1, 2, 3] : [2]
+const COUNTS = [1, 2, 3]
 /** Messages of each node before it is measured, as fast as they go: its code has been compiled by then. */
-const WARM_UP_MESSAGES = IS_FULL ? 15_000 : 200
-const MEASURED_MILLISECONDS = IS_FULL ? 20_000 : 500
+const WARM_UP_MESSAGES = 15_000
+const MEASURED_MILLISECONDS = 20_000
 const MOST_WAITING = 1_000
 /** Messages of each node. */
 const PER_SECOND = 300
@@ -34,7 +33,7 @@ t.test('the cost of a message', { skip: skipWithoutPostgres }, async (t) => {
     await t.test(`${count} nodes`, async (t) => void costs.push(await measure(t, count)))
   }
   const more = (costs.at(-1) ?? 0) / (costs[0] ?? 1)
-  if (IS_FULL) t.ok(more <= MOST_MORE, `${more.toFixed(2)} times the CPU of one node alone`)
+  t.ok(more <= MOST_MORE, `${more.toFixed(2)} times the CPU of one node alone`)
 })
 
 /** Returns milliseconds of CPU of the nodes for each message. */
