@@ -7,7 +7,7 @@ import { describedRoutes } from '../support/response-check.ts'
 export const isFull = process.env['TEST_SCALE'] === 'full'
 export const MEBIBYTE = 1024 * 1024
 /** Characters of the long texts. */
-const LONG = (isFull ? 30 : 6) * MEBIBYTE
+const LONG = (isFull ? 30 : 3) * MEBIBYTE
 
 const keys = (count: number): object =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, 'v']))
