@@ -3,7 +3,6 @@
  * written for many together, in hours and in days, for the provider and for all together. On one day an IP has at most
  * MOST_ISPS providers with a name of their own, the rest is counted as OTHER_ISPS: so the rows are bounded.
  */
-import { LRUCache } from 'lru-cache'
 import type { Database } from '../../engine/database.ts'
 import { HOUR } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
@@ -147,20 +146,23 @@ function addUp(sum: Sums<unknown>, more: Sums<unknown>): void {
 
 type FullDays = ReturnType<typeof createFullDays>
 
-/** Days of IPs that are remembered: more than one call writes. */
+/** Days of IPs that are remembered: more than one call notes. */
 const MOST_FULL_DAYS = 512
 
 /** The names of days that have as many as they may have: who has none there gets none. */
 function createFullDays(database: Database) {
   const findNames = oneColumn(database)<[string, string], string>('select isp from ip_days where ip = ? and day = ?')
-  const known = new LRUCache<string, ReadonlySet<string>>({ max: MOST_FULL_DAYS })
+  const known = new Map<string, ReadonlySet<string>>()
   return {
     /** The name under which a provider is counted on a day. */
     nameOf: (ip: string, isp: string, day: string): string =>
       known.get(`${ip} ${day}`)?.has(isp) === false ? OTHER_ISPS : isp,
     note(ip: string, day: string): void {
       const key = `${ip} ${day}`
-      if (!known.has(key)) known.set(key, new Set(findNames.all(ip, day)))
+      if (known.has(key)) return
+      known.set(key, new Set(findNames.all(ip, day)))
+      const [oldest = key] = known.keys()
+      if (known.size > MOST_FULL_DAYS) known.delete(oldest)
     },
   }
 }
