@@ -1,8 +1,9 @@
-/** How many delivery threads there are, and what each one is told at its start. Pure but for asking for the cores. */
+/** How many delivery threads there are, and what each one is told at its start. Asks for the cores and the memory. */
 import { availableParallelism } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
 import { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND } from '../base/clock.ts'
+import { shareOfMemory } from '../base/share-of-memory.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import { senderIdOf } from '../content/message-fields.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
@@ -26,7 +27,7 @@ const FURTHER_TIMEOUTS = {
   closing: 20 * SECOND,
 }
 
-/** Two of the largest, or some twenty with attachments as people send them. */
+/** Two of the largest, or some twenty with attachments as people send them. With little memory it is less. */
 const LARGE_MESSAGES_BYTES = 96 * 2 ** 20
 
 /** What no configuration file says. */
@@ -55,7 +56,7 @@ export function threadSettings({ server }: Configuration, facts: ThreadFacts, th
     minTlsVersion: tls.min_version,
     caFile: tls.ca_file,
     connectionsMax: Math.max(1, Math.floor(delivery.connections_max / threads)),
-    largeBytes: Math.floor(LARGE_MESSAGES_BYTES / threads),
+    largeBytes: Math.floor(shareOfMemory(LARGE_MESSAGES_BYTES) / threads),
     render: {
       referenceHeader: headers.reference,
       cfbl: headers.cfbl,

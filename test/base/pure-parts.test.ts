@@ -9,6 +9,7 @@ import { canonicalIp, clientKey, ipFamily, isCidr, isInNetwork, isPublicUnicast 
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createKeyedLimit } from '../../src/base/keyed-limit.ts'
 import { createLogger } from '../../src/base/logger.ts'
+import { shareOfMemory } from '../../src/base/share-of-memory.ts'
 
 t.test('identifiers have the documented form and sort by time', async (t) => {
   const earlier = newIdentifier('msg', 1_795_219_200_000)
@@ -182,4 +183,10 @@ t.test('standard output gets every line in order, however the process ends', asy
     )
     t.equal(status, code)
   }
+})
+
+t.test('one use has an eighth of a small memory, and what it wants of a large one', async (t) => {
+  t.equal(shareOfMemory(96, 800), 96)
+  t.equal(shareOfMemory(96, 300), 37)
+  t.equal(shareOfMemory(1), 1, 'this machine has as much')
 })

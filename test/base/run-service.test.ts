@@ -46,6 +46,14 @@ t.test('a reload that is asked for during a long start happens behind it', async
   t.match(said, /reloaded/)
 })
 
+t.test('a start that goes on for long behind a signal is ended, as by a kill', async (t) => {
+  const stopping = `process.kill(process.pid, 'SIGTERM'); await new Promise((resolve) => `
+  const endless = await endOf(t, server(`${stopping} {})`, 'resolve()'))
+  t.match(endless, { code: 0, said: /stopped during the start/ })
+  const short = await endOf(t, server(`${stopping} setTimeout(resolve, 1))`, 'setTimeout(resolve, 100)'))
+  t.match(short, { code: 0, said: /"stopped"/ }, 'one that ends in time is stopped in order')
+})
+
 t.test('a reload that is asked for while the program is being loaded ends nothing', async (t) => {
   const hooks = `import { registerHooks } from 'node:module'
     registerHooks({ load(url, context, next) {

@@ -67,7 +67,7 @@ function createRenderer(contents: Record<number, StoredContent>, parts: Renderer
     messageId: MESSAGE_ID,
     domain: 'acme.com',
     returnPath: 'bounces.acme.com',
-    recipientDomain: 'example.net',
+    recipientDomain: `example${key}.net`,
     expiresAt: 0,
     isCaptured: true,
     isUrgent: false,

@@ -29,6 +29,8 @@ interface RunServiceOptions {
 const OTHERS_AND_GROUP = 0o077
 /** After a fatal report the parts may wait for something that is not there any more. */
 const LONGEST_STOP_AFTER_FATAL = 5 * SECOND
+/** Of a start behind a signal: what takes longer, such as a migration, ends as by a kill. */
+const LONGEST_START_AFTER_SIGNAL = 30 * SECOND
 /** Each part has a patience of its own; one that waits for ever all the same, as for a store that is away, has had it. */
 const LONGEST_STOP = 5 * MINUTE
 
@@ -54,10 +56,14 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   })
   process.on('SIGQUIT', () => writeDiagnosticReport({ reportFolder, logger, clock }))
   manager.starting()
+  const cancelEnd = endLongStart({ ended, logger, clock })
   // What keeps the process alive must not outlive a start that failed.
   const service = await start(onFatal, manager)
     .catch((thrown: unknown) => beforeAnotherStart(thrown, { ended, manager, logger, clock }))
-    .finally(() => manager.stop())
+    .finally(() => {
+      cancelEnd()
+      manager.stop()
+    })
   if (service === null) return
   const reload = (): void => service.reload()
   process.on('SIGHUP', reload)
@@ -93,6 +99,23 @@ function endProcess(exitCode: number): never {
   // Another program takes the place of this one, and ends.
   process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`])
   process.exit(exitCode)
+}
+
+/** A service manager that stops a server during a long start would else wait in vain, and kill it. Returns its end. */
+function endLongStart({ ended, logger, clock }: Pick<FailedStart, 'ended' | 'logger' | 'clock'>): () => void {
+  let cancel = (): void => {}
+  let isOver = false
+  void ended.then((ending) => {
+    if (isOver || ending.kind === 'fatal') return
+    cancel = clock.after(LONGEST_START_AFTER_SIGNAL, () => {
+      logger.warn({ signal: ending.signal }, 'stopped during the start')
+      endProcess(EXIT.done)
+    })
+  })
+  return () => {
+    isOver = true
+    cancel()
+  }
 }
 
 interface FailedStart extends Pick<RunServiceOptions, 'logger' | 'clock'> {

@@ -106,7 +106,7 @@ export function createMessageRenderer(options: MessageRendererOptions) {
       await known.reading()
       const size = await known.sizeOf(row.contentId)
       if (size < LARGE_BYTES) return compose(row, form)
-      const onGone = await takeRoom(size * RENDERED_SHARE)
+      const onGone = await takeRoom(size * RENDERED_SHARE, row.recipientDomain)
       if (onGone === null) throw new ServiceError('unavailable', 'too many large messages at once')
       try {
         return { ...(await compose(row, form)), onGone }
