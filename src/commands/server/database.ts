@@ -27,6 +27,8 @@ type Flags = OutputFlags & { config?: string }
 type RestoreFlags = Flags & { keepAllowance?: boolean; migrate?: boolean; yes?: boolean }
 
 const OTHERS_AND_GROUP = 0o077
+const SINCE_THEN = `Complaints, opt-outs, bounces and revoked keys of since then come along where they can be read. All else is as it was:
+people, domains, webhooks and entries of the suppression list that were removed are there again, suspended IPs send.`
 
 export function addRestoreCommand(program: Command): void {
   const verb = program
@@ -47,6 +49,7 @@ export function addRestoreCommand(program: Command): void {
 
 function restore(file: string, flags: RestoreFlags): void {
   const location = dataLocation(flags)
+  withBackupErrors(() => offline.factsOfBackup(resolve(file)))
   const before = flags.migrate === true ? null : offline.schemaBeforeUpgrade(file)
   if (before !== null) throw wayBack(file, before, flags)
   const [present] = offline.databaseParts(location.folder)
@@ -55,6 +58,7 @@ function restore(file: string, flags: RestoreFlags): void {
       flags,
       `${join(location.folder, present)} is there and would be moved aside; what came since is in no backup.`,
     )
+    printNote(flags, SINCE_THEN)
     const options = { 'keep-allowance': flags.keepAllowance, migrate: flags.migrate, yes: true }
     const command = commandText(flags, { verb: 'restore', arguments: [file], options })
     printNote(flags, `Nothing is changed yet. Do it with: ${command}`)
@@ -104,7 +108,7 @@ function summaryText(summary: offline.RestoreSummary, folder: string): string {
   return sheetText(`${folder}  restored, as of ${localTime(toUnixSeconds(summary.mark))}`, [
     ['messages', `${counts.messages}, ${summary.held} of them undelivered and held`],
     ['domains', String(counts.domains)],
-    ['API keys', String(counts.api_keys)],
+    ['API keys', keysText(summary)],
     ['webhooks', `${counts.webhook_endpoints}, ${summary.webhookDeliveries} deliveries due`],
     ['suppressions', suppressionsText(summary)],
     ['idempotency keys', String(counts.idempotency_keys)],
@@ -124,6 +128,12 @@ function suppressionsText(summary: offline.RestoreSummary): string {
   }
   if (newerSuppressions === null) return `${suppressions}; those of the database that was there could not be read`
   return `${suppressions}, ${newerSuppressions} of them by complaints, opt-outs and bounces since the backup`
+}
+
+function keysText({ newerRevocations, counts }: offline.RestoreSummary): string {
+  return newerRevocations === null
+    ? `${counts.api_keys}; those that were revoked since the backup are valid again`
+    : `${counts.api_keys}, ${newerRevocations} of them revoked since the backup`
 }
 
 export function addMigrateCommands(program: Command): void {
@@ -191,13 +201,13 @@ function dataLocation(flags: Flags): SqliteLocation {
 }
 
 /** A backup that cannot be used is a disk error for the shell. `end` comes behind the work in any case. */
-export function withBackupErrors<Result>(work: () => Result, end: () => void): Result {
+export function withBackupErrors<Result>(work: () => Result, end?: () => void): Result {
   try {
     return work()
   } catch (thrown) {
     if (!(thrown instanceof BackupError)) throw thrown
     throw new ProcessExit(EXIT.disk, `sternpost: ${thrown.message}.`, { cause: thrown })
   } finally {
-    end()
+    end?.()
   }
 }
