@@ -58,7 +58,7 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   const back = await restore(later, '--yes')
   t.match(back, { code: 0 }, 'the upgrade of a later program: this one is the way back')
   t.match(back.stdout, /since the backup are only in \S.*before-restore-\S+, of schema \d+\n/)
-  t.match(back.stdout, /those that were revoked since the backup are valid again\n/)
+  t.match(back.stdout, /API keys .*, also any that was revoked since the backup\n/)
   const [, aside = ''] = /what was there is in (.+)/.exec(back.stdout) ?? []
   const newer = await restore(join(aside, 'sternpost.db'), '--yes')
   t.match(newer, {

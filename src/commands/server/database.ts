@@ -132,8 +132,8 @@ function suppressionsText(summary: offline.RestoreSummary): string {
 
 function keysText({ newerRevocations, counts }: offline.RestoreSummary): string {
   return newerRevocations === null
-    ? `${counts.api_keys}; those that were revoked since the backup are valid again`
-    : `${counts.api_keys}, ${newerRevocations} of them revoked since the backup`
+    ? `${counts.api_keys}, also any that was revoked since the backup`
+    : `${counts.api_keys}; ${newerRevocations} that were revoked since the backup stay so`
 }
 
 export function addMigrateCommands(program: Command): void {
