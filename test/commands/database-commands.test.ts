@@ -67,6 +67,11 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   })
   const checked = await sternpost(['migrate', '--to', 'postgres', '--check', '--config', folder])
   t.match(checked, { code: 64, stderr: /--check says nothing of a move/ })
+  const storage = { engine: 'postgres', url: { file: join(folder, 'url') } }
+  writeFileSync(storage.url.file, 'postgres://sternpost@127.0.0.1/sternpost', { mode: 0o600 })
+  writeFileSync(join(folder, 'sternpost.d', '20-postgres.yaml'), JSON.stringify({ version: 1, storage }))
+  const elsewhere = await sternpost(['migrate', '--check', '--config', folder])
+  t.match(elsewhere, { code: 0, stdout: /in PostgreSQL: a start migrates it/ }, 'an upgrade goes on')
 })
 
 t.test('what a migration makes is for nobody else, whatever the umask', async (t) => {

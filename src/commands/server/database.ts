@@ -136,6 +136,9 @@ function keysText({ newerRevocations, counts }: offline.RestoreSummary): string 
     : `${counts.api_keys}; ${newerRevocations} that were revoked since the backup stay so`
 }
 
+const MIGRATED_AT_START =
+  'The data is in PostgreSQL: a start migrates it, without a snapshot (systemd/README.md "PostgreSQL").\n'
+
 export function addMigrateCommands(program: Command): void {
   const migrated = 'bring the database of a stopped server to the schema of this program; a start does the same'
   const verb = addLocalVerb(program, 'migrate', migrated, '--check')
@@ -152,8 +155,10 @@ async function migrate(flags: Flags & { check?: boolean; to?: string }): Promise
   // As a server does: databases and snapshots are for the service alone.
   process.umask(OTHERS_AND_GROUP)
   if (flags.to !== undefined) return moveTo(flags.to, serverSettings(flags), flags)
-  const location = dataLocation(flags)
   const isCheck = flags.check === true
+  const { engine } = serverSettings(flags).storage
+  if (isCheck && engine !== 'sqlite') return printResult(flags, { engine }, () => MIGRATED_AT_START)
+  const location = dataLocation(flags)
   const plan = isCheck ? offline.planMigration(location) : offline.migrateNow(location)
   const document = { ...snakeFields(plan), seconds: Math.ceil(plan.seconds), done: !isCheck }
   printResult(flags, document, () => migrationText(plan, isCheck))
