@@ -44,10 +44,13 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
 
   const asked = await restore(ours, '--migrate', '--keep-allowance')
   t.match(asked, { code: 64, stdout: '' })
+  t.match(asked.stderr, /revoked keys of since then come along[^]*suspended IPs send/)
   t.match(
     asked.stderr,
     `Do it with: sternpost restore '${ours}' --keep-allowance --migrate --yes --config '${folder}'\n`,
   )
+  const missing = join(folder, 'missing.tar')
+  t.match(await restore(missing), { code: 74, stderr: `${missing}: there is no such file.` }, 'before any consent')
   const later = copyAs(OLD_SCHEMA, SCHEMA_VERSION + 1)
   const present = new Sqlite(join(data, 'sternpost.db'))
   present.pragma(`user_version = ${SCHEMA_VERSION + 1}`)
@@ -55,8 +58,20 @@ t.test('a snapshot of before an upgrade goes back by the old program, not by the
   const back = await restore(later, '--yes')
   t.match(back, { code: 0 }, 'the upgrade of a later program: this one is the way back')
   t.match(back.stdout, /since the backup are only in \S.*before-restore-\S+, of schema \d+\n/)
+  t.match(back.stdout, /API keys .*, also any that was revoked since the backup\n/)
+  const [, aside = ''] = /what was there is in (.+)/.exec(back.stdout) ?? []
+  const newer = await restore(join(aside, 'sternpost.db'), '--yes')
+  t.match(newer, {
+    code: 78,
+    stderr: `${aside}/sternpost.db has schema version ${SCHEMA_VERSION + 1}, this program knows`,
+  })
   const checked = await sternpost(['migrate', '--to', 'postgres', '--check', '--config', folder])
   t.match(checked, { code: 64, stderr: /--check says nothing of a move/ })
+  const storage = { engine: 'postgres', url: { file: join(folder, 'url') } }
+  writeFileSync(storage.url.file, 'postgres://sternpost@127.0.0.1/sternpost', { mode: 0o600 })
+  writeFileSync(join(folder, 'sternpost.d', '20-postgres.yaml'), JSON.stringify({ version: 1, storage }))
+  const elsewhere = await sternpost(['migrate', '--check', '--config', folder])
+  t.match(elsewhere, { code: 0, stdout: /in PostgreSQL: a start migrates it/ }, 'an upgrade goes on')
 })
 
 t.test('what a migration makes is for nobody else, whatever the umask', async (t) => {

@@ -6,6 +6,7 @@ import { chmodSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { HOUR, MINUTE, type Clock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
@@ -233,6 +234,14 @@ t.test('a full disk and a database that was removed are told with what helps now
   t.match(await checkDatabase.run(world), [{ result: 'fail', seen: /was removed while the server runs$/, fix }])
   writeFileSync(join(folder, 'sternpost.db'), '')
   t.match(await checkDatabase.run(world), [{ result: 'fail', fix: /sternpost restore <newest backup>$/ }])
+  const stopped = { configuration, server: null } as unknown as CheckWorld
+  t.match(await checkDatabase.run(stopped), [{ result: 'fail', seen: /sternpost.db is empty$/ }])
+  const file = new Sqlite(join(folder, 'sternpost.db'))
+  file.pragma('user_version = 24')
+  t.match(await checkDatabase.run(stopped), [{ result: 'ok', seen: 'its schema is 24' }])
+  file.pragma('user_version = 9999')
+  file.close()
+  t.match(await checkDatabase.run(stopped), [{ result: 'fail', seen: /has schema version 9999, this program knows/ }])
 })
 
 /** `views`: the domains that send. */

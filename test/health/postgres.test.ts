@@ -22,6 +22,8 @@ const VERDICTS = checkOf('database', 'Everything is in it.')
 const WELL: PostgresFacts = {
   version: 150_018,
   versionText: '15.18',
+  schema: 6,
+  knownSchema: 6,
   isStandby: false,
   isReadOnly: false,
   unsafe: [],
@@ -42,6 +44,7 @@ const URL_OF_IT = 'postgres://db/mail?sslmode=verify-full'
 
 const FAULTS: [changes: Partial<PostgresFacts>, result: string, seen: RegExp][] = [
   [{ version: 140_010, versionText: '14.10' }, 'fail', /14.10 is too old/],
+  [{ schema: 7 }, 'warn', /its schema is 7, this program knows 6/],
   [{ isStandby: true }, 'fail', /is a standby/],
   [{ isReadOnly: true }, 'fail', /default_transaction_read_only is on/],
   [{ unsafe: ['fsync'] }, 'fail', /fsync is off: a power cut loses mail/],
@@ -91,6 +94,9 @@ t.test('a real server', { skip: skipWithoutPostgres }, async (t) => {
     const facts = await postgresFacts(plain)
     t.same(facts.tables, [{ table: 'messages', liveRows: 0, deadRows: 0 }])
     t.match(facts, { versionText: /^\d+/, hasAutovacuum: Boolean, synchronousStandbyNames: '' })
+    t.equal(facts.schema, 0, 'there are no tables of ours')
+    await cluster.query('create table schema_version as select 99 as version', database)
+    t.match(await postgresFacts(plain), { schema: 99, knownSchema: Number })
     t.match(facts, { mostConnections: Number, oldestSnapshotSeconds: Number, connections: Number })
     t.match(facts, {
       unsafe: ['fsync'],

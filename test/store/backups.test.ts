@@ -33,7 +33,7 @@ import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import { SCHEMA_VERSION } from '../../src/store/sqlite/engine/migrate.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
-import { acceptOne, claim, lookUp, NOW, webhookEndpoint, suppressionRecord } from './store-samples.ts'
+import { acceptOne, apiKey, claim, lookUp, NOW, webhookEndpoint, suppressionRecord } from './store-samples.ts'
 import { ask, ipChange } from './warmup-samples.ts'
 
 async function scene(t: Test, keep = 3) {
@@ -252,7 +252,8 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const [waiting, sending] = [await acceptOne(store), await acceptOne(store)]
   await claim(store, epoch, NOW, 1)
   const scheduled = await acceptOne(store, { sendAt: NOW + 3 * DAY }, { expiresAt: NOW + 72 * HOUR })
-  const day = utcDay(NOW + 2 * DAY)
+  const now = NOW + 2 * DAY
+  const day = utcDay(now)
   const database = new Sqlite(databasePath(location))
   database.exec(`
     update messages set waiting_for = 'held' where state = 'waiting' and seq = 3;
@@ -262,7 +263,12 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
     insert into egress_ips (ip, state, former_state, actor, since, days_held, days_at_target, paused_at, version)
       values ('127.0.0.14', 'suspended', 'warming', 'cli', 0, 0, 0, '[]', 1);
     insert into warmup_days (ip, day, isp, cap, granted, arrival_at, interval_milliseconds)
-      values ('127.0.0.11', '${day}', '*', 50, 20, 0, 1), ('127.0.0.11', '${day}', 'gmail', 25, 5, 0, 1)`)
+      values ('127.0.0.11', '${day}', '*', 50, 20, 0, 1), ('127.0.0.11', '${day}', 'gmail', 25, 5, 0, 1);
+    insert into people (id, name, role, created_at) values (x'01', 'ada', 'owner', 0);
+    insert into login_links (hash, person_id, expires_at) values (x'01', x'01', ${now + DAY});
+    insert into sessions (id, hash, person_id, address, user_agent, created_at, used_at, expires_at)
+      values (zeroblob(16), x'01', x'01', '', '', 0, ${now}, ${now + DAY})`)
+  t.equal((await store.listSessions()).length, 1)
   database.close()
   const { path } = await backups.write(null)
   await acceptOne(store)
@@ -270,7 +276,6 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   // As a server leaves it that was killed.
   writeFileSync(`${databasePath(location)}-wal`, 'log')
   mkdirSync(join(location.folder, '.restore-killed'))
-  const now = NOW + 2 * DAY
   const summary = restoreBackup({ file: path, location, now, keepsAllowance: false, onStage() {} })
   t.match(summary, {
     held: 3,
@@ -290,6 +295,8 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   const { epoch: next, newestAt: _, ...found } = await restored.beginEpoch(now, now)
   t.same(found, { recovered: 0, uncertain: 0 })
   t.same(await claim(restored, next, now + DAY), [], 'nothing is due')
+  t.same(await restored.listSessions(), [], 'who was logged in logs in again')
+  t.same(new Sqlite(databasePath(location)).prepare('select * from login_links').all(), [])
   for (const id of [waiting, sending]) {
     t.match(await lookUp(restored, id, now), {
       state: 'queued',
@@ -333,8 +340,11 @@ t.test("restored mail is held with the lifetime it had, and today's warmup allow
   ])
 })
 
-t.test('a restore keeps what came onto the suppression list since the backup', async (t) => {
+t.test('a restore keeps what came onto the suppression list since the backup, and what was revoked', async (t) => {
   const { store, backups, location } = await scene(t)
+  const [leaked, revoked, kept] = [apiKey(), apiKey({ revokedAt: NOW }), apiKey()]
+  for (const [index, key] of [leaked, revoked, kept].entries())
+    await store.addApiKey(key, Buffer.alloc(32, index), null)
   const add = (email: string, changes: Partial<SuppressionRecord> = {}) =>
     store.addSuppression(suppressionRecord({ email, reason: 'hard_bounce', owners: ['a.com'], ...changes }))
   for (const email of ['same@x.org', 'joined@x.org', 'removed@x.org']) await add(email)
@@ -352,10 +362,16 @@ t.test('a restore keeps what came onto the suppression list since the backup', a
   await add('new@x.org', { reason: 'unsubscribe', scope: 'news' })
   await add('joined@x.org', { reason: 'complaint', owners: ['b.com'], createdAt: NOW + 1 })
   await store.removeSuppressions({ email: 'removed@x.org', scope: null, isTest: false, domains: [] })
+  await store.revokeApiKey(leaked.id, NOW + 1, false)
   await store.close()
   const options = { file: path, location, now: NOW, keepsAllowance: true, onStage() {} }
-  t.match(restoreBackup(options), { newerSuppressions: 6, counts: { suppressions: 8 } })
+  t.match(restoreBackup(options), { newerSuppressions: 6, newerRevocations: 1, counts: { suppressions: 8 } })
   const { store: restored } = await openTestStore(location)
+  const found = await Promise.all([leaked, revoked, kept].map(({ id }) => restored.findApiKeyById(id)))
+  t.same(
+    found.map((key) => key?.revokedAt),
+    [NOW + 1, NOW, null],
+  )
   const every = { domains: [], email: null, reason: null, scope: null, since: null, limit: 9, after: null }
   const { suppressions } = await restored.listSuppressions({ ...every, isTest: false })
   t.match(suppressions.map(({ email, reason, owners }) => [email, reason, owners.join()]).sort(), [
@@ -375,11 +391,11 @@ t.test('a restore keeps what came onto the suppression list since the backup', a
   const notRead = { newerSuppressions: null, counts: { suppressions: 3 } }
   t.match(
     restoreBackup({ ...options, now: NOW + HOUR }),
-    { ...notRead, presentSchema: SCHEMA_VERSION },
+    { ...notRead, newerRevocations: 1, presentSchema: SCHEMA_VERSION },
     'a damaged row',
   )
   writeFileSync(databasePath(location), 'no database')
-  t.match(restoreBackup({ ...options, now: NOW + DAY }), { ...notRead, presentSchema: null })
+  t.match(restoreBackup({ ...options, now: NOW + DAY }), { ...notRead, newerRevocations: null, presentSchema: null })
 })
 
 t.test('a database that a killed server left is restored with what stands in its log', async (t) => {

@@ -27,6 +27,8 @@ type Flags = OutputFlags & { config?: string }
 type RestoreFlags = Flags & { keepAllowance?: boolean; migrate?: boolean; yes?: boolean }
 
 const OTHERS_AND_GROUP = 0o077
+const SINCE_THEN = `Complaints, opt-outs, bounces and revoked keys of since then come along where they can be read. All else is as it was:
+people, domains, webhooks and entries of the suppression list that were removed are there again, suspended IPs send.`
 
 export function addRestoreCommand(program: Command): void {
   const verb = program
@@ -47,6 +49,7 @@ export function addRestoreCommand(program: Command): void {
 
 function restore(file: string, flags: RestoreFlags): void {
   const location = dataLocation(flags)
+  withBackupErrors(() => offline.factsOfBackup(resolve(file)))
   const before = flags.migrate === true ? null : offline.schemaBeforeUpgrade(file)
   if (before !== null) throw wayBack(file, before, flags)
   const [present] = offline.databaseParts(location.folder)
@@ -55,6 +58,7 @@ function restore(file: string, flags: RestoreFlags): void {
       flags,
       `${join(location.folder, present)} is there and would be moved aside; what came since is in no backup.`,
     )
+    printNote(flags, SINCE_THEN)
     const options = { 'keep-allowance': flags.keepAllowance, migrate: flags.migrate, yes: true }
     const command = commandText(flags, { verb: 'restore', arguments: [file], options })
     printNote(flags, `Nothing is changed yet. Do it with: ${command}`)
@@ -104,7 +108,7 @@ function summaryText(summary: offline.RestoreSummary, folder: string): string {
   return sheetText(`${folder}  restored, as of ${localTime(toUnixSeconds(summary.mark))}`, [
     ['messages', `${counts.messages}, ${summary.held} of them undelivered and held`],
     ['domains', String(counts.domains)],
-    ['API keys', String(counts.api_keys)],
+    ['API keys', keysText(summary)],
     ['webhooks', `${counts.webhook_endpoints}, ${summary.webhookDeliveries} deliveries due`],
     ['suppressions', suppressionsText(summary)],
     ['idempotency keys', String(counts.idempotency_keys)],
@@ -126,6 +130,15 @@ function suppressionsText(summary: offline.RestoreSummary): string {
   return `${suppressions}, ${newerSuppressions} of them by complaints, opt-outs and bounces since the backup`
 }
 
+function keysText({ newerRevocations, counts }: offline.RestoreSummary): string {
+  return newerRevocations === null
+    ? `${counts.api_keys}, also any that was revoked since the backup`
+    : `${counts.api_keys}; ${newerRevocations} that were revoked since the backup stay so`
+}
+
+const MIGRATED_AT_START =
+  'The data is in PostgreSQL: a start migrates it, without a snapshot (systemd/README.md "PostgreSQL").\n'
+
 export function addMigrateCommands(program: Command): void {
   const migrated = 'bring the database of a stopped server to the schema of this program; a start does the same'
   const verb = addLocalVerb(program, 'migrate', migrated, '--check')
@@ -142,8 +155,10 @@ async function migrate(flags: Flags & { check?: boolean; to?: string }): Promise
   // As a server does: databases and snapshots are for the service alone.
   process.umask(OTHERS_AND_GROUP)
   if (flags.to !== undefined) return moveTo(flags.to, serverSettings(flags), flags)
-  const location = dataLocation(flags)
   const isCheck = flags.check === true
+  const { engine } = serverSettings(flags).storage
+  if (isCheck && engine !== 'sqlite') return printResult(flags, { engine }, () => MIGRATED_AT_START)
+  const location = dataLocation(flags)
   const plan = isCheck ? offline.planMigration(location) : offline.migrateNow(location)
   const document = { ...snakeFields(plan), seconds: Math.ceil(plan.seconds), done: !isCheck }
   printResult(flags, document, () => migrationText(plan, isCheck))
@@ -191,13 +206,13 @@ function dataLocation(flags: Flags): SqliteLocation {
 }
 
 /** A backup that cannot be used is a disk error for the shell. `end` comes behind the work in any case. */
-export function withBackupErrors<Result>(work: () => Result, end: () => void): Result {
+export function withBackupErrors<Result>(work: () => Result, end?: () => void): Result {
   try {
     return work()
   } catch (thrown) {
     if (!(thrown instanceof BackupError)) throw thrown
     throw new ProcessExit(EXIT.disk, `sternpost: ${thrown.message}.`, { cause: thrown })
   } finally {
-    end()
+    end?.()
   }
 }

@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { snakeFields } from '../../api/names.ts'
-import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
+import { errorCode, errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import { readDatabaseUrl } from '../../config/settings/database-url.ts'
 import type { ServerSettings } from '../../config/settings/server-settings.ts'
 import * as offline from '../../store/open/offline.ts'
@@ -56,11 +56,18 @@ export async function moveTo(
 
 /** A URL, or a file that it is in: the command line is seen by everybody on this machine. */
 function urlIn(target: string): string {
-  const isFile = target.startsWith('/')
-  if (!isFile && !target.includes('://')) throw misuse('--to: write postgres, sqlite, a URL, or a file with a URL')
-  const reading = readDatabaseUrl(isFile ? readFileSync(target, 'utf8').trim() : target)
+  const reading = readDatabaseUrl(target.includes('://') ? target : textOf(target))
   if (reading.ok) return reading.value
   throw misuse(`--to: ${reading.problem}`)
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8').trim()
+  } catch (thrown) {
+    const problem = errorCode(thrown) === 'ENOENT' ? 'there is no such file' : errorText(thrown)
+    throw misuse(`--to: write postgres, sqlite, a URL, or a file with a URL; ${file}: ${problem}`)
+  }
 }
 
 function required(url: string | null): string {

@@ -10,7 +10,7 @@ import { errorCode, errorText, type Mistake } from '../../base/errors.ts'
 import { shellWord } from '../../base/shell-word.ts'
 import { checkOf, ageText, byteText, type HealthFinding } from './check.ts'
 import { postgresFindings } from './check-postgres.ts'
-import type { FilesNow, DatabaseFacts } from './world.ts'
+import type { CheckWorld, FilesNow, DatabaseFacts } from './world.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 
 const CONFIG = checkOf('config', 'The next start reads the files as they are now.')
@@ -101,13 +101,31 @@ const checkFile = DATABASE.onServer(async (server, { configuration }) => {
 
 export const checkDatabase = DATABASE.anywhere(async (world) => {
   const { engine, url } = world.configuration.server.storage
-  if (engine === 'sqlite') return checkFile.run(world)
+  if (engine === 'sqlite') return isStopped(world) ? schemaFindings(world) : checkFile.run(world)
   // A store that waits for the server says nothing.
   const facts = await world.server?.database().catch(() => undefined)
   const ofCommits = facts === undefined ? [] : commits(facts, 'the server of PostgreSQL')
   const refusal = refused(world.server?.databaseRefusal() ?? null)
   return [...(await postgresFindings(url ?? '', DATABASE)), ...refusal, ...ofCommits]
 })
+
+const fileIn = ({ configuration }: CheckWorld): string => join(configuration.server.data_dir, 'sternpost.db')
+
+/** Where this user sees the file, and no server answers. */
+const isStopped = (world: CheckWorld): boolean => world.server === null && existsSync(fileIn(world))
+
+/** Whether this program could work with it: after a downgrade it does not. */
+async function schemaFindings(world: CheckWorld): Promise<HealthFinding[]> {
+  const { planMigration } = await import('../../store/open/offline.ts')
+  try {
+    const { found } = planMigration({ folder: world.configuration.server.data_dir })
+    if (found === 0) return [DATABASE.fail(null, `${fileIn(world)} is empty`, 'sternpost restore <newest backup>')]
+    return [DATABASE.ok(fileIn(world), `its schema is ${found}`)]
+  } catch (thrown) {
+    const fix = 'what it says; then: systemctl reset-failed sternpost.socket sternpost, and start both'
+    return [DATABASE.fail(null, errorText(thrown), fix)]
+  }
+}
 
 function refused(reason: string | null): HealthFinding[] {
   if (reason === null) return []

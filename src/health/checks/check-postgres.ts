@@ -30,11 +30,19 @@ export function judgePostgres(facts: PostgresFacts, url: string, verdicts: Verdi
   const seen = `PostgreSQL ${versionText}, ${tls ?? 'without TLS'}, ${connections} of ${mostConnections} connections`
   return [
     verdicts.ok(null, seen),
+    ...startability(facts, verdicts),
     ...promises(facts, verdicts),
     ...locks(facts, verdicts),
     ...growth(facts, verdicts),
     ...ways(facts, url, verdicts),
   ]
+}
+
+/** An upgraded node has migrated the tables: what runs goes on. */
+function startability({ schema, knownSchema }: PostgresFacts, { warn }: Verdicts): HealthFinding[] {
+  if (schema <= knownSchema) return []
+  const fix = 'install the newer Sternpost, or go back to a dump of before: systemd/README.md "PostgreSQL"'
+  return [warn(null, `its schema is ${schema}, this program knows ${knownSchema} and does not start with it`, fix)]
 }
 
 /** What a commit is worth. */

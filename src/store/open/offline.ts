@@ -6,5 +6,5 @@ export { migrateNow, planMigration, requireDatabase, verifyDatabase } from '../s
 export type { MigrationPlan } from '../sqlite/engine/migrate.ts'
 export { databaseParts, restoreBackup, schemaBeforeUpgrade } from '../sqlite/backup/restore.ts'
 export type { RestoreSummary } from '../sqlite/backup/restore.ts'
-export { verifyBackup } from '../sqlite/backup/verify-backup.ts'
+export { factsOfBackup, verifyBackup } from '../sqlite/backup/verify-backup.ts'
 export type { VerifiedBackup } from '../sqlite/backup/verify-backup.ts'

@@ -19,6 +19,9 @@ const MIGRATIONS = [
   '0006-order-proofs.sql',
 ] as const
 
+/** The schema this program writes. */
+export const SCHEMA_VERSION = MIGRATIONS.length
+
 const FIND_TABLE = `select to_regclass('schema_version') is not null as exists`
 
 // Of nodes that start together the first one migrates; another number than those of connection.ts.
@@ -37,16 +40,16 @@ export function migrate(wire: BlockingWire, markFolder: string | undefined): num
   const { exists } = askOnce(wire, FIND_TABLE)
   if (exists !== 1 && markFolder !== undefined) refuseEmptied(markFolder)
   const found = exists === 1 ? Number(askOnce(wire, 'select version from schema_version')['version'] ?? 0) : 0
-  if (found > MIGRATIONS.length) {
+  if (found > SCHEMA_VERSION) {
     throw new ProcessExit(
       EXIT.configuration,
-      `the database has schema version ${found}, this program knows versions up to ${MIGRATIONS.length}: install the ` +
+      `the database has schema version ${found}, this program knows versions up to ${SCHEMA_VERSION}: install the ` +
         'newer Sternpost that wrote it, or go back to a dump of before (systemd/README.md "PostgreSQL")',
     )
   }
   for (const [index, name] of MIGRATIONS.entries()) if (index >= found) apply(wire, index + 1, name)
   askOnce(wire, `select pg_advisory_unlock(${LOCK})`)
-  return MIGRATIONS.length
+  return SCHEMA_VERSION
 }
 
 /** The data is elsewhere: in a dump, in the database that was meant, or still in the file of SQLite. */

@@ -6,6 +6,9 @@ export interface PostgresFacts {
   /** As `server_version_num`: 150018. */
   version: number
   versionText: string
+  /** Of the tables, 0: there are none; and the newest that this program knows. */
+  schema: number
+  knownSchema: number
   /** It follows another server, and takes no writes. */
   isStandby: boolean
   /** Our sessions may change nothing, by a default of the server, the database or our role. */
@@ -75,10 +78,12 @@ const FIND_FACTS = `
     (select version from pg_stat_ssl where pid = pg_backend_pid() and ssl) as tls,
     coalesce(inet_client_addr() << '127.0.0.0/8' or inet_client_addr() = '::1', true) as "isHere"
   ) as facts`
+const FIND_SCHEMA = 'select version from schema_version'
 const FIND_TIME = 'select extract(epoch from clock_timestamp()) * 1000'
 
 export async function findPostgresFacts(url: string): Promise<PostgresFacts> {
   const { openConnection } = await import('./connection.ts')
+  const { SCHEMA_VERSION } = await import('./migrate.ts')
   const connection = await openConnection({ url, line: 'read', name: 'sternpost', mayBeStandby: true })
   try {
     const ask = async (text: string): Promise<unknown> => {
@@ -86,10 +91,14 @@ export async function findPostgresFacts(url: string): Promise<PostgresFacts> {
       if (answer.kind === 'done') return answer.answers[0]?.rows[0]?.[0]
       throw new Error(answer.message)
     }
-    const facts = JSON.parse(String(await ask(FIND_FACTS))) as Omit<PostgresFacts, 'aheadMilliseconds'>
+    const facts = JSON.parse(String(await ask(FIND_FACTS))) as Omit<
+      PostgresFacts,
+      'aheadMilliseconds' | 'schema' | 'knownSchema'
+    >
+    const schema = Number(await ask(FIND_SCHEMA).catch(() => 0))
     const before = Date.now()
     const time = Number(await ask(FIND_TIME))
-    return { ...facts, aheadMilliseconds: time - (before + Date.now()) / 2 }
+    return { ...facts, schema, knownSchema: SCHEMA_VERSION, aheadMilliseconds: time - (before + Date.now()) / 2 }
   } finally {
     await connection.close()
   }

@@ -263,4 +263,16 @@ upgrades() {
   contains "and that this does not last" "$shown" 'its files are the new ones already'
   equal "the old process runs on" "$(property MainPID)" "$main"
   check "and answers" is_healthy
+  inside rm /etc/sternpost/sternpost.d/20-own.yaml
+  raise_schema 1
+  show apt-get install --yes --no-install-recommends --reinstall /packages/new.deb
+  contains "a version that is older than the database says so" "$shown" 'this program knows versions up to'
+  equal "and the one that knows it runs on" "$(property MainPID)" "$main"
+  raise_schema -1
+}
+
+raise_schema() { # BY
+  inside "$node" -e "
+    const database = require('/usr/lib/sternpost/node_modules/better-sqlite3')('/var/lib/sternpost/sternpost.db')
+    database.pragma('user_version = ' + (database.pragma('user_version', { simple: true }) + ($1)))"
 }

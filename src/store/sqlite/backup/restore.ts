@@ -11,13 +11,15 @@ import { BackupError, type BackupCounts } from '../../records/backup-records.ts'
 import type { SqliteLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
 import { lockDatabase, openDatabase } from '../engine/database.ts'
-import { schemaVersion, SCHEMA_VERSION } from '../engine/migrate.ts'
+import { newerSchemaText, schemaVersion, SCHEMA_VERSION } from '../engine/migrate.ts'
 import { flush, ownAs, snapshotSchemas } from '../engine/snapshot.ts'
 import { verifyBackup, type VerifyStage } from './verify-backup.ts'
+import { EXIT, ProcessExit } from '../../../base/errors.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { HELD_UNTIL } from '../../records/queue-records.ts'
 import { TOGETHER } from '../../verbs/ips/allowance.ts'
 import { COUNT_HELD } from '../../verbs/queue/waiting-rows.ts'
+import { createRevocationCopy } from '../../verbs/domains/api-keys.ts'
 import { createSuppressionCopy } from '../../verbs/suppressions/suppressions.ts'
 import { oneColumn } from '../../verbs/tools/statements.ts'
 
@@ -31,7 +33,7 @@ interface RestoreOptions {
   onStage: (stage: VerifyStage | 'migrating' | 'placing') => void
 }
 
-export interface RestoreSummary extends RestoredState, CarriedSuppressions {
+export interface RestoreSummary extends RestoredState, Carried {
   /** Unix milliseconds. */
   mark: number
   fromSchema: number
@@ -43,9 +45,12 @@ export interface RestoreSummary extends RestoredState, CarriedSuppressions {
   configuration: string | null
 }
 
-interface CarriedSuppressions {
-  /** Entries of the suppression list that came over from the database that was there before; null: none was read. */
+/** What came over from the database that was there before; null: none was read. */
+interface Carried {
+  /** Entries of the suppression list. */
   newerSuppressions: number | null
+  /** API keys that were revoked since. */
+  newerRevocations: number | null
   /** Of the database that was there before; null: none, or it cannot be read. */
   presentSchema: number | null
 }
@@ -66,12 +71,13 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
   const work = mkdtempSync(join(folder, WORK_PREFIX))
   try {
     const { manifest, schema: fromSchema, mark } = verifyBackup(file, work, onStage)
+    if (fromSchema > SCHEMA_VERSION) throw new ProcessExit(EXIT.configuration, newerSchemaText(file, fromSchema))
     if (manifest?.counts === null)
       throw new BackupError(`${file} holds the configuration alone: tar -xf ${file} config`)
     onStage('migrating')
     const database = openDatabase({ ...location, folder: work })
     const state = settleRestored(database.writer, { mark, now, keepsAllowance })
-    const carried = carrySuppressions(database.writer, folder, work)
+    const carried = carryWhatCameSince(database.writer, folder, work)
     const counts = countRows(database.writer)
     // Whole in one file, and on the disk.
     database.writer.pragma('wal_checkpoint(truncate)')
@@ -94,27 +100,28 @@ const PRESENT = 'present.db'
 /**
  * Nobody who complained, left a list or bounced since the backup is written to again: what their mail brought onto the
  * list of the present database comes onto the restored one. What somebody added there stays behind: a restore is also
- * the way back from a mistaken import. Never throws for what is there.
+ * the way back from a mistaken import. A key that was revoked since, perhaps because it leaked, opens nothing again: a
+ * new one is made at once. Never throws for what is there.
  */
-function carrySuppressions(writer: Database, folder: string, work: string): CarriedSuppressions {
-  let presentSchema: number | null = null
-  if (!existsSync(join(folder, DATABASE))) return { newerSuppressions: null, presentSchema }
+function carryWhatCameSince(writer: Database, folder: string, work: string): Carried {
+  const carried: Carried = { newerSuppressions: null, newerRevocations: null, presentSchema: null }
+  if (!existsSync(join(folder, DATABASE))) return carried
   let present: Database | undefined
   try {
     for (const part of databaseParts(folder)) {
       if (!part.endsWith('-shm')) linkSync(join(folder, part), join(work, part.replace(DATABASE, PRESENT)))
     }
     present = new Sqlite(join(work, PRESENT), { readonly: true, fileMustExist: true })
-    presentSchema = schemaVersion(present)
-    if (presentSchema !== SCHEMA_VERSION) return { newerSuppressions: null, presentSchema }
-    const newerSuppressions = writer.transaction(createSuppressionCopy(present, writer)).immediate()
-    return { newerSuppressions, presentSchema }
+    carried.presentSchema = schemaVersion(present)
+    if (carried.presentSchema !== SCHEMA_VERSION) return carried
+    carried.newerRevocations = writer.transaction(createRevocationCopy(present, writer)).immediate()
+    carried.newerSuppressions = writer.transaction(createSuppressionCopy(present, writer)).immediate()
   } catch {
-    // It may be its damage for which a backup is restored, in whatever way that shows.
-    return { newerSuppressions: null, presentSchema }
+    // It may be its damage for which a backup is restored, in whatever way that shows: what could be read has come over.
   } finally {
     present?.close()
   }
+  return carried
 }
 
 /**
@@ -185,7 +192,7 @@ interface RestoredState {
 /**
  * What a restored database must not do by itself (systemd/README.md "Restore"): its undelivered messages may have been
  * sent since the copy was made, so they are held, and marked as possible duplicates; the allowance of today's warmup may
- * have been used, so it counts as used.
+ * have been used, so it counts as used. Sessions of the console and links to it may have been ended since, so they are.
  *
  *   waiting, sending -> waiting, held   until `sternpost queue release` or `drop`
  *
@@ -206,12 +213,15 @@ function settleRestored(
   const countDeliveries = oneColumn(database)<[], number>(`
     select count(*) from webhook_deliveries where state = 'pending'`)
   return database
-    .transaction((): RestoredState => ({
-      heldBefore: oneColumn(database)<[], number>(COUNT_HELD).get() ?? 0,
-      held: hold.run(HELD_UNTIL, Math.max(0, now - mark), now).changes,
-      webhookDeliveries: countDeliveries.get() ?? 0,
-      warmingIps: keepsAllowance ? 0 : useUpAllowance(database, utcDay(now)),
-    }))
+    .transaction((): RestoredState => {
+      for (const table of ['sessions', 'login_links']) database.exec(`delete from ${table}`)
+      return {
+        heldBefore: oneColumn(database)<[], number>(COUNT_HELD).get() ?? 0,
+        held: hold.run(HELD_UNTIL, Math.max(0, now - mark), now).changes,
+        webhookDeliveries: countDeliveries.get() ?? 0,
+        warmingIps: keepsAllowance ? 0 : useUpAllowance(database, utcDay(now)),
+      }
+    })
     .immediate()
 }
 

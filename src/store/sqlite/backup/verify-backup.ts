@@ -56,6 +56,12 @@ function changedAt(file: string): number {
 }
 
 function requireSpace(file: string, folder: string): void {
+  const [needed, free] = [factsOfBackup(file).size + SPARE_BYTES, freeBytesIn(folder)]
+  if (free < needed) throw new BackupError(`${needed} bytes are needed in ${folder}, ${free} are free`)
+}
+
+/** Throws BackupError where there is no such file. */
+export function factsOfBackup(file: string): Stats {
   let facts: Stats
   try {
     facts = statSync(file)
@@ -64,8 +70,7 @@ function requireSpace(file: string, folder: string): void {
     throw new BackupError(`${file}: ${problem}`, { cause: thrown })
   }
   if (facts.isDirectory()) throw new BackupError(`${file} is a folder; name the file of a backup in it`)
-  const [needed, free] = [facts.size + SPARE_BYTES, freeBytesIn(folder)]
-  if (free < needed) throw new BackupError(`${needed} bytes are needed in ${folder}, ${free} are free`)
+  return facts
 }
 
 function isDatabase(file: string): boolean {

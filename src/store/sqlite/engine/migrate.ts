@@ -143,10 +143,14 @@ function forgetBeginning(database: Database): void {
 
 function refuseNewer(database: Database, found: number, folder: string): void {
   if (found <= SCHEMA_VERSION) return
-  throw new ProcessExit(
-    EXIT.configuration,
-    `${database.name} has schema version ${found}, this program knows versions up to ${SCHEMA_VERSION}: ` +
-      `install the newer Sternpost that wrote it${wayBack(listSnapshots(folder))}`,
+  const text = `${newerSchemaText(database.name, found)}${wayBack(listSnapshots(folder))}`
+  throw new ProcessExit(EXIT.configuration, text)
+}
+
+export function newerSchemaText(file: string, found: number): string {
+  return (
+    `${file} has schema version ${found}, this program knows versions up to ${SCHEMA_VERSION}: ` +
+    'install the newer Sternpost that wrote it'
   )
 }
 

@@ -99,6 +99,15 @@ export function createApiKeyWrites(database: Database) {
   } satisfies SomeVerbs
 }
 
+/** What was revoked in another database is revoked in this one too; returns how many keys that ends. */
+export function createRevocationCopy(from: Database, to: Database): () => number {
+  const revoked = from.prepare<[], Pick<ApiKeyRow, 'id' | 'revokedAt'>>(`
+    select id, revoked_at as revokedAt from api_keys where revoked_at is not null`)
+  const revoke = to.prepare<[number | null, Buffer]>(`
+    update api_keys set revoked_at = ? where id = ? and revoked_at is null`)
+  return () => revoked.all().reduce((ended, { id, revokedAt }) => ended + revoke.run(revokedAt, id).changes, 0)
+}
+
 function createFindById(database: Database): (id: string) => ApiKeyRecord | null {
   const find = database.prepare<[Buffer], ApiKeyRow>(`select ${KEY_COLUMNS} from api_keys where id = ?`)
   return (id) => recordOrNull(getNamed(find, 'key', id))
