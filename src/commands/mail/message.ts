@@ -32,7 +32,7 @@ const EXAMPLE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 
 export function addMessageCommands(program: Command): void {
   const message = program.command('message').description('messages: look up, search, watch, cancel, try again')
-  const shown = 'show a message with its attempts and its timeline'
+  const shown = 'show a message, by its id or its Message-ID header, with its attempts and its timeline'
   addVerb(message, 'show <id>', shown, `${EXAMPLE_ID} --transcript`)
     .option('--transcript', 'with the SMTP dialogue of each attempt')
     .action(show)
