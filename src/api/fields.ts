@@ -48,8 +48,7 @@ export const paging = () => ({
   })
     .nullish()
     .transform((text) => Number(text ?? DEFAULT_LIMIT)),
-  /** `next_cursor` of the page before. */
-  after: optionalText(),
+  after: optionalText().meta({ description: '`next_cursor` of the page before.' }),
 })
 
 /** Unix seconds in a query. */
