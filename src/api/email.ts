@@ -6,7 +6,7 @@
  * before all other fields.
  */
 import { z } from 'zod'
-import { count, freeObject, identifier, optionalText, time } from './fields.ts'
+import { count, freeObject, identifier, optionalInteger, optionalText, time } from './fields.ts'
 import { reasonSchema } from './suppression.ts'
 
 /** http/README.md "Limits". */
@@ -33,8 +33,8 @@ const sharedFields = {
   headers: freeObject({ type: 'string' }).nullish(),
   tags: freeObject({ type: 'string' }).nullish(),
   metadata: freeObject(true).nullish(),
-  send_at: z.int().nullish(),
-  expires_in: z.int().nullish(),
+  send_at: optionalInteger('a Unix time in seconds'),
+  expires_in: optionalInteger('a whole number of seconds'),
   ip_pool: optionalText(),
   stream: z
     .string()

@@ -23,6 +23,13 @@ export function isEmptyList(value: unknown): boolean {
 /** Verify, resume, rotate: everything is said by the path. */
 export const noFieldsSchema = z.object({})
 
+/** A whole number that may be left out; `expected` has its unit. */
+export const optionalInteger = (expected: string) =>
+  z
+    .custom<number>((value) => Number.isSafeInteger(value), `expected ${expected}`)
+    .meta({ type: 'integer' })
+    .nullish()
+
 const DEFAULT_LIMIT = 50
 
 /** A whole number in a query, which is text. */
@@ -41,8 +48,7 @@ export const paging = () => ({
   })
     .nullish()
     .transform((text) => Number(text ?? DEFAULT_LIMIT)),
-  /** `next_cursor` of the page before. */
-  after: optionalText(),
+  after: optionalText().meta({ description: '`next_cursor` of the page before.' }),
 })
 
 /** Unix seconds in a query. */

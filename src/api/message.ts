@@ -13,7 +13,7 @@ export const searchSchema = z.object({
     .nullish(),
   batch_id: optionalText(),
   /** Words of it, in any order. */
-  subject: optionalText(),
+  subject: optionalText().meta({ description: 'Words of the subject, in any order.' }),
   /** `key:value` */
   tag: optionalText(),
   isp: optionalText(),

@@ -7,6 +7,7 @@ import { go } from './parts/place.ts'
 import { Dialog } from './parts/ui.ts'
 import { maySee, who } from './parts/who.ts'
 import { shownScreens } from './screens.ts'
+import { namedMessage } from './screens/message-query.ts'
 
 interface Found {
   text: string
@@ -56,8 +57,9 @@ const holds = ({ text }: Found, wanted: string): boolean => text.toLowerCase().i
 function direct(text: string): Found[] {
   const wanted = text.trim()
   if (!maySee('messages:read')) return []
-  if (wanted.startsWith('msg_')) {
-    return [{ text: wanted, to: `messages/${wanted}`, command: `sternpost message show ${shellWord(wanted)}` }]
+  const message = namedMessage(wanted)
+  if (message !== undefined) {
+    return [{ text: wanted, to: `messages/${message}`, command: `sternpost message show ${shellWord(message)}` }]
   }
   if (!wanted.includes('@')) return []
   const to = `messages?q=${encodeURIComponent(wanted)}`

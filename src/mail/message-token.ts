@@ -45,6 +45,18 @@ export function readComplaintToken(text: string, key: KeyObject): string | undef
   return readToken('complaint', text, key)?.messageId
 }
 
+// `<token@domain>`, `b-token@domain` or the token alone.
+const NAMING_TOKEN = /^<?(?:[a-z]-)?([a-z2-7]{48})(?:@[^@]*)?$/i
+
+/**
+ * The message that a Message-ID, an X-Sternpost-Ref or a return path of ours names, genuine or not: for who may look at
+ * the message itself.
+ */
+export function namedMessageId(text: string): string | undefined {
+  const bytes = RFC_4648.decode(NAMING_TOKEN.exec(text)?.[1]?.toLowerCase() ?? '')
+  return bytes?.[0] === HEAD ? identifierFromBytes('msg', bytes.subarray(1, 1 + MESSAGE_ID_BYTES)) : undefined
+}
+
 /** `/o/`. */
 export function openToken(messageId: string, key: KeyObject): string {
   return makeToken('open', messageId, 0, key)

@@ -328,33 +328,39 @@ t.test('a reader that has gone ends a verb without a word', async (t) => {
   t.equal(said().length, 0)
 })
 
-t.test('an empty argument, and a second value for a flag that takes one, are refused', async (t) => {
-  const said = t.capture(process.stderr, 'write', () => true)
-  const noServer = async (): Promise<never> => Promise.reject(new Error('no server is started here'))
-  const refused: [RegExp, ...string[]][] = [
-    [/<id> is empty/, 'key', 'revoke', '', '--yes'],
-    [/<checks> is empty/, 'doctor', 'config', ''],
-    [
-      /argument 'b@x.org' is invalid. It takes one value, and has 'a@x.org'/,
-      'send',
-      '--to',
-      'a@x.org',
-      '--to',
-      'b@x.org',
-    ],
-    [/It takes one value, and has 'all'/, 'domain', 'list', '--status', 'all', '--status', 'pending'],
-    [/argument 'nosuch' is invalid. Allowed choices are/, 'domain', 'list', '--status', 'nosuch'],
-  ]
-  for (const [sentence, ...words] of refused) {
-    t.equal(await runCommandLine(words, '0.0.0', noServer), EXIT.usage, words.join(' '))
-    t.match(
-      said()
-        .map(({ args }) => String(args[0]))
-        .join(''),
-      sentence,
-    )
-  }
-})
+t.test(
+  'an empty argument, a second value for a flag that takes one, and a value that cannot be meant are refused',
+  async (t) => {
+    const said = t.capture(process.stderr, 'write', () => true)
+    const noServer = async (): Promise<never> => Promise.reject(new Error('no server is started here'))
+    const refused: [RegExp, ...string[]][] = [
+      [/<id> is empty/, 'key', 'revoke', '', '--yes'],
+      [/<checks> is empty/, 'doctor', 'config', ''],
+      [
+        /argument 'b@x.org' is invalid. It takes one value, and has 'a@x.org'/,
+        'send',
+        '--to',
+        'a@x.org',
+        '--to',
+        'b@x.org',
+      ],
+      [/It takes one value, and has 'all'/, 'domain', 'list', '--status', 'all', '--status', 'pending'],
+      [/--config: is empty; name the folder/, 'message', 'list', '--config', ''],
+      [/--until lies before --since/, 'message', 'list', '--since', '1h', '--until', '2h'],
+      [/--key-file: \/dev\/zero has more than 1 MiB/, 'domain', 'add', 'acme.com', '--key-file', '/dev/zero'],
+      [/argument 'nosuch' is invalid. Allowed choices are/, 'domain', 'list', '--status', 'nosuch'],
+    ]
+    for (const [sentence, ...words] of refused) {
+      t.equal(await runCommandLine(words, '0.0.0', noServer), EXIT.usage, words.join(' '))
+      t.match(
+        said()
+          .map(({ args }) => String(args[0]))
+          .join(''),
+        sentence,
+      )
+    }
+  },
+)
 
 t.test('nothing in a document of JSON is obeyed by a terminal, and nothing of it is lost', async (t) => {
   const document = { '\u009b31m': 'a\u202e\u061c\u007f\u001b[2J', name: 'ü' }

@@ -481,6 +481,12 @@ t.test('at most 50 errors are printed, with the number left out; warnings say so
   const many = explainMistakes(sixty, () => undefined)
   t.equal(many.split('\n').filter((line) => line.includes('is wrong')).length, 50)
   t.match(many, /\nand 10 errors more\n60 errors in 1 file\. The configuration is not valid\.$/)
+  const warnings = sixty.map((mistake) => ({ ...mistake, severity: 'warning' as const }))
+  t.match(
+    explainMistakes(warnings, () => undefined),
+    /\nand 10 warnings more$/,
+    'each costs a look into its file',
+  )
   const warning = explainMistakes([{ ...error, severity: 'warning' }], () => '\tabc')
   t.equal(warning, 'a.yaml:1:3: warning: a: is wrong\n  \tabc\n  \t ^')
   const hostile = { ...error, message: 'no \u202e"' }

@@ -267,7 +267,6 @@ t.test('nothing before MAIL ever bounces; it waits as long as the path or its ow
     reason: '554 go away',
     host: 'mx.test',
     reply: null,
-    wasTried: true,
   }
   for (let pathFailures = 0; pathFailures < 10; pathFailures++) {
     const judgement = judged(end, { pathFailures })

@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import type { z } from 'zod'
 import { openApiDocument, openApiPath } from '../../src/http/openapi/document.ts'
 import { EXAMPLES, WEBHOOK_EXAMPLES } from '../../src/http/openapi/examples.ts'
+import { DESCRIPTIONS } from '../../src/http/openapi/json-schema.ts'
 import { errorSchema } from '../../src/api/envelope.ts'
 import { checksSchema } from '../../src/api/health.ts'
 import { keySchema } from '../../src/api/key.ts'
@@ -42,6 +43,25 @@ interface Document {
 const routes = describedRoutes().filter(({ isInternal }) => isInternal !== true)
 const nameOf = ({ method, path }: { method: string; path: string }): string => `${method} ${path}`
 const routeNames = routes.map(({ method, path }) => nameOf({ method, path: openApiPath(path) }))
+
+t.test('fields have descriptions, and every description has its field', (t) => {
+  const document = openApiDocument(routes, '0.0.0') as Document
+  const text = JSON.stringify(document)
+  const unused = Object.entries(DESCRIPTIONS).filter(([, sentence]) => !text.includes(JSON.stringify(sentence)))
+  t.same(unused, [])
+  const properties = (id: string) =>
+    (document.components.schemas[id] as { properties: Record<string, object> }).properties
+  for (const id of ['SendRequest', 'BatchRequest', 'SendResult']) {
+    const bare = Object.entries(properties(id)).filter(([, field]) => !('description' in field))
+    t.same(
+      bare.map(([name]) => name),
+      id === 'SendResult' ? ['status', 'reason', 'recipients'] : [],
+      id,
+    )
+  }
+  t.match(document.paths['/email']?.['get']?.parameters[0], { name: 'recipient', description: /capitals/ })
+  t.end()
+})
 
 async function served(t: Test): Promise<{ document: Document; port: number }> {
   const { port } = await startApi(t)

@@ -131,7 +131,9 @@ t.test('a wrong type is named with its path, what was expected and what came', a
     [{ variables: 'x' }, 'variables: expected an object'],
     [{ attachments: {} }, 'attachments: expected a list, got an object'],
     [{ attachments: 'QUJD'.repeat(20) }, 'attachments: expected a list, got a string'],
-    [{ send_at: 1e16 }, 'send_at: must be at most 9007199254740991'],
+    [{ send_at: 1e16 }, 'send_at: expected a Unix time in seconds'],
+    [{ send_at: '2026-11-30T12:00:00Z' }, 'send_at: expected a Unix time in seconds'],
+    [{ expires_in: '1h' }, 'expires_in: expected a whole number of seconds'],
     [{ attachments: [7] }, 'attachments[0]: expected an object, got a number'],
     [
       { attachments: [{ name: 'a', content: 'QQ==' }, { name: true }] },

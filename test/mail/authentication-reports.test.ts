@@ -57,12 +57,7 @@ t.test('the forms of the standards and of large providers are read right, howeve
       for (const mail of [bareMail(file), mailWith(file)]) {
         const reading = read(mail)
         if (reading.kind !== 'dmarc') return t.fail(`${name} as ${file.type}: ${JSON.stringify(reading)}`)
-        t.match(reading, {
-          reporter: SEEN[name]?.reporter,
-          reportId: 'id 1',
-          day: '2026-11-20',
-          policyDomain: 'acme.com',
-        })
+        t.match(reading, { reporter: SEEN[name]?.reporter, reportId: 'id 1', day: '2026-11-20' })
         t.same(reading.sources.map(figures), SEEN[name]?.sources, `${name} as ${file.type}`)
       }
     }

@@ -16,6 +16,7 @@ import {
 import { isPublicSuffix, organizationalDomain } from '../../src/mail/organizational-domain.ts'
 import {
   complaintToken,
+  namedMessageId,
   readComplaintToken,
   readReturnPathToken,
   returnPathAddress,
@@ -39,6 +40,24 @@ t.test('a token names its message, fits a local part, and is the same every time
   }
   t.match(returnPathAddress(MESSAGE_ID, 'bounces.acme.com', KEY), /^b-[a-z2-7]{48}@bounces\.acme\.com$/)
   t.throws(() => returnPathToken('evt_01kapg6t3vq8x2m5r7w9y4c6de', KEY), /not a message id/)
+})
+
+t.test('what stands in the header of a mail names its message, without the key', (t) => {
+  const token = complaintToken(MESSAGE_ID, KEY)
+  const named = [`<${token}@acme.com>`, `${token.toUpperCase()}@acme.com`, token, `f-${token}@rp.acme.com`]
+  for (const text of [...named, returnPathAddress(MESSAGE_ID, 'rp.acme.com', KEY)]) {
+    t.equal(namedMessageId(text), MESSAGE_ID, text)
+  }
+  const others = [
+    '',
+    MESSAGE_ID,
+    `<${token.slice(1)}@acme.com>`,
+    `<x${token}@acme.com>`,
+    `b${token.slice(1)}`,
+    `${token}@a@b`,
+  ]
+  for (const text of others) t.equal(namedMessageId(text), undefined, text)
+  t.end()
 })
 
 t.test('a changed, foreign or malformed token names nothing', async (t) => {

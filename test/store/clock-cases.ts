@@ -55,30 +55,72 @@ export const clock: Cases = {
       'from any IP',
     )
   },
-  'what was accepted by a clock some hours ahead is due, and what was deferred before goes on waiting': async (
+  'what was accepted or tried by a clock some hours ahead is due, and what was deferred before goes on waiting': async (
     t,
     { store },
   ) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const [ahead, retryAt] = [NOW + 6 * HOUR, NOW + 6 * HOUR + MINUTE]
-    const defer = async (id: string, now: number): Promise<void> => {
+    const defer = async (id: string, now: number, until = retryAt): Promise<void> => {
       const claimed = (await claim(store, epoch, now)).find((message) => message.id === id)
       if (claimed === undefined) throw new Error('nothing was claimed')
-      const outcomes = [outcomeRecord(claimed, deferredUntil(retryAt))]
+      const outcomes = [outcomeRecord(claimed, deferredUntil(until), { at: now })]
       await store.recordOutcomes({ epoch, now, outcomes })
     }
     const before = await acceptOne(store)
     await defer(before, NOW)
+    const tried = await acceptOne(store)
+    await defer(tried, ahead)
     const deferred = await acceptOne(store, { now: ahead })
     await defer(deferred, ahead)
     const meanwhile = await acceptOne(store, { now: ahead })
     const sendAt = ahead + HOUR
     const scheduled = await acceptOne(store, { now: ahead, sendAt })
-    t.equal(await store.endWaitsAhead(NOW, 9), 2)
+    t.equal(await store.endWaitsAhead(NOW, 9), 3)
     t.match(await lookUp(store, before), { nextAttemptAt: retryAt })
-    for (const id of [deferred, meanwhile]) t.match(await lookUp(store, id), { nextAttemptAt: NOW })
+    for (const id of [tried, deferred, meanwhile]) t.match(await lookUp(store, id), { nextAttemptAt: NOW })
     t.match(await lookUp(store, scheduled), { nextAttemptAt: sendAt })
     t.equal(await store.endWaitsAhead(NOW, 9), 0, 'once')
+    await defer(tried, NOW, NOW + HOUR)
+    t.equal(await store.endWaitsAhead(NOW, 9), 0, 'a wait that began since goes on')
+  },
+  'webhooks that were posted, or had to be, by a clock some hours ahead are due': async (t, { store }) => {
+    await store.addWebhookEndpoint(webhookEndpoint())
+    const { epoch } = await store.beginEpoch(NOW, NOW)
+    const ahead = NOW + 6 * HOUR
+    const deliver = async (at: number) => {
+      await acceptOne(store)
+      const [message] = await claim(store, epoch)
+      if (message === undefined) throw new Error('nothing was claimed')
+      const record = outcomeRecord(message, delivered)
+      const events = record.events.map((event) => ({ ...event, at }))
+      await store.recordOutcomes({ epoch, now: at, outcomes: [{ ...record, events }] })
+    }
+    const fail = async (at: number, retryAt: number) => {
+      const claimed = await store.claimWebhooks(webhookClaim(epoch, at))
+      const results = claimed.map(({ key, id }) => ({
+        key,
+        id,
+        at,
+        endedAt: at,
+        durationMilliseconds: 1,
+        status: 500,
+        error: null,
+        answer: '',
+        next: { kind: 'retry' as const, at: retryAt },
+      }))
+      await store.recordWebhookResults({ epoch, results, disableAfter: null })
+      return results.length
+    }
+    await deliver(NOW)
+    t.equal(await fail(NOW, ahead + HOUR), 1)
+    await deliver(NOW)
+    t.equal(await fail(ahead, ahead + HOUR), 1)
+    await deliver(ahead)
+    await store.endWaitsAhead(NOW, 9)
+    t.equal(await fail(NOW, NOW + HOUR), 2, 'what was posted at the right time goes on waiting')
+    await store.endWaitsAhead(NOW, 9)
+    t.equal(await fail(NOW, NOW + HOUR), 0, 'a wait that began since goes on')
   },
   'a clock that is behind ends no lifetime': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)

@@ -112,14 +112,13 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   const page = await exportRecipient({ store, clock }, 'Ada.Lovelace@EXAMPLE.com', null)
   t.match(
     page.messages.map((message) => (message as { message_id: string }).message_id),
-    [later, alone],
+    [later, shared.id, alone],
   )
   t.match(page.suppressions, [{ scope: 'all' }, { scope: 'news' }])
   t.match(JSON.stringify(page), new RegExp(`RCPT TO:<${ADDRESS}>`))
-  const second = await exportRecipient({ store, clock }, ADDRESS, page.next)
-  t.match(second, { messages: [{ message_id: shared.id }], next: null, suppressions: [] })
+  t.equal(page.next, null)
 
-  t.match(await eraseRecipient({ store, clock }, ADDRESS), { messages: 3, canceled: 1, sending: 0 })
+  t.match(await eraseRecipient({ store, clock }, 'adA.lovelacE@example.com'), { messages: 3, canceled: 1, sending: 0 })
   t.match(await lookUp(store, alone), { state: 'bounced', recipient: 'erased@erased.invalid', subject: '' })
   t.match(await lookUp(store, later), { state: 'canceled' })
   t.match(await lookUp(store, neighbour.id), { recipient: neighbour.to.address, subject: 'Order {{number}}' })

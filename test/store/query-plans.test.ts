@@ -213,6 +213,17 @@ t.test('a search walks the index of what leads it, in the order of the page', as
   }
 })
 
+t.test('the spellings of an address are found by the index of its column', (t) => {
+  const { database, statements } = prepareAll(t)
+  const questions = statements.filter((text) => /select (\w+) from \w+ where \1 >= \? and \1 <= \?/.test(text))
+  t.equal(questions.length, 4, 'of the search, and the three of an erasure')
+  for (const question of questions) {
+    const plan = planOf(database, question)
+    t.match(plan, [/^SEARCH \w+ USING COVERING INDEX \w+ \(\w+>\? AND \w+<\?\)$/], plan.join(', '))
+  }
+  t.end()
+})
+
 t.test('a claim asks the suppression list once for each row', async (t) => {
   const { database, statements } = prepareAll(t)
   const claim = statements.find((text) => text.includes('as isListed')) ?? ''

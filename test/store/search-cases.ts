@@ -108,6 +108,36 @@ export const searching: Cases = {
     const [view] = (await search(store, { recipient: '3@example.com' })).messages
     t.same(view, { ...(await store.lookupMessage(view?.id ?? '', NOW)), attempts: [] })
   },
+  'an address is found in capitals and small letters, page by page in one order': async (t, { store }) => {
+    const spellings = ['bob@example.com', 'BOB@example.com', 'bOb@example.com', 'Bob@example.com', 'bob@example.com']
+    const others = ['BOBBY', 'Bo', 'B', 'bo', 'boB2', 'BO_B', 'bobby', 'c', 'Öl']
+    const addresses = [
+      ...spellings,
+      ...others.map((name) => `${name}@example.com`),
+      'bob@example.org',
+      'ÖL@example.com',
+    ]
+    await store.acceptMessages(
+      acceptRequest({ messages: addresses.map((address) => newMessage({ to: { name: null, address } })) }),
+    )
+    for (const recipient of spellings) {
+      const first = await search(store, { recipient, limit: 2 })
+      const second = await search(store, { recipient, limit: 2, after: first.next })
+      const third = await search(store, { recipient, limit: 2, after: second.next })
+      const pages = [first, second, third].map(({ messages }) => messages.map((message) => message.recipient))
+      t.same(pages.flat(), spellings.toReversed(), recipient)
+      t.equal(third.next, null)
+    }
+    t.equal(await found(store, { recipient: 'öl@example.com' }), 'ÖÖ')
+    t.equal(await found(store, { recipient: 'bob@example.net' }), '')
+    t.same((await store.spellingsOf('BoB@Example.com')).toSorted(), [
+      'BOB@example.com',
+      'BoB@example.com',
+      'Bob@example.com',
+      'bOb@example.com',
+      'bob@example.com',
+    ])
+  },
   'states are those that lookup shows; provider and IP those of the last attempt': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const names = ['delivered', 'bounced', 'deferred', 'path', 'queued', 'sending', 'scheduled', 'expired', 'canceled']

@@ -7,7 +7,7 @@ import * as wire from '../../api/message.ts'
 import { SECOND, systemClock, type Clock } from '../../base/clock.ts'
 import { MESSAGE_STATES } from '../../mail/message.ts'
 import { ask, askAll, askPages, type Query, type ApiPath } from '../shared/api-client.ts'
-import { timeFlag } from '../shared/flag-values.ts'
+import { misuse, timeFlag } from '../shared/flag-values.ts'
 import { printResult } from '../shared/print.ts'
 import { columnsText } from '../shared/text.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
@@ -32,7 +32,7 @@ const EXAMPLE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 
 export function addMessageCommands(program: Command): void {
   const message = program.command('message').description('messages: look up, search, watch, cancel, try again')
-  const shown = 'show a message with its attempts and its timeline'
+  const shown = 'show a message, by its id or its Message-ID header, with its attempts and its timeline'
   addVerb(message, 'show <id>', shown, `${EXAMPLE_ID} --transcript`)
     .option('--transcript', 'with the SMTP dialogue of each attempt')
     .action(show)
@@ -84,23 +84,17 @@ export function timelineOf(server: ServerAddress, id: string): Promise<wire.Even
 
 async function list(flags: ListFlags): Promise<void> {
   const { recipient, from, state, batch, subject, tag, isp, ip, since, until } = flags
-  const query = {
-    recipient,
-    from,
-    state,
-    batch_id: batch,
-    subject,
-    tag,
-    isp,
-    ip,
-    since: since === undefined ? undefined : timeFlag('--since', since),
-    until: until === undefined ? undefined : timeFlag('--until', until),
-  }
+  const [sinceTime, untilTime] = [readTime('--since', since), readTime('--until', until)]
+  if (Number(sinceTime) > Number(untilTime)) throw misuse('--until lies before --since: no message can be meant')
+  const query = { recipient, from, state, batch_id: batch, subject, tag, isp, ip, since: sinceTime, until: untilTime }
   await printFirst(flags, MESSAGE_COLUMNS, pagesFrom(flags, query), {
     whenNone: 'No such message.',
     whenMore: ': narrow the search, or raise --limit.',
   })
 }
+
+const readTime = (flag: string, text: string | undefined): string | undefined =>
+  text === undefined ? undefined : timeFlag(flag, text)
 
 /** The API searches for whole addresses. */
 async function* pagesFrom(flags: ListFlags, query: Query): AsyncGenerator<wire.ListedMessageJson[]> {

@@ -80,7 +80,8 @@ async function add(name: string, flags: AddFlags): Promise<void> {
     return_path: flags.returnPath,
     tracking_domain: flags.trackingDomain,
     dkim_selector: flags.selector,
-    dkim_private_key: flags.keyFile === undefined ? undefined : fileFlag('--key-file', flags.keyFile).toString('utf8'),
+    dkim_private_key:
+      flags.keyFile === undefined ? undefined : fileFlag('--key-file', flags.keyFile, 1).toString('utf8'),
     ip_pool: flags.pool,
     allow_subdomains: flags.allowSubdomains,
   }

@@ -30,14 +30,14 @@ export function addIpCommands(program: Command): void {
   addVerb(ip, 'show <ip>', shown, IP).action(show)
   const suspended = 'let nothing leave from an IP, or from it to one provider, until it is resumed'
   const suspends = `${IP} --reason 'on a blocklist'\n${IP} --provider outlook --reason 'delisting asked for'`
-  addVerb(ip, 'suspend <ip>', suspended, suspends)
+  addVerb(ip, 'suspend <ip...>', suspended, suspends)
     .option('--provider <id>', BLOCK)
     .option(...REASON)
-    .action((address: string, flags: HaltFlags) => halt(address, 'suspend', flags))
+    .action((addresses: string[], flags: HaltFlags) => halt(addresses, 'suspend', flags))
   const resumed = 'end the suspension of an IP, and lift what holds its paths back'
-  addVerb(ip, 'resume <ip>', resumed, `${IP}\n${IP} --provider outlook`)
+  addVerb(ip, 'resume <ip...>', resumed, `${IP}\n${IP} --provider outlook`)
     .option('--provider <id>', BLOCK)
-    .action((address: string, flags: HaltFlags) => halt(address, 'resume', flags))
+    .action((addresses: string[], flags: HaltFlags) => halt(addresses, 'resume', flags))
   addWarmupVerbs(ip.command('warmup').description('the warmup of an IP'))
 }
 
@@ -97,13 +97,16 @@ async function show(address: string, flags: VerbFlags): Promise<void> {
 
 type HaltFlags = VerbFlags & Given<'provider' | 'reason'>
 
-async function halt(address: string, action: 'suspend' | 'resume', flags: HaltFlags): Promise<void> {
+/** One after the other: what is printed is done. */
+async function halt(addresses: string[], action: 'suspend' | 'resume', flags: HaltFlags): Promise<void> {
   const { provider, reason } = flags
-  const path = `/v1/admin/ips/${encodeURIComponent(address)}/${action}` as const
-  const moved = await ask(flags, ipSchema, `POST ${path}`, { reason, provider })
   const done = action === 'suspend' ? 'suspended' : 'resumed'
   const ofProvider = provider === undefined ? '' : `, its mail to ${provider} is ${done}`
-  printResult(flags, moved, () => `${moved.ip} is ${moved.status}${ofProvider}\n`)
+  for (const address of addresses) {
+    const path = `/v1/admin/ips/${encodeURIComponent(address)}/${action}` as const
+    const moved = await ask(flags, ipSchema, `POST ${path}`, { reason, provider })
+    printResult(flags, moved, () => `${moved.ip} is ${moved.status}${ofProvider}\n`)
+  }
 }
 
 async function start(ip: string, flags: StartFlags, restart: boolean): Promise<void> {

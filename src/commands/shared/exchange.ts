@@ -18,6 +18,8 @@ import { serverAddress, shownAddress, type ServerAddress, type ServerFlags } fro
 export type Asked = ServerAddress | (ServerFlags & OutputFlags)
 
 const OK = 200
+/** Far more than any answer of ours: content of a message, or a page of an export. */
+const MOST_ANSWER_MEBIBYTES = 128
 
 interface Exchange {
   method: string
@@ -89,7 +91,13 @@ function personHeader(): Record<string, string> {
 
 async function received(incoming: IncomingMessage): Promise<ServerAnswer> {
   const pieces: Buffer[] = []
-  for await (const piece of incoming) pieces.push(piece)
+  let bytes = 0
+  for await (const piece of incoming) {
+    pieces.push(piece)
+    bytes += piece.length
+    if (bytes > MOST_ANSWER_MEBIBYTES * 2 ** 20)
+      throw new Error(`more than ${MOST_ANSWER_MEBIBYTES} MiB come from there`)
+  }
   return {
     status: incoming.statusCode ?? 0,
     type: incoming.headers['content-type'] ?? '',

@@ -2,7 +2,7 @@
  * Values of flags that several verbs take: durations, times, counts, files, the folder of the configuration. Each
  * throws ProcessExit 64 with what to write instead.
  */
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
@@ -58,17 +58,37 @@ export function countFlag(name: string, text: string): number {
   throw misuse(`${name}: "${text}" is no whole number above 0`)
 }
 
-/** What a file holds; 74 for one that cannot be read. */
-export function fileFlag(name: string, file: string, mostMebibytes?: number): Buffer {
+/** What a file, or a pipe, holds; 74 for one that cannot be read. */
+export function fileFlag(name: string, file: string, mostMebibytes: number): Buffer {
+  let content: Buffer | null
   try {
-    if (mostMebibytes === undefined || statSync(file).size <= mostMebibytes * MEBIBYTE) return readFileSync(file)
+    content = readUpTo(file, mostMebibytes * MEBIBYTE)
   } catch (cause) {
     throw new ProcessExit(EXIT.disk, `sternpost: ${name}: ${errorText(cause)}`, { cause })
   }
-  throw misuse(`${name}: ${file} has more than ${mostMebibytes} MiB, the most that can be sent`)
+  if (content === null) throw misuse(`${name}: ${file} has more than ${mostMebibytes} MiB, the most that can be sent`)
+  return content
 }
 
 const MEBIBYTE = 1_048_576
+
+/** null: it holds more. A pipe or a device does not say how much it will. */
+function readUpTo(file: string, mostBytes: number): Buffer | null {
+  const descriptor = openSync(file, 'r')
+  try {
+    const pieces: Buffer[] = []
+    for (let total = 0; total <= mostBytes;) {
+      const piece = Buffer.allocUnsafe(MEBIBYTE)
+      const length = readSync(descriptor, piece)
+      if (length === 0) return Buffer.concat(pieces)
+      pieces.push(piece.subarray(0, length))
+      total += length
+    }
+    return null
+  } finally {
+    closeSync(descriptor)
+  }
+}
 
 /** Gathers the values of a flag that may be given several times. */
 export function collect(value: string, earlier: string[] = []): string[] {
@@ -83,6 +103,7 @@ export const PRODUCTION_FOLDER = '/etc/sternpost'
  * `--config`, else STERNPOST_CONFIG, else the folder of an installed package (config/README.md "Rules of the files").
  */
 export function configurationFolder(flag: string | undefined): string {
+  if (flag === '') throw misuse('--config: is empty; name the folder of the configuration files')
   const fromEnvironment = process.env['STERNPOST_CONFIG'] ?? ''
   return flag ?? (fromEnvironment === '' ? PRODUCTION_FOLDER : fromEnvironment)
 }

@@ -13,7 +13,8 @@ import { nearestName } from '../settings/nearest-name.ts'
 import { keyPositionAt, nearestPosition, nodeAt, pathText } from './at-path.ts'
 import type { Position, SourceNode, SourcePath } from './source-tree.ts'
 
-const MOST_PRINTED_ERRORS = 50
+/** Of errors, and of warnings. */
+const MOST_PRINTED = 50
 const MOST_LINE_CHARACTERS = 160
 
 /** The mistakes of one merged file. An issue at a place that no file has was inherited, and is told where it stands. */
@@ -85,14 +86,16 @@ export function sortMistakes(mistakes: readonly Mistake[]): Mistake[] {
 /** What `check` and a failed start print. `readLine` gives a line of a file, or undefined. */
 export function explainMistakes(mistakes: readonly Mistake[], readLine = readLineOfFile): string {
   const errors = mistakes.filter(({ severity }) => severity === 'error')
-  const printedErrors = new Set(errors.slice(0, MOST_PRINTED_ERRORS))
+  const warnings = mistakes.filter(({ severity }) => severity === 'warning')
+  const printed = new Set([errors, warnings].flatMap((kind) => kind.slice(0, MOST_PRINTED)))
   // The value behind such a key may be the secret itself.
   const secretLines = new Set(mistakes.filter(({ message }) => message.startsWith(INLINE_SECRET)).map(placeOf))
   const blocks = mistakes
-    .filter((mistake) => mistake.severity === 'warning' || printedErrors.has(mistake))
+    .filter((mistake) => printed.has(mistake))
     .map((mistake) => explainMistake(mistake, secretLines.has(placeOf(mistake)) ? () => undefined : readLine))
-  const countLeftOut = errors.length - printedErrors.size
-  if (countLeftOut > 0) blocks.push(`and ${count(countLeftOut, 'error')} more`)
+  const leftOut = (kind: Mistake[]): number => kind.length - MOST_PRINTED
+  if (leftOut(errors) > 0) blocks.push(`and ${count(leftOut(errors), 'error')} more`)
+  if (leftOut(warnings) > 0) blocks.push(`and ${count(leftOut(warnings), 'warning')} more`)
   if (errors.length === 0) return harmless(blocks.join('\n'))
   const files = new Set(errors.map(({ file }) => file))
   const summary = `${count(errors.length, 'error')} in ${count(files.size, 'file')}. The configuration is not valid.`

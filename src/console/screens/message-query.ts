@@ -19,6 +19,14 @@ const FIELDS: Readonly<Record<string, { name: string; flag: string }>> = {
   after: { name: 'since', flag: '--since' },
   before: { name: 'until', flag: '--until' },
 }
+// A Message-ID or a return path of ours: the API takes the token alone as well.
+const TOKEN_ADDRESS = /^<?(?:[a-z]-)?([a-z2-7]{48})@[^@]+$/i
+
+/** The one message that the text names, as it stands in a path of the API. */
+export function namedMessage(text: string): string | undefined {
+  return /^msg_\w+$/.exec(text)?.[0] ?? TOKEN_ADDRESS.exec(text)?.[1]
+}
+
 /** A word, or a name and a value that may stand in quotes. */
 const WORDS = /(?:(\w+):)?(?:"([^"]*)"|(\S+))/g
 

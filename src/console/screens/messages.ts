@@ -8,7 +8,7 @@ import { useLive } from '../parts/live.ts'
 import { go, Link, place } from '../parts/place.ts'
 import { Copy, Page, ShownList, State, Table } from '../parts/ui.ts'
 import { Message } from './message.ts'
-import { readQuery } from './message-query.ts'
+import { namedMessage, readQuery } from './message-query.ts'
 
 /** So many are counted; whoever looks away costs nothing from then on. */
 const MOST_NEWS = 100
@@ -34,13 +34,14 @@ function Search(): VNode {
   const submit = (event: SubmitEvent): void => {
     event.preventDefault()
     const wanted = String(new FormData(event.target as HTMLFormElement).get('q')).trim()
+    const message = namedMessage(wanted)
     if (wanted === text) again()
-    else if (/^msg_\w+$/.test(wanted)) go(`messages/${wanted}`)
+    else if (message !== undefined) go(`messages/${message}`)
     else go(wanted === '' ? 'messages' : `messages?q=${encodeURIComponent(wanted)}`)
   }
   return html`<${Page} title="Messages" command=${`sternpost message list${'command' in reading ? reading.command : ''}`}>
     <form role="search" onSubmit=${submit}>
-      <label for="query">Address, words of the subject, message id, or <code>to: from: subject: status: tag:key=value ip: provider: after: before:</code></label>
+      <label for="query">Address, words of the subject, message id, Message-ID, or <code>to: from: subject: status: tag:key=value ip: provider: after: before:</code></label>
       <div class="row">
         <input id="query" name="q" data-query defaultValue=${text} key=${text} autocomplete="off" spellcheck="false" />
         <button class="main">Find</button>

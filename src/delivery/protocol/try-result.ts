@@ -101,8 +101,6 @@ export interface PathFailure {
   host: string | null
   /** What it said; null: nothing, or no proper reply. */
   reply: SmtpReply | null
-  /** False: another message's try had just failed on this path, so none was made for this one. */
-  wasTried: boolean
 }
 
 export interface TryResult {

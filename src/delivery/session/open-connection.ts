@@ -46,7 +46,7 @@ export type OpenedConnection =
 
 type Place = { host: string; address: string; tls: HostTls }
 
-const FAILED = { kind: 'path-failed', reply: null, wasTried: true } as const
+const FAILED = { kind: 'path-failed', reply: null } as const
 const NO_HOST = { ...FAILED, stage: 'connect', code: '4.4.4', reason: 'no address to connect to', host: null } as const
 const REQUIRED: readonly HostTls['kind'][] = ['required', 'verified', 'dane']
 const MOST_ADDRESSES = 20

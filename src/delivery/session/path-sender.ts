@@ -169,7 +169,7 @@ function createPathConnections(options: PathConnectionsOptions) {
       return putBack(queue, sending)
     }
     tell(failure)
-    finishUntried(queue.rows.takeAll(), untried(failure))
+    finishUntried(queue.rows.takeAll(), failure)
   }
 
   /** The path has too many connections, or another site needs this one more. */
@@ -227,8 +227,6 @@ function createPathConnections(options: PathConnectionsOptions) {
 function feed({ workers, rows }: SiteQueue): void {
   for (const worker of workers) if (rows.size() > 0 && worker.isIdle()) worker.wake()
 }
-
-const untried = (end: TryEnd): TryEnd => (end.kind === 'path-failed' ? { ...end, wasTried: false } : end)
 
 /**
  * One row for each connection is rendered before its turn: signing takes longer than what a connection waits for before

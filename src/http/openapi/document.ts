@@ -10,7 +10,7 @@ import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../../mail/event.ts'
 import { ERROR_RULES, errorBody } from '../exchange/error-responses.ts'
 import type { Route } from '../exchange/route.ts'
 import { EXAMPLES, WEBHOOK_EXAMPLES } from './examples.ts'
-import { createSchemaComponents, type OpenApiSchema, type SchemaComponents } from './json-schema.ts'
+import { createSchemaComponents, described, type OpenApiSchema, type SchemaComponents } from './json-schema.ts'
 
 export function openApiDocument(routes: readonly Route[], version: string): object {
   const schemas = createSchemaComponents()
@@ -72,6 +72,7 @@ function pathParameters({ path }: Route): object[] {
     name,
     in: 'path',
     required: true,
+    ...described(name ?? '', {}),
     schema: { type: 'string' },
   }))
 }
@@ -81,12 +82,10 @@ function queryParameters({ query }: Route, schemas: SchemaComponents): object[] 
   if (query === null) return []
   const { properties, required } = schemas.schemaOf(query)
   const needed = Array.isArray(required) ? required : []
-  return Object.entries(isPlainObject(properties) ? properties : {}).map(([name, schema]) => ({
-    name,
-    in: 'query',
-    required: needed.includes(name),
-    schema: withoutNull(isPlainObject(schema) ? schema : {}),
-  }))
+  return Object.entries(isPlainObject(properties) ? properties : {}).map(([name, property]) => {
+    const { description, ...schema } = withoutNull(isPlainObject(property) ? property : {})
+    return { name, in: 'query', required: needed.includes(name), description, schema }
+  })
 }
 
 function withoutNull({ type, enum: choices, ...rest }: OpenApiSchema): OpenApiSchema {

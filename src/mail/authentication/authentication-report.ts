@@ -40,7 +40,6 @@ interface ReportFacts {
 
 interface DmarcReport extends ReportFacts {
   kind: 'dmarc'
-  policyDomain: string
   sources: DmarcSource[]
 }
 

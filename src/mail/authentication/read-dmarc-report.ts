@@ -128,7 +128,7 @@ function reportOf({ fact, sources }: Document): AuthenticationReading {
   if (policyDomain === undefined) return refused('the report names no domain')
   const known = sources.of(policyDomain)
   if (known.length === 0) return refused(`no record of the report is about ${policyDomain}`)
-  return { kind: 'dmarc', reporter, reportId, day: utcDay(begin * SECOND), policyDomain, sources: known }
+  return { kind: 'dmarc', reporter, reportId, day: utcDay(begin * SECOND), sources: known }
 }
 
 /** Adds records up by the name in From and the address of the source. */

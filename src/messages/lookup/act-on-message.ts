@@ -19,9 +19,9 @@ export function createMessageActions(options: AcceptanceOptions) {
   return {
     retry: createRetryMessage(options),
     /** Unchanged when it was canceled before. */
-    async cancel(id: string, reach: Reach) {
+    async cancel(named: string, reach: Reach) {
       const now = clock.now()
-      await requireMessage(store, id, reach, now)
+      const { id } = await requireMessage(store, named, reach, now)
       const result = await store.cancelMessage(id, now)
       if (result === null) throw notFound('message', id)
       if (result.kind === 'refused') {

@@ -39,15 +39,15 @@ export function createMessageLookup(options: ExplainOptions) {
       return { messages: page.messages.map(listedMessageData), next: page.next }
     },
     /** Oldest first. */
-    async events(id: string, reach: Reach) {
-      await requireMessage(store, id, reach, clock.now())
+    async events(named: string, reach: Reach) {
+      const { id } = await requireMessage(store, named, reach, clock.now())
       const events = await store.messageEvents(id)
       if (events === null) throw notFound('message', id)
       return events.map(eventData)
     },
     /** Oldest first. A key reads of its own messages; what a token does holds for the mail of all domains. */
-    async transcript(id: string, reach: Reach) {
-      await requireMessage(store, id, reach, clock.now())
+    async transcript(named: string, reach: Reach) {
+      const { id } = await requireMessage(store, named, reach, clock.now())
       const transcripts = await store.transcripts(id)
       if (transcripts === null) throw notFound('message', id)
       return transcripts.map(({ at, ip, host, dialogue }, index) => ({

@@ -29,8 +29,8 @@ export type MessageContent = ReturnType<typeof createMessageContent>
 export function createMessageContent({ store, clock, reader, renderingOf }: MessageContentOptions) {
   // Tokens with these are no tokens, also where a line of the source is folded in the middle of one.
   const keys = renderKeys(createKeyRing(randomBytes(MASTER_KEY_BYTES)))
-  return async (id: string, reach: Reach): Promise<ContentJson> => {
-    await requireMessage(store, id, reach, clock.now())
+  return async (named: string, reach: Reach): Promise<ContentJson> => {
+    const { id } = await requireMessage(store, named, reach, clock.now())
     const found = await store.messageContent(id)
     if (found === null) throw new ServiceError('not_found', `the content of ${id} was removed`)
     const content = { ...found.content, tracking: { opens: false, clicks: false } }

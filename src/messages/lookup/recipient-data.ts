@@ -1,7 +1,7 @@
 /**
  * What is stored about one address, to be told or to be erased (messages/README.md "Privacy").
  *
- * Addresses count as the same when only their domain differs in case; the form in small letters is looked for too.
+ * Addresses count as the same in capitals and small letters: it is one person.
  * ServiceError `invalid_request` for what is no address.
  */
 import type { ErasedRecipientJson } from '../../api/server.ts'
@@ -37,7 +37,7 @@ const ANY_SUPPRESSION = { reason: null, scope: null, since: null, limit: PAGE, a
 
 type RecipientStore = Pick<
   Store,
-  'searchMessages' | 'messageEvents' | 'transcripts' | 'listSuppressions' | 'eraseSomeOfRecipient'
+  'searchMessages' | 'messageEvents' | 'transcripts' | 'listSuppressions' | 'spellingsOf' | 'eraseSomeOfRecipient'
 >
 
 /** A page of the messages, newest first; the suppressions stand on the first. */
@@ -46,23 +46,18 @@ export async function exportRecipient(
   text: string,
   after: string | null,
 ): Promise<RecipientData> {
-  const [spelling, cursor] = readCursor(after)
-  const spellings = spellingsOf(text)
-  const recipient = spellings[spelling]
-  if (recipient === undefined) throw new ServiceError('invalid_request', 'after: is no cursor of this list')
+  const recipient = readAddress(text)
   const page = await store.searchMessages({
     ...ANY_MESSAGE,
     recipient,
     reach: EVERYTHING,
     limit: PAGE,
-    after: cursor,
+    after,
     now: clock.now(),
   })
-  const isLastSpelling = spelling === spellings.length - 1
-  const following = isLastSpelling ? null : `${spelling + 1}:`
   return {
     messages: await Promise.all(page.messages.map((view) => wholeMessage(store, view))),
-    next: page.next === null ? following : `${spelling}:${page.next}`,
+    next: page.next,
     suppressions: after === null ? await suppressionsOf(store, recipient) : [],
   }
 }
@@ -72,7 +67,7 @@ export async function eraseRecipient(
   text: string,
 ): Promise<ErasedRecipientJson> {
   const total: ErasedRecipientJson = { messages: 0, canceled: 0, sending: 0, others: 0 }
-  for (const address of spellingsOf(text)) {
+  for (const address of await store.spellingsOf(readAddress(text))) {
     let after: number | null = 0
     while (after !== null) {
       const step = await store.eraseSomeOfRecipient({ address, after, now: clock.now() })
@@ -86,20 +81,10 @@ export async function eraseRecipient(
   return total
 }
 
-function spellingsOf(text: string): string[] {
+function readAddress(text: string): string {
   const parsed = parseAddress(text, { allowReservedNames: true })
   if (!parsed.ok) throw new ServiceError('invalid_request', `address: ${parsed.problem}`)
-  const { address } = parsed.mailbox
-  const at = address.lastIndexOf('@')
-  const comparable = address.slice(0, at) + address.slice(at).toLowerCase()
-  return [...new Set([comparable, address.toLowerCase()])]
-}
-
-/** Which spelling, and the cursor within it. */
-function readCursor(after: string | null): [spelling: number, cursor: string | null] {
-  if (after === null) return [0, null]
-  const [spelling = '', ...cursor] = after.split(':')
-  return [Number(spelling), cursor.join(':') === '' ? null : cursor.join(':')]
+  return parsed.mailbox.address
 }
 
 async function wholeMessage(store: RecipientStore, view: MessageView): Promise<object> {

@@ -15,7 +15,7 @@ import type { Acceptance, Caller, Idempotent } from '../accept/send-request.ts'
 import { requireMessage } from './visible-messages.ts'
 
 type RetryMessage = (
-  id: string,
+  named: string,
   { caller, reach }: { caller: Caller; reach: Reach },
   idempotent: Idempotent<RetriedMessageJson> | null,
 ) => Promise<Acceptance<RetriedMessageJson>>
@@ -28,8 +28,9 @@ const ALL_OF_ADDRESS = { domains: [], reason: null, scope: null, since: null, li
 export function createRetryMessage(options: AcceptanceOptions): RetryMessage {
   const { store, clock } = options
 
-  return async (id, { caller, reach }, idempotent) => {
-    const message = await requireMessage(store, id, reach, clock.now())
+  return async (named, { caller, reach }, idempotent) => {
+    const message = await requireMessage(store, named, reach, clock.now())
+    const { id } = message
     if (message.state === 'deferred') return advance(message, idempotent, options)
     if (message.state !== 'bounced' && message.state !== 'expired') throw notRetriable(message)
     const request = await store.requestToRepeat(id, clock.now())

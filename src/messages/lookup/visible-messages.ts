@@ -5,6 +5,7 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 import { identifierToBytes } from '../../base/identifier.ts'
+import { namedMessageId } from '../../mail/message-token.ts'
 import { ownerOf, reaches, type Reach } from '../../mail/reach.ts'
 import type { BatchView, MessageView } from '../../store/records/lookup-records.ts'
 import type { Store } from '../../store/store.ts'
@@ -12,12 +13,14 @@ import type { Store } from '../../store/store.ts'
 /** Enough to show any real id whole. */
 const MOST_SHOWN_CHARACTERS = 64
 
+/** `named`: by its id, or by what stands in the header of the mail, such as its Message-ID. */
 export async function requireMessage(
   store: Pick<Store, 'lookupMessage'>,
-  id: string,
+  named: string,
   reach: Reach,
   now: number,
 ): Promise<MessageView> {
+  const id = namedMessageId(named) ?? named
   const isIdentifier = identifierToBytes('msg', id) !== undefined
   const message = isIdentifier ? await store.lookupMessage(id, now) : null
   if (message === null || !reaches(reach, ownerOf(message))) throw notFound('message', id)

@@ -79,7 +79,8 @@ export interface NodeVerbs {
   beginEpoch(now: number, uncertainAt: number, nodeId?: string): Promise<EpochStart>
   /**
    * What waits for a time that no wait reaches, which a clock wrote that was put off, waits no longer; of messages at
-   * most `limit`. Neither do the newest messages that were accepted in what is the future. Returns how many messages.
+   * most `limit`. Neither do the newest messages, and webhook deliveries, that were accepted or tried in what is the
+   * future. Returns how many messages.
    */
   endWaitsAhead(now: number, limit: number): Promise<number>
   /** Says that the node lives, and asks who else does. */

@@ -68,6 +68,8 @@ interface EraseStep {
 }
 
 export interface RetentionVerbs {
+  /** In capitals and small letters, in which it stands anywhere, and those that the suppression list is asked for. */
+  spellingsOf(address: string): Promise<string[]>
   /** Contents whose messages are all final, and were before that time. */
   overdueContents(request: ForgetRequest): Promise<{ contents: OverdueContent[]; next: number | null }>
   /**

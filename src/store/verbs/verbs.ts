@@ -45,7 +45,7 @@ import {
 } from './webhooks/webhook-deliveries.ts'
 import { createEndpointWrites, createFindWebhookEndpoint, createEndpointReads } from './webhooks/webhook-endpoints.ts'
 import { createReplays } from './webhooks/webhook-replays.ts'
-import { createEraseRecipient } from './retention/erase-recipient.ts'
+import { createEraseRecipient, createSpellingsOf } from './retention/erase-recipient.ts'
 import { createForgetEvents, createForgetMessages } from './retention/forget-messages.ts'
 import {
   createForgetContents,
@@ -132,6 +132,7 @@ export function createReadVerbs({ reader, databaseSize }: Pick<OpenEngine, 'read
     ...createMessageReads(reader),
     findIdempotent: createFindIdempotent(reader),
     searchMessages: createSearchMessages(reader),
+    spellingsOf: createSpellingsOf(reader),
     requestToRepeat: createRequestToRepeat(reader),
     ...createBatchAndLinkReads(reader),
     linkHtml: createLinkHtmlReader(reader),

@@ -58,6 +58,9 @@ export function createTlsResults({ store, policies, memory, clock, logger }: Tls
     cancelTimer ??= clock.after(FLUSH_AFTER, () => void flush())
   }
 
+  /** The last flush failed. */
+  let isLate = false
+
   function note(ip: string, { domain, host, policy, result }: TlsProblem): void {
     const { lines, isListed } = policies.describe(domain, host, policy)
     // In testing, mail goes to a host that the policy does not name; `enforce` would not have sent it there.
@@ -83,11 +86,15 @@ export function createTlsResults({ store, policies, memory, clock, logger }: Tls
         await store.addTlsResults(some)
       } catch (thrown) {
         const left = [...some, ...taken]
-        logger.warn({ err: thrown, results: left.length }, 'TLS results not stored')
+        // Once: while a database is away, each flush fails.
+        if (!isLate) logger.warn({ err: thrown, results: left.length }, 'TLS results not stored')
+        isLate = true
         for (const result of left) add(result)
         return
       }
     }
+    if (isLate) logger.info('TLS results are stored again')
+    isLate = false
   }
 
   return {

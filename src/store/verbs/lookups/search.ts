@@ -9,7 +9,7 @@ import { getNamed } from '../tools/stored-identifier.ts'
 import type { SearchMessagesRequest } from '../../records/lookup-records.ts'
 import { bisect, createWalk, MOST_ROWS_READ, positionAfter, type RunWalk, type WalkParameters } from '../tools/pages.ts'
 import { askAhead, foundOfEach, lengthOf, oneColumn } from '../tools/statements.ts'
-import { comparableAddress } from '../tools/stored-address.ts'
+import { comparableAddress, createFindSpellings } from '../tools/stored-address.ts'
 import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
 import type { Verb } from '../tools/verb-types.ts'
 import { subjectMatch } from './subjects.ts'
@@ -78,6 +78,7 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
   const walks = Object.fromEntries(
     Object.entries(SOURCES).map(([lead, source]) => [lead, createWalk<number>(database, 'seq', source, CONDITION)]),
   ) as Record<keyof typeof SOURCES, ReturnType<typeof createWalk<number>>>
+  const walkSpellings = createSpellingWalk(database, walks.recipient)
   const walkSubjects = createSubjectWalk(database)
   const findBatch = database.prepare<[Buffer], number>('select content_id from batches where id = ?').pluck()
   const findRange = createRangeFinder(database)
@@ -92,7 +93,7 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
     const parameters = {
       ...range,
       ...asked,
-      recipient: request.recipient === null ? null : comparableAddress(request.recipient),
+      recipient: request.recipient,
       from: request.from === null ? null : comparableAddress(request.from),
       subject: request.subject === null ? null : subjectMatch(request.subject),
       tagKey: request.tag?.key ?? null,
@@ -101,7 +102,7 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
       domains: reach.domains.length === 0 ? null : JSON.stringify(reach.domains),
     }
     const lead = leadOf(request)
-    const walk = lead === 'subject' ? walkSubjects : walks[lead]
+    const walk = { ...walks, recipient: walkSpellings, subject: walkSubjects }[lead]
     const { found, next } = walk(parameters, request.limit)
     const messages = found.flatMap((seq) => findMessage.get(seq) ?? []).map((row) => viewOf(row, now))
     return { messages, next: next === null ? null : String(next) }
@@ -114,6 +115,20 @@ function leadOf({ recipient, batchId, tag, subject, from }: SearchMessagesReques
   if (tag !== null) return 'tag'
   if (subject !== null) return 'subject'
   return from === null ? 'none' : 'from'
+}
+
+/** The messages to an address in all its spellings, as one list: no further down than every spelling was looked at. */
+function createSpellingWalk(database: Database, walk: RunWalk<number>): RunWalk<number> {
+  const findSpellings = createFindSpellings(database, 'messages', 'recipient')
+  return (parameters, limit) => {
+    const pages = findSpellings(String(parameters['recipient'])).map((recipient) =>
+      walk({ ...parameters, recipient }, limit),
+    )
+    const end = Math.max(0, ...pages.map(({ next }) => next ?? 0))
+    const seen = pages.flatMap((page) => page.found.filter((seq) => seq >= end)).toSorted((a, b) => b - a)
+    const found = seen.slice(0, limit)
+    return { found, next: (seen.length > limit ? found.at(-1) : end) || null }
+  }
 }
 
 /** That are read at once. */

@@ -8,7 +8,7 @@ import { newIdentifier } from '../../../base/identifier.ts'
 import { createSubjectRemoval } from '../lookups/subjects.ts'
 import { createCanceling } from '../queue/cancel.ts'
 import { createBytesRemoval, createTagsRemoval } from './content-use.ts'
-import { ERASED } from '../tools/stored-address.ts'
+import { createFindSpellings, ERASED, listedForms } from '../tools/stored-address.ts'
 import { storedIdentifier } from '../tools/stored-identifier.ts'
 import { oneColumn } from '../tools/statements.ts'
 import type { Verb } from '../tools/verb-types.ts'
@@ -25,6 +25,15 @@ interface FoundRow {
   state: string
   contentId: number
   recipient: string
+}
+
+export function createSpellingsOf(database: Database): Verb<'spellingsOf'> {
+  const finds = [
+    createFindSpellings(database, 'messages', 'recipient'),
+    createFindSpellings(database, 'traces', 'recipient'),
+    createFindSpellings(database, 'suppressions', 'address'),
+  ]
+  return (address) => [...new Set([...listedForms(address), ...finds.flatMap((find) => find(address))])]
 }
 
 export function createEraseRecipient(database: Database): Verb<'eraseSomeOfRecipient'> {
