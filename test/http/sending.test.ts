@@ -140,7 +140,8 @@ t.test('a long number arrives with all of its digits', async (t) => {
   const { json } = await ask(port, { path: '/v1/email/preview', body })
   t.match(json.data, { text: '1234567890123456789 -12345678901234567890 9007199254740991' })
   const late = JSON.stringify({ ...VALID_SEND, send_at: 'x' }).replace('"x"', '1795219200000000000')
-  t.match((await ask(port, { path: '/v1/email/send', body: late })).json.error?.details, /^send_at: must be at most/)
+  const { details } = (await ask(port, { path: '/v1/email/send', body: late })).json.error ?? {}
+  t.equal(details, 'send_at: expected a Unix time in seconds')
 })
 
 t.test('a preview shows the mail and stores nothing', async (t) => {
@@ -231,7 +232,7 @@ t.test('messages are searched for, page by page', async (t) => {
     return { ids: data.map((message: { message_id: string }) => message.message_id), next }
   }
   t.same((await search('')).ids.toSorted(), ids.toSorted())
-  t.same((await search('recipient=USER1@example.net')).ids, [], 'a local part is compared as it is')
+  t.same((await search('recipient=USER1@example.net')).ids, [ids[1]], 'in any capitals')
   t.same((await search('recipient=user1@EXAMPLE.net')).ids, [ids[1]])
   t.same((await search('tag=order:1%3Ax')).ids, [ids[1]])
   t.same((await search('from=orders@acme.com&state=queued')).ids.length, 3)

@@ -462,6 +462,7 @@ t.test('a span before now moves with each question', { skip: skipWithoutChromium
     if (since !== null) sinces.push(Number(since))
   })
   await open(watched, 'messages?q=after:2h')
+  await until('it is asked', () => sinces.length > 0)
   await page.clock.runFor(60_000)
   const [before = 0] = sinces.splice(0)
   await page.click('button:has-text("Find")')
