@@ -2,6 +2,8 @@
  * What is counted of IPs equals a recount of what happened: random outcomes, late bounces, complaints, opens and clicks
  * over three days, with a restart between.
  */
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { utcDay } from '../../src/base/utc-day.ts'
@@ -290,7 +292,8 @@ async function laterEvents(
 }
 
 t.test('however many providers there are, the rows of a day are bounded', async (t) => {
-  const { store } = await openTestStore(locationIn(t.testdir({})))
+  const location = locationIn(t.testdir({}))
+  const { store } = await openTestStore(location)
   const { epoch } = await store.beginEpoch(MIDNIGHT, MIDNIGHT)
   const record = async (count: number, providerOf: (index: number) => string): Promise<void> => {
     const messages = Array.from({ length: count }, () => newMessage())
@@ -318,4 +321,7 @@ t.test('however many providers there are, the rows of a day are bounded', async 
     'who has one keeps it',
   )
   await store.close()
+  const file = new Sqlite(join(location.folder, 'sternpost.db'), { readonly: true })
+  t.equal(file.prepare('select count(distinct isp) from ip_hours').pluck().get(), 202, 'those of an hour too')
+  file.close()
 })

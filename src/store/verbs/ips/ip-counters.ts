@@ -147,7 +147,7 @@ function addUp(sum: Sums<unknown>, more: Sums<unknown>): void {
 type FullDays = ReturnType<typeof createFullDays>
 
 /** Days of IPs that are remembered: more than one call notes. */
-const MOST_FULL_DAYS = 512
+const MOST_FULL_DAYS = 256
 
 /** The names of days that have as many as they may have: who has none there gets none. */
 function createFullDays(database: Database) {
