@@ -198,6 +198,46 @@ t.test('rows, bytes and work end a group', async (t) => {
   t.same(sizes(bed), [2, 1], 'work')
 })
 
+/** Adds at once what notes its name as it runs, and waits for the answers; returns the names of each group. */
+async function orderOf(bed: Bed, verbs: readonly (Partial<PendingVerb> & { name: string; takes?: number })[]) {
+  const names: string[] = []
+  const added = verbs.map(({ name, takes = 0, ...changes }) =>
+    pending(() => {
+      names.push(name)
+      bed.pass(takes)
+    }, changes),
+  )
+  bed.groups.add(added.map(({ verb }) => verb))
+  await Promise.all(added.map(({ answer }) => answer))
+  return names
+}
+
+t.test('acceptances go first, but not many', async (t) => {
+  const bed = makeBed(t)
+  const outcome = { name: 'outcome', messages: 0 }
+  const batch = { name: 'batch', messages: 20, rows: 20 }
+  const accept = { name: 'accept', messages: 10, rows: 10 }
+  const names = await orderOf(bed, [outcome, batch, accept, { ...accept, name: 'second' }])
+  t.strictSame(names, ['accept', 'outcome', 'batch', 'second'])
+})
+
+t.test('who accepts for long does not keep the others waiting for more than a group', async (t) => {
+  const bed = makeBed(t, { groupTakes: 0 })
+  const accept = { name: 'accept', rows: 8, takes: 6 }
+  const outcome = { name: 'outcome', messages: 0, takes: 6 }
+  t.strictSame(await orderOf(bed, [outcome, accept, accept]), ['accept', 'outcome', 'accept'])
+})
+
+t.test('what runs as one runs alone where an acceptance would wait for it', async (t) => {
+  const parts: number[] = []
+  const together = (requests: readonly unknown[]): unknown[] => (parts.push(requests.length), requests.slice())
+  const outcome = { name: 'outcome', messages: 0, together }
+  const bed = makeBed(t)
+  await orderOf(bed, [outcome, outcome, outcome])
+  t.strictSame(parts, [3])
+  t.strictSame(await orderOf(bed, [outcome, outcome, { name: 'accept' }]), ['accept', 'outcome', 'outcome'])
+})
+
 t.test('a verb that throws is undone alone and rejected alone', async (t) => {
   const bed = makeBed(t)
   const half = pending(() => {
@@ -223,12 +263,9 @@ t.test('the others of a group with a verb that throws are run again from the beg
       order.push(value)
       return bed.insert(value).verb.run()
     })
-  const throwing = pending(
-    () => {
-      throw new Error('no')
-    },
-    { messages: 0 },
-  )
+  const throwing = pending(() => {
+    throw new Error('no')
+  })
   const [first, last] = [noting(1), noting(2)]
   bed.groups.add([first.verb, throwing.verb, last.verb])
   await t.rejects(throwing.answer, { message: 'no' })

@@ -61,6 +61,8 @@ const RETRY_SOON = { headers: { 'Retry-After': '2' } }
 const MOST_BYTES = 4 * 1_024 * 1_024
 /** After a pause this long no company is expected. */
 const REST_MILLISECONDS = 50
+/** So many messages are accepted in about 2 ms. */
+const MOST_URGENT_ROWS = 16
 /** Of the time under load, the groups take one part in so many, unless the linger time is shorter. */
 const TIMES_A_GROUP = 4
 
@@ -70,8 +72,9 @@ export function createGroupCommit(options: GroupCommitOptions) {
   const doubts = createDoubts(options.wasCommitted)
   const runGroup = createGroupRunner(options, doubts)
   let waiting: PendingVerb[] = []
-  /** Of the last group: whether several verbs shared it; of the last one with acceptances: how many. */
-  let hadCompany = false
+  // Of the last group: several verbs shared it; it had acceptances only, while others waited. Of the last one with
+  // acceptances: how many.
+  let [hadCompany, owesOthers] = [false, false]
   let accepted = 0
   let previousStart = 0
   let previousEnd = 0
@@ -90,9 +93,10 @@ export function createGroupCommit(options: GroupCommitOptions) {
       return
     }
     const length = groupLength(waiting, options.mostRows)
-    waiting = [...gathered(waiting.slice(0, length)), ...waiting.slice(length)]
+    waiting = [...ordered(waiting.slice(0, length), owesOthers), ...waiting.slice(length)]
     const taken = runGroup(waiting)
     const acceptances = countAcceptances(waiting, taken)
+    owesOthers = acceptances === taken && taken < waiting.length
     bytesAnswered += sizeOf(waiting, taken)
     if (acceptances > 0) accepted = acceptances
     waiting = waiting.slice(taken)
@@ -259,14 +263,20 @@ function createGroupTransaction({ database, now, isLate, mostWorkMilliseconds }:
 
 /** Of the work that a group may do: so many at once are about a fifth of it. */
 const TOGETHER_A_MILLISECOND = 3.2
+const FEWER_BEHIND_ACCEPTANCES = 16
 
-/** Those that stand one behind the other and run as one, so many at most. */
+/**
+ * Those that stand one behind the other and run as one, so many at most; behind acceptances, which wait for the end
+ * of the group, fewer.
+ */
 function* partsOf(group: readonly PendingVerb[], most: number): Generator<readonly PendingVerb[]> {
+  const hasAcceptances = countAcceptances(group, 1) > 0
   let start = 0
   while (start < group.length) {
     const { together } = group[start] ?? {}
+    const mostHere = hasAcceptances && group[start]?.messages === 0 ? most / FEWER_BEHIND_ACCEPTANCES : most
     let end = start + 1
-    while (together !== undefined && end < start + most && group[end]?.together === together) end += 1
+    while (together !== undefined && end < start + mostHere && group[end]?.together === together) end += 1
     yield group.slice(start, end)
     start = end
   }
@@ -278,7 +288,22 @@ function valuesOf(part: readonly PendingVerb[]): unknown[] {
   return together(part.map(({ request }) => request))
 }
 
-/** Calls came side by side, so their order is free: those that run as one stand where the first of them stood. */
+/**
+ * Calls came side by side, so their order is free. Some acceptances stand first, for whoever sends waits for their
+ * answer, unless the others have waited for such already.
+ */
+function ordered(verbs: readonly PendingVerb[], owesOthers: boolean): PendingVerb[] {
+  let rows = 0
+  const isUrgent = ({ messages, rows: own }: PendingVerb): boolean => {
+    if (messages === 0 || rows + own > MOST_URGENT_ROWS) return false
+    rows += own
+    return true
+  }
+  const { urgent = [], others = [] } = Object.groupBy(verbs, (verb) => (isUrgent(verb) ? 'urgent' : 'others'))
+  return (owesOthers ? [others, urgent] : [urgent, others]).flatMap(gathered)
+}
+
+/** Those that run as one stand where the first of them stood. */
 function gathered(verbs: readonly PendingVerb[]): PendingVerb[] {
   const places = new Map<unknown, PendingVerb[]>()
   const lists = verbs.map((verb) => {
