@@ -10,6 +10,8 @@ interface Node<Item> {
   index: number
 }
 
+type TimeHeap<Item> = ReturnType<typeof createTimeHeap<Item>>
+
 export function createTimeHeap<Item>() {
   const nodes: Node<Item>[] = []
   const places = new Map<Item, Node<Item>>()
@@ -83,5 +85,14 @@ export function createTimeHeap<Item>() {
       return first
     },
     size: () => nodes.length,
+  }
+}
+
+/** Takes out of the heap those whose time has come by `now`, the earliest first, at most so many. */
+export function* takeDue<Item>(heap: TimeHeap<Item>, now: number, most: number): Generator<Item> {
+  for (let taken = 0; taken < most; taken += 1) {
+    if ((heap.peek()?.at ?? Infinity) > now) return
+    const first = heap.pop()
+    if (first !== undefined) yield first.item
   }
 }

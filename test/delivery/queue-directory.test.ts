@@ -62,6 +62,27 @@ t.test('what is due is ready, the rest when its time comes', async (t) => {
   t.same([...ready.keys()], ['now', 'soon'])
 })
 
+t.test('thousands that are due at once, or open at once, come in pieces', async (t) => {
+  const { clock, directory, ready, state } = world()
+  const routes = Array.from({ length: 1_100 }, (_, index) => `route-${index}`)
+  directory.note(routes.map((route) => state(route, 0)))
+  for (const expected of [500, 1_000, 1_100]) {
+    t.equal(directory.nextAt(), clock.now())
+    directory.advance()
+    t.equal(ready.size, expected)
+  }
+  t.equal(directory.nextAt(), null)
+
+  const until = clock.now() + MINUTE
+  for (const route of routes) directory.close(keyOf(route), { until, waitingFor: 'rate', text: '' })
+  t.equal(ready.size, 0)
+  await clock.advance(MINUTE)
+  for (const expected of [500, 1_000, 1_100]) {
+    directory.advance()
+    t.equal(ready.size, expected)
+  }
+})
+
 t.test('a claim is told where to begin: never behind a row that waits', async (t) => {
   const { clock, directory, state } = world()
   const key = keyOf('a')

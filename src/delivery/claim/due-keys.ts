@@ -3,7 +3,7 @@
  * what reason and until when. A pool and route are closed as a whole; their keys keep their places. Never throws.
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
-import { createTimeHeap } from '../../base/time-heap.ts'
+import { createTimeHeap, takeDue } from '../../base/time-heap.ts'
 import type { QueueKeyState, WaitingFor } from '../../store/records/queue-records.ts'
 import type { Closure } from '../place/take-rows.ts'
 import type { FairOrder } from './fair-order.ts'
@@ -106,8 +106,8 @@ export function createDueKeys({ clock, order }: DueKeysOptions) {
       const known = groups.get(groupName(group))
       if (known !== undefined) close(known, closure)
     },
-    advance(now: number): void {
-      for (let next = closed.peek(); next !== undefined && next.at <= now; next = closed.peek()) open(next.item)
+    advance(now: number, most: number): void {
+      for (const closing of takeDue(closed, now, most)) open(closing)
     },
     /** Paths of this route may take rows again. */
     openRoute(route: string): void {

@@ -4,7 +4,7 @@
  * early costs one empty claim. Nothing here waits or throws.
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
-import { createTimeHeap } from '../../base/time-heap.ts'
+import { createTimeHeap, takeDue } from '../../base/time-heap.ts'
 import { UNROUTED, type QueueKey, type QueueKeyState, type WaitingFor } from '../../store/records/queue-records.ts'
 import type { Closure } from '../place/take-rows.ts'
 import { createDueKeys, type DueKeys, type DueKeysOptions, type KeyEntry } from './due-keys.ts'
@@ -13,6 +13,8 @@ import { keyName } from './order-places.ts'
 export type QueueDirectory = ReturnType<typeof createQueueDirectory>
 
 const MOST_KEYS = 20_000
+/** Keys at a time: 5 ms of the main thread, in which nobody gets an answer. */
+const MOST_ADVANCED = 500
 /** So many more are taken in, as a share, before the last ones are forgotten together. */
 const SLACK = 0.1
 /** A key that is due for longer and was not known has been missed (delivery/README.md "Wake-ups"). */
@@ -55,11 +57,11 @@ export function createQueueDirectory(options: DueKeysOptions & { mostKeys?: numb
       known.waiting -= count
       if (known.waiting <= 0) table.remove(known)
     },
-    /** Brings what has become due, or is not closed any more, into the fair order. */
+    /** Brings what has become due, or is not closed any more, into the fair order; what is left is due at `nextAt`. */
     advance(): void {
       const now = clock.now()
-      table.advance(now)
-      due.advance(now)
+      table.advance(now, MOST_ADVANCED)
+      due.advance(now, MOST_ADVANCED)
     },
     close(key: QueueKey, closure: Closure): void {
       const entry = table.find(key)
@@ -218,11 +220,8 @@ function createKeyTable(due: DueKeys, mostKeys: number) {
       schedule(entry)
     },
     remove,
-    advance(now: number): void {
-      for (let next = later.peek(); next !== undefined && next.at <= now; next = later.peek()) {
-        later.pop()
-        due.add(next.item)
-      }
+    advance(now: number, most: number): void {
+      for (const entry of takeDue(later, now, most)) due.add(entry)
     },
     nextAt: () => later.peek()?.at,
     /** Returns the number of the walk: nothing counts as forgotten until something is. */
