@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { connect, type TLSSocket } from 'node:tls'
 import Sqlite from 'better-sqlite3'
 import type { Test } from 'tap'
+import { errorText } from '../../src/base/errors.ts'
 import { startAuthorityDoor, type DoorRule } from '../support/authority-door.ts'
 import { startPebble, type Pebble } from '../support/pebble.ts'
 import { freePort, startServe, type ServeProcess } from '../support/serve-process.ts'
@@ -68,20 +69,26 @@ export async function startWorld(
   }
 }
 
-/** Resolves with an open connection whose certificate is good for the name; null: it is not. */
-export async function openTo(port: number, servername: string, ca: string): Promise<TLSSocket | null> {
+/** Resolves with an open connection whose certificate is good for the name; null: it is not, for a reason in `refusals`. */
+export async function openTo(
+  port: number,
+  servername: string,
+  ca: string,
+  refusals: string[] = [],
+): Promise<TLSSocket | null> {
   const socket = connect({ host: '127.0.0.1', port, servername, ca })
   try {
     await once(socket, 'secureConnect')
     return socket
-  } catch {
+  } catch (thrown) {
+    refusals.push(errorText(thrown))
     socket.destroy()
     return null
   }
 }
 
-export async function isGood({ tlsPort, pebble }: World, name: string): Promise<string | null> {
-  const socket = await openTo(tlsPort, name, await pebble.issuer())
+export async function isGood({ tlsPort, pebble }: World, name: string, refusals?: string[]): Promise<string | null> {
+  const socket = await openTo(tlsPort, name, await pebble.issuer(), refusals)
   const serial = socket?.getPeerCertificate().serialNumber ?? null
   socket?.destroy()
   return serial
