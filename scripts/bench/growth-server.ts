@@ -8,6 +8,7 @@
  * needs is accepted right before it. Throws when a step takes much longer than it may; progress is told on stderr.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { DAY, SECOND } from '../../src/base/clock.ts'
 import { startKeepingSink, type KeepingSink } from '../../test/support/keeping-sink.ts'
 import { until } from '../../test/support/until.ts'
 import type { Zone } from '../../test/support/zone.ts'
@@ -60,7 +61,6 @@ const POSTS = 2_000
 const BATCHES_OF_A_TRY = 20
 const SHARE_OF_SPEED = 0.85
 const SPARE_SECONDS = 5
-const DAY_SECONDS = 86_400
 const TOLD_EVERY = 50
 /** As many are there for the restart: more than leaves while the process is being killed. */
 const FOR_RESTART = 5_000
@@ -155,8 +155,8 @@ async function fill(
 ): Promise<{ dueAt: number; seconds: number }> {
   const batches = Math.ceil(queued / RECIPIENTS)
   const nowSeconds = (): number => Date.now() / 1_000
-  const aTry = await postBatches(sternpost, BATCHES_OF_A_TRY, nowSeconds() + DAY_SECONDS, () => {})
-  const expected = (batches / BATCHES_OF_A_TRY) * (aTry / SHARE_OF_SPEED)
+  const tryTook = await postBatches(sternpost, BATCHES_OF_A_TRY, nowSeconds() + DAY / SECOND)
+  const expected = (batches / BATCHES_OF_A_TRY) * (tryTook / SHARE_OF_SPEED)
   const dueAt = Math.ceil(nowSeconds() + expected + SPARE_SECONDS)
   const seconds = await postBatches(sternpost, batches, dueAt, (index) => {
     if (index > 0 && index % TOLD_EVERY === 0) tell(`${index * RECIPIENTS} of ${queued} accepted`)
@@ -165,12 +165,12 @@ async function fill(
   return { dueAt: dueAt * 1_000, seconds }
 }
 
-/** Seconds that the answers to so many batches took. `sendAt`: in Unix seconds; `onBatch`: before each. */
+/** Seconds that the answers to so many batches took. `sendAt`: in Unix seconds; null: at once. `onBatch`: before each. */
 async function postBatches(
   { server, key }: Sternpost,
   batches: number,
   sendAt: number | null,
-  onBatch: (index: number) => void,
+  onBatch: (index: number) => void = () => {},
 ): Promise<number> {
   const more = sendAt === null ? {} : { send_at: Math.ceil(sendAt) }
   const batch = batchBody({ ...toDestinations, htmlBytes: bytesOf(10) }, RECIPIENTS, more)
@@ -208,7 +208,7 @@ async function writeToNewcomers({ server, key }: Sternpost, newcomers: KeepingSi
 
 /** Milliseconds from the start to the first message. `accepted`: for the sink, so far. */
 async function restart(sternpost: Sternpost, sink: Sink, accepted: number): Promise<number> {
-  if (accepted - sink.taken() < FOR_RESTART) await postBatches(sternpost, FOR_RESTART / RECIPIENTS, null, () => {})
+  if (accepted - sink.taken() < FOR_RESTART) await postBatches(sternpost, FOR_RESTART / RECIPIENTS, null)
   const { server } = sternpost
   await server.kill()
   // What was under way is at the sink by then.

@@ -198,7 +198,7 @@ t.test('rows, bytes and work end a group', async (t) => {
   t.same(sizes(bed), [2, 1], 'work')
 })
 
-/** Adds at once what notes its name as it runs, and waits for the answers; returns the names of each group. */
+/** Adds at once what notes its name as it runs, and waits for the answers; returns the names in the order in which they ran. */
 async function orderOf(bed: Bed, verbs: readonly (Partial<PendingVerb> & { name: string; takes?: number })[]) {
   const names: string[] = []
   const added = verbs.map(({ name, takes = 0, ...changes }) =>
