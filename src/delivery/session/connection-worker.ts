@@ -35,6 +35,8 @@ const TOO_LATE: SendEnd = { kind: 'returned', why: 'too-late', reason: 'its life
 /** "Must issue a STARTTLS command first" (RFC 3207 section 4). */
 const TLS_NEEDED_CODE = 530
 const LONGEST_SESSION = 5 * MINUTE // delivery/README.md "The SMTP session"
+/** A message that takes longer leaves time enough to render the one behind it. */
+const FAST_MILLISECONDS = 100
 
 interface WorkerOptions {
   tools: DeliveryTools
@@ -113,12 +115,12 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
     trials.returnAll('the connection ended before the message was ready', session?.facts ?? NO_CONNECTION)
     options.onEnd()
   }
-
   void open()
   return {
     isOpen: () => session !== undefined && !isOver,
     isBusy: () => trials.size() > 0,
     isIdle: () => session !== undefined && !isOver && trials.size() === 0,
+    isFast: () => feed?.isFast() ?? false,
     claims: trials.claims,
     where(claim: number): ThreadPlace | undefined {
       const place = trials.where(claim)
@@ -151,6 +153,7 @@ function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOpti
   let taken = 1
   let isWornOut = false
   let isOver = false
+  let isFast = false
   let idleTimer: NodeJS.Timeout | undefined
   const job: JobTools = { session, path, onEnd }
 
@@ -173,6 +176,7 @@ function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOpti
   const wearOut = (): void => void (isWornOut = true)
 
   function onEnd(trial: Trial, end: SendEnd, wasRcptSent: boolean): void {
+    isFast = tools.now() - trial.startedAt < FAST_MILLISECONDS
     trials.finish(trial, end, { wasRcptSent, session, onConfused: wearOut })
     // No row goes over it: the next connection asks for TLS again.
     if (end.kind === 'refused' && end.reply.code === TLS_NEEDED_CODE && session.facts.tls === null) wearOut()
@@ -205,6 +209,8 @@ function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOpti
     submit,
     /** Takes the row that goes behind the one under way; without any it waits, or says goodbye. */
     takeMore,
+    /** The last message was over so soon that the one behind it may not have been ready. */
+    isFast: () => isFast,
     /** Says goodbye if it waits for a row; false: it does not, or does so already. */
     retire(): boolean {
       if (isOver || trials.size() > 0 || !mayCarryMore()) return false

@@ -229,8 +229,9 @@ function feed({ workers, rows }: SiteQueue): void {
 }
 
 /**
- * One row for each connection is rendered before its turn: signing takes longer than what a connection waits for before
- * it asks for a row. Not in this turn of the event loop, at whose end connections ask for the dot marks they wait for.
+ * One row for each connection to a fast host is rendered before its turn: signing takes longer than what such a
+ * connection waits for before it asks for a row. Not in this turn of the event loop, at whose end connections ask for
+ * the dot marks they wait for.
  */
 function renderAhead(tools: DeliveryTools, sites: SiteQueues) {
   let planned: NodeJS.Immediate | undefined
@@ -249,7 +250,8 @@ function renderAhead(tools: DeliveryTools, sites: SiteQueues) {
     planned = undefined
     if (isLarge) return
     for (const { rows, workers } of sites.all()) {
-      for (const sending of rows.soon(workers.size)) sending.rendering ??= renderRow(noting, sending, '8bit')
+      const fast = [...workers].filter((worker) => worker.isFast()).length
+      for (const sending of rows.soon(fast)) sending.rendering ??= renderRow(noting, sending, '8bit')
     }
   }
 

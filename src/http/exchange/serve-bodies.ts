@@ -1,25 +1,35 @@
 /**
  * Entry of the thread that reads large request bodies and does what they ask for. What it throws is the caller's answer.
+ * When none has come for a while, it keeps only the memory that it needs for itself.
  */
 import { setImmediate } from 'node:timers/promises'
 import { parentPort, type MessagePort } from 'node:worker_threads'
 import { MOST_ATTACHMENTS } from '../../api/email.ts'
+import { SECOND } from '../../base/clock.ts'
 import { freeMemory } from '../../base/free-memory.ts'
 import { isPlainObject } from '../../base/plain-object.ts'
 import { answerThreadChannel, memoryOf, type IncomingCall } from '../../base/threads/thread-channel.ts'
-import { tidyUp } from '../../base/threads/tidy-up.ts'
+import { giveBackMemory, tidyUp } from '../../base/threads/tidy-up.ts'
 import { decodeContent } from '../../messages/accept/check-attachments.ts'
 import { LARGE_WORK, type LargeAnswer } from '../../messages/accept/request-reader.ts'
 import { canonicalDigest, readJson, type JsonDocument, type LargeBody } from './read-json.ts'
 
 /** Some ten more than the thread has without any garbage. */
 const MUCH_BYTES = 24 * 1024 * 1024
+const QUIET_FOR = 2 * SECOND
 
 /** One call after the other, and what each left is collected before the next: several at once would add up. */
 function serveBodies(port: MessagePort): void {
   let earlier = Promise.resolve()
+  let quiet: NodeJS.Timeout | undefined
   answerThreadChannel(port, (calls) => {
-    for (const call of calls) earlier = earlier.then(() => serve(call))
+    for (const call of calls) {
+      earlier = earlier.then(async () => {
+        clearTimeout(quiet)
+        await serve(call)
+        quiet = setTimeout(giveBackMemory, QUIET_FOR)
+      })
+    }
   })
 }
 
