@@ -13,7 +13,7 @@ export function durationClass(milliseconds: number): number {
 }
 
 export function addDurations(sum: DurationClasses, more: DurationClasses): void {
-  for (const [name, count] of Object.entries(more)) sum[name] = (sum[name] ?? 0) + count
+  for (const name in more) sum[name] = (sum[name] ?? 0) + (more[name] ?? 0)
 }
 
 /** The duration that this share of all did not exceed, in whole milliseconds; 0 when there are none. */

@@ -62,8 +62,8 @@ export function createIpSums() {
       const name = durationClass(milliseconds)
       durations[name] = (durations[name] ?? 0) + 1
     },
-    /** Adds sums that were made before. */
-    addSums: (sums: HourSums): void => addUp(sumsOf(hours, sums.ip, sums.isp, sums.time), sums),
+    /** Adds sums that were made before, under this name. */
+    addSums: (sums: HourSums, isp: string): void => addUp(sumsOf(hours, sums.ip, isp, sums.time), sums),
     list: (): HourSums[] => [...hours.values()],
     size: () => hours.size,
   }
@@ -76,19 +76,19 @@ export function createIpSumsWriter(database: Database) {
     insert into ip_hours (ip, hour, isp, ${COLUMNS.join(', ')})
     values (?, ?, ?, ${COLUMNS.map(() => '?').join(', ')})
     on conflict (ip, hour, isp) do update set ${additionsOf('ip_hours', COLUMNS)}`)
-  const named = (sums: HourSums): HourSums => ({ ...sums, isp: fullDays.nameOf(sums.ip, sums.isp, utcDay(sums.time)) })
+  const nameOf = ({ ip, isp, time }: HourSums): string => fullDays.nameOf(ip, isp, utcDay(time))
 
   return {
-    /** With the name under which the provider is counted, as far as that is known before it is written. */
-    named,
+    /** The name under which the provider is counted, as far as that is known before it is written. */
+    nameOf,
     write(hours: readonly HourSums[]): void {
       const days = new Map<string, Sums<string>>()
       for (const sums of hours) addUp(sumsOf(days, sums.ip, sums.isp, utcDay(sums.time)), sums)
       writeDays([...days.values()])
       const rows = new Map<string, HourSums>()
       for (const sums of hours) {
-        const { ip, isp, time } = named(sums)
-        addUp(sumsOf(rows, ip, isp, time), sums)
+        const { ip, time } = sums
+        addUp(sumsOf(rows, ip, nameOf(sums), time), sums)
         addUp(sumsOf(rows, ip, TOGETHER, time), sums)
       }
       for (const { ip, time, isp, counts } of rows.values()) {

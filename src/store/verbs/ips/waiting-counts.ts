@@ -84,7 +84,7 @@ function createAdding(database: Database): (from: number) => number {
     let taken = 0
     for (const { seq, counts } of find.all(from, MOST_WAITING)) {
       const { hours, days, slots, sent } = JSON.parse(counts) as VerbCounts
-      for (const sums of hours) ips.addSums(ipSums.named(sums))
+      for (const sums of hours) ips.addSums(sums, ipSums.nameOf(sums))
       warmup.addSums({ days, slots })
       for (const [ip, at] of sent) sentAt.set(ip, Math.max(at, sentAt.get(ip) ?? 0))
       taken = seq
