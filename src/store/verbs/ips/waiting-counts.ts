@@ -20,7 +20,7 @@ interface VerbCounts extends WarmupLists {
 }
 
 /** Rows that wait, of one verb each. */
-const MOST_WAITING = 32
+const MOST_WAITING = 64
 /** Sums that are written at once, about 5 ms: twice as many save little, and acceptances wait for all of it. */
 const MOST_SUMS = 250
 
