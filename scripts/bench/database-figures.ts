@@ -1,9 +1,13 @@
 /**
  * Counts the rows of the database that a measured server wrote, read-only and from outside.
  */
+import { createReadStream } from 'node:fs'
 import { join } from 'node:path'
+import { finished } from 'node:stream/promises'
 import Database from 'better-sqlite3'
 import pg from 'pg'
+
+const DATABASE = 'sternpost.db'
 
 export interface DatabaseFigures {
   messages: number
@@ -33,8 +37,13 @@ export async function readBackPostgres(url: string): Promise<DatabaseFigures> {
   }
 }
 
+/** Brings all of it into the system's cache, where a server that works has it. */
+export function readThrough(folder: string): Promise<void> {
+  return finished(createReadStream(join(folder, DATABASE)).resume())
+}
+
 export function readBack(folder: string): DatabaseFigures {
-  const database = new Database(join(folder, 'sternpost.db'), { readonly: true })
+  const database = new Database(join(folder, DATABASE), { readonly: true })
   const count = (query: string): number => Number(database.prepare(query).pluck().get())
   try {
     return {
