@@ -1,5 +1,5 @@
 /**
- * Counts the rows of the database that a measured server wrote, read-only and from outside.
+ * Looks at the database of a measured server, read-only and from outside: counts its rows, reads its file.
  */
 import { createReadStream } from 'node:fs'
 import { join } from 'node:path'
