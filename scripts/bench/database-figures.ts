@@ -2,12 +2,10 @@
  * Looks at the database of a measured server, read-only and from outside: counts its rows, reads its file.
  */
 import { createReadStream } from 'node:fs'
-import { join } from 'node:path'
 import { finished } from 'node:stream/promises'
 import Database from 'better-sqlite3'
 import pg from 'pg'
-
-const DATABASE = 'sternpost.db'
+import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 
 export interface DatabaseFigures {
   messages: number
@@ -39,11 +37,11 @@ export async function readBackPostgres(url: string): Promise<DatabaseFigures> {
 
 /** Brings all of it into the system's cache, where a server that works has it. */
 export function readThrough(folder: string): Promise<void> {
-  return finished(createReadStream(join(folder, DATABASE)).resume())
+  return finished(createReadStream(databasePath({ folder })).resume())
 }
 
 export function readBack(folder: string): DatabaseFigures {
-  const database = new Database(join(folder, DATABASE), { readonly: true })
+  const database = new Database(databasePath({ folder }), { readonly: true })
   const count = (query: string): number => Number(database.prepare(query).pluck().get())
   try {
     return {

