@@ -10,6 +10,7 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { NewMessage } from '../../src/store/records/accept-records.ts'
 import type { QueueKey } from '../../src/store/records/queue-records.ts'
@@ -40,16 +41,18 @@ export interface StoreGrowthRow {
   acceptMicroseconds: number
   claimMicroseconds: number
   recordMicroseconds: number
+  /** Of recordMicroseconds to those of the queue of this size to one destination. */
+  recordRatio: number
   fileMegabytes: number
 }
 
-const SMALL = 10_000
+const SMALL = 20_000
 const DESTINATIONS = 5_000
 const IPS = 64
-/** The host's speed varies: each queue is measured so many times, in turns, and the medians are compared. */
-const TURNS = 10
-/** In all turns together fewer than SMALL. */
-const PER_TURN = 900
+/** The host's speed varies: each queue is measured so many times, in turns, and each turn is compared by itself. */
+const TURNS = 15
+/** One in which sums are written: so many messages are in the records that wait for it. In all turns fewer than SMALL. */
+const PER_TURN = 1_280
 const PER_REQUEST = 1_000
 /** Counted while the dispatcher drained 5,000 destinations: 17 keys and 33 rows in a claim, 19 outcomes in a record. */
 const CLAIM_AT_ONCE = 32
@@ -76,9 +79,10 @@ export async function measureStoreGrowth(most: number, tell: TellProgress): Prom
     for (const { folder } of queues) await readThrough(dataIn(folder))
     for (let turn = 0; turn < TURNS; turn += 1) {
       tell(`the store's verbs, turn ${turn + 1} of ${TURNS}`)
-      for (const queue of queues) queue.costs.push(await measureTurn(queue))
+      // The system still writes what the one before left: each is that one as often as the other.
+      for (const queue of turn % 2 === 0 ? queues : queues.toReversed()) queue.costs.push(await measureTurn(queue))
     }
-    return queues.map(rowOf)
+    return queues.map((queue) => rowOf(queue, queues.find(({ queued }) => queued === queue.queued) ?? queue))
   } finally {
     for (const { store, folder } of queues) {
       await store.close()
@@ -97,6 +101,8 @@ interface Queue {
   epoch: number
   /** Destination whose turn it is to be claimed: each has what its share of the queue is once. */
   nextKey: number
+  /** Moves all from the write-ahead log into the database; returns the microseconds it took. */
+  moveLog: () => number
   costs: Costs[]
 }
 
@@ -112,7 +118,8 @@ async function makeQueue(queued: number, destinations: number, ips: number): Pro
   const { store } = await openTestStore(locationIn(folder, { pageCacheBytes: PAGE_CACHE }))
   const now = Date.now()
   const { epoch } = await store.beginEpoch(now, now)
-  const queue: Queue = { queued, destinations, ips, folder, store, now, epoch, nextKey: 0, costs: [] }
+  const moveLog = createLogMove(databasePath({ folder: dataIn(folder) }))
+  const queue: Queue = { queued, destinations, ips, folder, store, now, epoch, nextKey: 0, moveLog, costs: [] }
   await store.addWebhookEndpoint(webhookEndpoint())
   await store.assignRoutes(
     Array.from({ length: destinations }, (_, index) => ({
@@ -129,16 +136,18 @@ async function makeQueue(queued: number, destinations: number, ips: number): Pro
 
 /** What is accepted is of another stream than what is claimed, and stays. */
 async function measureTurn(queue: Queue): Promise<Costs> {
-  const accept = await cost(() => acceptSingles(queue))
+  queue.moveLog()
+  const accept = await cost(queue, () => acceptSingles(queue))
   let claimed: ClaimedMessage[] = []
-  const claim = await cost(async () => {
+  const claim = await cost(queue, async () => {
     claimed = await claimAll(queue, PER_TURN)
   })
-  const record = await cost(() => recordAll(queue, claimed))
+  const record = await cost(queue, () => recordAll(queue, claimed))
   return { accept: accept / PER_TURN, claim: claim / claimed.length, record: record / claimed.length }
 }
 
-function rowOf({ queued, destinations, ips, folder, costs }: Queue): StoreGrowthRow {
+function rowOf({ queued, destinations, ips, folder, costs }: Queue, { costs: toOne }: Queue): StoreGrowthRow {
+  const ratios = costs.map(({ record }, turn) => record / (toOne[turn]?.record ?? Number.NaN))
   const middle = (verb: keyof Costs): number => threeDigits(median(costs.map((each) => each[verb])))
   return {
     queued,
@@ -147,17 +156,30 @@ function rowOf({ queued, destinations, ips, folder, costs }: Queue): StoreGrowth
     acceptMicroseconds: middle('accept'),
     claimMicroseconds: middle('claim'),
     recordMicroseconds: middle('record'),
+    recordRatio: threeDigits(median(ratios)),
     fileMegabytes: Math.round(statSync(databasePath({ folder: dataIn(folder) })).size / MEGABYTE),
   }
 }
 
 const dataIn = (folder: string): string => join(folder, 'data')
 
-/** Microseconds of the store threads; only one of them works. */
-async function cost(work: () => Promise<void>): Promise<number> {
+/** Microseconds of the store threads, of which only one works, and of moving the rest of the log that the work leaves. */
+async function cost({ moveLog }: Queue, work: () => Promise<void>): Promise<number> {
   const before = threadCpuSeconds(process.pid)['store'] ?? Number.NaN
   await work()
-  return ((threadCpuSeconds(process.pid)['store'] ?? Number.NaN) - before) * 1_000_000
+  return ((threadCpuSeconds(process.pid)['store'] ?? Number.NaN) - before) * 1_000_000 + moveLog()
+}
+
+/** By a connection of its own: the store moves a part of the log at a time, and the next verb would pay for the last. */
+function createLogMove(path: string): () => number {
+  const database = new Sqlite(path)
+  const move = database.prepare('pragma wal_checkpoint(passive)')
+  return () => {
+    const before = process.threadCpuUsage()
+    move.get()
+    const { user, system } = process.threadCpuUsage(before)
+    return user + system
+  }
 }
 
 function domainOf(index: number): string {
@@ -208,6 +230,7 @@ async function claimAll(queue: Queue, most: number): Promise<ClaimedMessage[]> {
       limit: CLAIM_AT_ONCE / keys,
     }))
     const { messages } = await store.claimDue({ now: now + 1, epoch, leaseUntil: now + LEASE, asks })
+    if (messages.length === 0) throw new Error(`a queue of ${queue.queued} is too short; --stored must be more`)
     claimed.push(...messages)
   }
   return claimed

@@ -41,7 +41,7 @@ export const USAGE = `npm run bench -- [options]
   --only LIST    of ${PARTS.join(', ')}; default ${USUAL_PARTS.join(',')}
   --latency      only the delay proxy: 50 ms round trip, 1,000 connections
   --engines      only the whole way on SQLite and on PostgreSQL, in turns
-  --growth       only growth: 10,000 and 1,000,000 queued (--stored), 5,000 destinations, 64 IPs, choosing an IP
+  --growth       only growth: 20,000 and 1,000,000 queued (--stored), 5,000 destinations, 64 IPs, choosing an IP
   --console      only the console in Debian's Chromium, beside 1,000,000 messages (--stored)
   --profile      only the CPU profile of the whole way, by stage
   --messages N   of one run, default 3000        --clients N  that post at once, default 50

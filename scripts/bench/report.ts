@@ -109,7 +109,7 @@ function printHeld(what: string, { connections, allowed, destinations, megabytes
 export function printGrowth({ store, serve, choosing }: GrowthFigures): void {
   print('CPU of the store thread, microseconds for a message')
   printTable(
-    ['queued', 'destinations', 'IPs', 'accept', 'claim', 'record', 'file MB'],
+    ['queued', 'destinations', 'IPs', 'accept', 'claim', 'record', 'ratio', 'file MB'],
     store.map((row) => [
       row.queued,
       row.destinations,
@@ -117,6 +117,7 @@ export function printGrowth({ store, serve, choosing }: GrowthFigures): void {
       row.acceptMicroseconds,
       row.claimMicroseconds,
       row.recordMicroseconds,
+      row.recordRatio.toFixed(2),
       row.fileMegabytes,
     ]),
   )
