@@ -1,12 +1,12 @@
 import { createServer, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { HostTls } from '../../src/delivery/protocol/host-tls.ts'
 import { NO_CONNECTION } from '../../src/delivery/protocol/try-result.ts'
 import { createHostMemory } from '../../src/delivery/session/open-connection.ts'
 import type { Opened } from '../../src/delivery/session/smtp-session.ts'
-import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
+import { scriptedMx, selfSigned, type ScriptedMx } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { hostOf, keysUpTo, pathTo, recipients } from './path-kit.ts'
 import { BYTES, ENVELOPE, mx, OPPORTUNISTIC, REQUIRED } from './session-kit.ts'
@@ -432,6 +432,21 @@ t.test('drain lets the message under way finish, abort the one past its dot', as
   t.equal(server.messages.length, 1)
 })
 
+/** A path to a host that falls silent, with rows enough; `passes`: milliseconds from one look at the clock to the next. */
+function silentPath(t: Test, server: ScriptedMx, size: number, passes: number) {
+  const rendered: number[] = []
+  let now = 0
+  const path = pathTo(t, server, {
+    async render({ key }) {
+      rendered.push(key)
+      return { envelope: { ...ENVELOPE, to: `${key}@example.test` }, bytes: Buffer.alloc(size, 'x') }
+    },
+    now: () => (now += passes),
+  })
+  path.add(keysUpTo(40), { plan: { connections: 1, inFlight: 8 } })
+  return { rendered, sender: path.sender }
+}
+
 t.test('one message is rendered ahead where the host is fast, but no large one', async (t) => {
   for (const { size, passes, ahead } of [
     { size: 1_000, passes: 0, ahead: 1 },
@@ -439,20 +454,29 @@ t.test('one message is rendered ahead where the host is fast, but no large one',
     { size: 2 ** 21, passes: 0, ahead: 0 },
   ]) {
     const server = await mx(t, { script: { dot: ['250 ok', 'silence'] } })
-    const rendered: number[] = []
-    let now = 0
-    const path = pathTo(t, server, {
-      async render({ key }) {
-        rendered.push(key)
-        return { envelope: { ...ENVELOPE, to: `${key}@example.test` }, bytes: Buffer.alloc(size, 'x') }
-      },
-      now: () => (now += passes),
-    })
-    path.add(keysUpTo(6), { plan: { connections: 1 } })
+    const { rendered, sender } = silentPath(t, server, size, passes)
     await until('the dot of the second is out', () => server.messages.length > 1)
     await sleep(50)
     t.strictSame(rendered, keysUpTo(3 + ahead), `${size} bytes, ${passes} ms`)
-    path.sender.abort()
+    sender.abort()
+  }
+})
+
+t.test('as many are rendered ahead as a flight may have, of 1 MiB together', async (t) => {
+  // The careful one, the one that flies alone, eight in flight, and the one behind them.
+  const taken = 11
+  for (const { size, passes, ahead } of [
+    { size: 1_000, passes: 0, ahead: 8 },
+    { size: 1_000, passes: SECOND, ahead: 0 },
+    { size: 2 ** 18, passes: 0, ahead: 4 },
+  ]) {
+    const bdat = ['250 ok', 'silence']
+    const server = await mx(t, { extensions: ['PIPELINING', 'CHUNKING'], script: { bdat } })
+    const { rendered, sender } = silentPath(t, server, size, passes)
+    await until('those of the flight are rendered', () => rendered.length >= taken)
+    await sleep(50)
+    t.strictSame(rendered, keysUpTo(taken + ahead), `${size} bytes, ${passes} ms`)
+    sender.abort()
   }
 })
 

@@ -120,7 +120,7 @@ export function startWorker(first: RowToSend, options: WorkerOptions) {
     isOpen: () => session !== undefined && !isOver,
     isBusy: () => trials.size() > 0,
     isIdle: () => session !== undefined && !isOver && trials.size() === 0,
-    isFast: () => feed?.isFast() ?? false,
+    ahead: () => feed?.ahead() ?? 0,
     claims: trials.claims,
     where(claim: number): ThreadPlace | undefined {
       const place = trials.where(claim)
@@ -209,8 +209,8 @@ function createRowFeed(session: SmtpSession, trials: RowTrials, path: WorkerOpti
     submit,
     /** Takes the row that goes behind the one under way; without any it waits, or says goodbye. */
     takeMore,
-    /** The last message was over so soon that the one behind it may not have been ready. */
-    isFast: () => isFast,
+    /** Rows to render before their turn: the last message was over so soon that those behind it may not have been ready. */
+    ahead: () => (isFast ? session.mostTaken() - 1 : 0),
     /** Says goodbye if it waits for a row; false: it does not, or does so already. */
     retire(): boolean {
       if (isOver || trials.size() > 0 || !mayCarryMore()) return false

@@ -50,7 +50,7 @@ const LIMIT_HOLDS = MINUTE
 /** So many connections for sites with urgent mail, then one for the site that waits the longest. */
 const URGENT_TURNS = 4
 const CONNECTION_BURST = 3 // egress/README.md "Rates"
-/** Larger messages are rendered when their turn comes: in memory two for each connection are enough of them. */
+/** For one connection. Larger messages are rendered when their turn comes: in memory two for each are enough of them. */
 const MOST_BYTES_AHEAD = 2 ** 20
 const REAL_TIME = { now: () => performance.now() }
 
@@ -229,29 +229,29 @@ function feed({ workers, rows }: SiteQueue): void {
 }
 
 /**
- * One row for each connection to a fast host is rendered before its turn: signing takes longer than what such a
- * connection waits for before it asks for a row. Not in this turn of the event loop, at whose end connections ask for
- * the dot marks they wait for.
+ * For each connection to a fast host, as many rows as it may have under way are rendered before their turn: signing
+ * takes longer than what such a connection waits for before it asks for them. Not in this turn of the event loop, at
+ * whose end connections ask for the dot marks they wait for.
  */
 function renderAhead(tools: DeliveryTools, sites: SiteQueues) {
   let planned: NodeJS.Immediate | undefined
-  /** The last message was. */
-  let isLarge = false
+  /** The last message had so many. */
+  let bytes = 0
   const noting: DeliveryTools = {
     ...tools,
     async render(row, form) {
       const message = await tools.render(row, form)
-      isLarge = message.bytes.length > MOST_BYTES_AHEAD
+      bytes = message.bytes.length
       return message
     },
   }
 
   function renderNow(): void {
     planned = undefined
-    if (isLarge) return
+    const most = Math.floor(MOST_BYTES_AHEAD / bytes)
     for (const { rows, workers } of sites.all()) {
-      const fast = [...workers].filter((worker) => worker.isFast()).length
-      for (const sending of rows.soon(fast)) sending.rendering ??= renderRow(noting, sending, '8bit')
+      const ahead = [...workers].reduce((sum, worker) => sum + Math.min(worker.ahead(), most), 0)
+      for (const sending of rows.soon(ahead)) sending.rendering ??= renderRow(noting, sending, '8bit')
     }
   }
 

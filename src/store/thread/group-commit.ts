@@ -64,7 +64,7 @@ const REST_MILLISECONDS = 50
 /** So many messages are accepted in about 2 ms. */
 const MOST_URGENT_ROWS = 16
 /** Of the time under load, the groups take one part in so many, unless the linger time is shorter. */
-const TIMES_A_GROUP = 4
+const TIMES_A_GROUP = 2
 
 export type GroupCommit = ReturnType<typeof createGroupCommit>
 
