@@ -84,7 +84,8 @@ export async function measureStoreGrowth(most: number, tell: TellProgress): Prom
     }
     return queues.map((queue) => rowOf(queue, queues.find(({ queued }) => queued === queue.queued) ?? queue))
   } finally {
-    for (const { store, folder } of queues) {
+    for (const { store, folder, log } of queues) {
+      log.close()
       await store.close()
       rmSync(folder, { recursive: true, force: true })
     }
@@ -101,8 +102,7 @@ interface Queue {
   epoch: number
   /** Destination whose turn it is to be claimed: each has what its share of the queue is once. */
   nextKey: number
-  /** Moves all from the write-ahead log into the database; returns the microseconds it took. */
-  moveLog: () => number
+  log: ReturnType<typeof openLog>
   costs: Costs[]
 }
 
@@ -118,8 +118,8 @@ async function makeQueue(queued: number, destinations: number, ips: number): Pro
   const { store } = await openTestStore(locationIn(folder, { pageCacheBytes: PAGE_CACHE }))
   const now = Date.now()
   const { epoch } = await store.beginEpoch(now, now)
-  const moveLog = createLogMove(databasePath({ folder: dataIn(folder) }))
-  const queue: Queue = { queued, destinations, ips, folder, store, now, epoch, nextKey: 0, moveLog, costs: [] }
+  const log = openLog(databasePath({ folder: dataIn(folder) }))
+  const queue: Queue = { queued, destinations, ips, folder, store, now, epoch, nextKey: 0, log, costs: [] }
   await store.addWebhookEndpoint(webhookEndpoint())
   await store.assignRoutes(
     Array.from({ length: destinations }, (_, index) => ({
@@ -136,7 +136,7 @@ async function makeQueue(queued: number, destinations: number, ips: number): Pro
 
 /** What is accepted is of another stream than what is claimed, and stays. */
 async function measureTurn(queue: Queue): Promise<Costs> {
-  queue.moveLog()
+  queue.log.move()
   const accept = await cost(queue, () => acceptSingles(queue))
   let claimed: ClaimedMessage[] = []
   const claim = await cost(queue, async () => {
@@ -164,21 +164,25 @@ function rowOf({ queued, destinations, ips, folder, costs }: Queue, { costs: toO
 const dataIn = (folder: string): string => join(folder, 'data')
 
 /** Microseconds of the store threads, of which only one works, and of moving the rest of the log that the work leaves. */
-async function cost({ moveLog }: Queue, work: () => Promise<void>): Promise<number> {
+async function cost({ log }: Queue, work: () => Promise<void>): Promise<number> {
   const before = threadCpuSeconds(process.pid)['store'] ?? Number.NaN
   await work()
-  return ((threadCpuSeconds(process.pid)['store'] ?? Number.NaN) - before) * 1_000_000 + moveLog()
+  return ((threadCpuSeconds(process.pid)['store'] ?? Number.NaN) - before) * 1_000_000 + log.move()
 }
 
 /** By a connection of its own: the store moves a part of the log at a time, and the next verb would pay for the last. */
-function createLogMove(path: string): () => number {
+function openLog(path: string) {
   const database = new Sqlite(path)
   const move = database.prepare('pragma wal_checkpoint(passive)')
-  return () => {
-    const before = process.threadCpuUsage()
-    move.get()
-    const { user, system } = process.threadCpuUsage(before)
-    return user + system
+  return {
+    /** Moves all of it into the database; returns the microseconds it took. */
+    move(): number {
+      const before = process.threadCpuUsage()
+      move.get()
+      const { user, system } = process.threadCpuUsage(before)
+      return user + system
+    },
+    close: (): void => void database.close(),
   }
 }
 
