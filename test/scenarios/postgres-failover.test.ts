@@ -57,6 +57,12 @@ async function failOver(t: Test, random: ReturnType<typeof randomSource>): Promi
   await sleep(BEFORE)
   clearInterval(keepAlive)
   await settle(t, { ...cluster, postgres: standby }, loads)
+  const logged = cluster.nodes.flatMap(({ server }) => server.log().map(({ msg }) => String(msg)))
+  t.strictSame(
+    logged.filter((text) => text.includes('older copy')),
+    [],
+    'nobody lacks a commit of its own',
+  )
   t.comment(`exit codes: ${cluster.nodes.map(({ server }) => server.exitCode()).join(', ')}`)
 
   await primary.start()

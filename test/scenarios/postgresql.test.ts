@@ -70,6 +70,7 @@ t.test('a server on PostgreSQL keeps what it accepted', { skip: skipWithoutPostg
   const second = await send('at its dot')
   await until('the second waits for the answer to its dot', () => mx.messages.length === 2, DEADLINE)
   await server.kill()
+  const copy = await until('sessions have ended', () => cluster.createDatabase(database).catch(() => null), DEADLINE)
   await server.start()
   await until('the webhook of the second', () => told(second, 'email.delivered'), DEADLINE)
   const found = await api.get(`/email/${second}`)
@@ -105,6 +106,25 @@ t.test('a server on PostgreSQL keeps what it accepted', { skip: skipWithoutPostg
     [{}],
     'nothing to complain of',
   )
+
+  await cluster.query('update nodes set beat_at = beat_at - 3600000', copy)
+  writeFileSync(urlFile, cluster.url(copy))
+  await server.start()
+  const complaints = server.log().filter(({ level }) => level === 'error')
+  t.match(complaints, [{ msg: /older copy.*1 messages are held/ }])
+  t.match((await api.get(`/email/${second}`)).body, { data: { state: 'queued' } })
+  t.match(await command('queue', 'release', '--held'), { text: /1 message/ })
+  const third = await send('new mail flows')
+  await until('the webhook of the third', () => told(third, 'email.delivered'), DEADLINE)
+  t.equal(mx.messages.length, 4, 'nothing went out again')
+  t.match(await command('restore', '--as-of', '1h'), { code: 75, text: /another Sternpost works with this database/ })
+  t.equal(await server.stop(), 0)
+  const restored = await command('restore', '--as-of', '1h')
+  t.match(restored, { code: 0, text: /1 messages are held[^]*sternpost queue release[^]*1 of them were held before/ })
+  t.match(await command('restore'), { code: 64, text: /--as-of TIME/ })
+  t.match(await command('restore', archive, '--as-of', '1h'), { code: 64, text: /leave out the file/ })
+  t.match(await command('restore', '--as-of', '2999-01-01'), { code: 64, text: /in the future/ })
+  writeFileSync(urlFile, cluster.url(database))
 
   await cluster.kill()
   const refused = await server.start().catch((thrown: unknown) => String(thrown))

@@ -55,16 +55,19 @@ export interface OpenedStore {
   metrics: Metrics
   /** Reasons that `onDeath` was told. */
   deaths: Error[]
+  /** Lines of the log, from `error` on. */
+  errors: string[]
 }
 
 export async function openTestStore(location: StoreLocation): Promise<OpenedStore> {
   const metrics = createMetrics()
   const deaths: Error[] = []
+  const errors: string[] = []
   const store = await openStore({
     location,
     metrics,
-    logger: createLogger({ level: 'silent' }),
+    logger: createLogger({ level: 'error', write: (line) => errors.push(line) }),
     onDeath: (reason) => deaths.push(reason),
   })
-  return { store, metrics, deaths }
+  return { store, metrics, deaths, errors }
 }

@@ -40,6 +40,6 @@ function openWriter(t: Test) {
     close: () => {},
   }
   const rowNumbers: RowNumbers = { keyOf: () => undefined, beginAfter: () => {}, next: () => 1, taken: () => null }
-  const writer = createWritingDatabase({ wire, rowNumbers, nodeId: 'a', erasureKey: undefined })
+  const writer = createWritingDatabase({ wire, rowNumbers, nodeId: 'a', erasureKey: undefined, onCommit: () => {} })
   return { sent, run: (sql: string, ...values: unknown[]) => writer.prepare(sql).run(...values) }
 }

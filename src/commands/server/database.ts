@@ -3,8 +3,8 @@
  *
  * `restore` puts a backup or a snapshot in its place (systemd/README.md "Restore"): the database that is there is moved
  * aside, never deleted; without --yes nothing is done. `migrate` and `verify` look after its schema and its soundness
- * (store/README.md "Migrations"); `migrate --check` only reads, also beside a running server; for `migrate --to` see
- * `move.ts`.
+ * (store/README.md "Migrations"); `migrate --check` only reads, also beside a running server. For `restore --as-of` see
+ * `hold-copy.ts`, for `migrate --to` `move.ts`.
  */
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
@@ -24,7 +24,7 @@ import { byteText, linesText, localTime, printable, sheetText } from '../shared/
 import { addLocalVerb, CONFIG_FLAG, withOutputFlags } from '../shared/verb.ts'
 
 type Flags = OutputFlags & { config?: string }
-type RestoreFlags = Flags & { keepAllowance?: boolean; migrate?: boolean; yes?: boolean }
+type RestoreFlags = Flags & { asOf?: string; keepAllowance?: boolean; migrate?: boolean; yes?: boolean }
 
 const OTHERS_AND_GROUP = 0o077
 const SINCE_THEN = `Complaints, opt-outs, bounces and revoked keys of since then come along where they can be read. All else is as it was:
@@ -32,9 +32,10 @@ people, domains, webhooks and entries of the suppression list that were removed 
 
 export function addRestoreCommand(program: Command): void {
   const verb = program
-    .command('restore <file>')
+    .command('restore [file]')
     .description('put a backup in the place of the database, with the server stopped; restored mail is held')
     .option(...CONFIG_FLAG)
+    .option('--as-of <time>', 'PostgreSQL, restored by its own tools: hold the mail of this copy, made at this time')
     .option('--keep-allowance', "today's warmup allowance stays as it was in the backup")
     .option('--migrate', 'also a snapshot of before an upgrade: bring it to the schema of this program again')
     .option('--yes', 'also where there is a database: it is moved aside')
@@ -47,7 +48,13 @@ export function addRestoreCommand(program: Command): void {
     .action(restore)
 }
 
-function restore(file: string, flags: RestoreFlags): void {
+async function restore(file: string | undefined, flags: RestoreFlags): Promise<void> {
+  if (flags.asOf !== undefined) {
+    if (file !== undefined) throw misuse('--as-of: PostgreSQL restores its database itself; leave out the file')
+    const { holdCopy } = await import('./hold-copy.ts')
+    return holdCopy(flags.asOf, serverSettings(flags), flags)
+  }
+  if (file === undefined) throw misuse('name the file of the backup, or for a database in PostgreSQL --as-of TIME')
   const location = dataLocation(flags)
   withBackupErrors(() => offline.factsOfBackup(resolve(file)))
   const before = flags.migrate === true ? null : offline.schemaBeforeUpgrade(file)

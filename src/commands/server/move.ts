@@ -31,10 +31,10 @@ export async function moveTo(
   let moved: Moved
   try {
     if (target === 'sqlite') {
-      const from = postgresLocationFor(server, required(configured))
+      const from = postgresLocationFor(server, requiredUrl(configured))
       moved = await offline.moveToFile({ from, to: file, now: Date.now(), onProgress })
     } else {
-      const url = target === 'postgres' ? required(configured) : urlIn(target)
+      const url = target === 'postgres' ? requiredUrl(configured) : urlIn(target)
       offline.requireDatabase(file.folder)
       moved = await offline.moveData({ from: file, to: postgresLocationFor(server, url), onProgress })
     }
@@ -70,7 +70,7 @@ function textOf(file: string): string {
   }
 }
 
-function required(url: string | null): string {
+export function requiredUrl(url: string | null): string {
   if (url === null || url === '') throw new ProcessExit(EXIT.configuration, NO_URL)
   return url
 }

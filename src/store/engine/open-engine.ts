@@ -39,6 +39,8 @@ export interface OpenEngine {
   isDamage(thrown: unknown): boolean
   /** A group of verbs that has worked for so long ends. */
   mostWorkMilliseconds: number
+  /** What somebody has to know of what was opened; left out or null: nothing. */
+  warning?: string | null
   /** For the log: how it is kept. */
   facts: Record<string, string | number>
   close(): void

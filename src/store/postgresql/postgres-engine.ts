@@ -1,12 +1,13 @@
 /**
  * PostgreSQL as the thread of the store works with it. Throws ProcessExit: 75 when the server does not answer or another
  * process works with this database, 78 when it is not one that mail may be trusted to, or its schema is newer, 74 when it
- * is empty where there was data, or that there is some cannot be noted.
+ * is empty where there was data, or that there is some cannot be noted. The mail of an older copy is settled before
+ * anything else is asked (older-copy.ts).
  */
 import type { MessagePort } from 'node:worker_threads'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import type { OpenEngine } from '../engine/open-engine.ts'
-import { noteData } from '../made-mark.ts'
+import { notedCommit, openCommitNotes, type CommitNotes } from '../made-mark.ts'
 import type { PostgresLocation } from '../store-location.ts'
 import {
   DatabaseAway,
@@ -18,6 +19,7 @@ import {
 } from './blocking-wire.ts'
 import { ALONE, NOT_TRUSTED } from './connection.ts'
 import { migrate } from './migrate.ts'
+import { holdCopy, settleOlderCopy, type HeldCopy } from './older-copy.ts'
 import { askOnce, createPostgresDatabase } from './postgres-database.ts'
 import { createRowNumbers } from './row-numbers.ts'
 import { createStatementQueue } from './statement-queue.ts'
@@ -42,13 +44,34 @@ const MISTAKE = new RegExp(`^(?:28|3D000|42501|${NOT_TRUSTED})`)
 
 /** `notes`: where EngineNotes go; null: nowhere. */
 export function openPostgresEngine(location: PostgresLocation, notes: MessagePort | null): OpenEngine {
+  const { markFolder, nodeId = ALONE } = location
+  return withWire(location, notes, (wire, facts) => {
+    const warning = markFolder === undefined ? null : settleOlderCopy(wire, notedCommit(markFolder))
+    const commitNotes = markFolder === undefined ? null : openCommitNotes(markFolder, nodeId)
+    return { ...createEngine(wire, location, facts, commitNotes), warning }
+  })
+}
+
+/** Of a database that PostgreSQL's own tools have restored, and nobody works with. Times are Unix milliseconds. */
+export function holdMailOfCopy(location: PostgresLocation, copiedAt: number, now: number): HeldCopy {
+  return withWire(location, null, (wire) => {
+    const held = holdCopy(wire, copiedAt, now)
+    wire.close()
+    return held
+  })
+}
+
+/** The database is there, in this program's schema. A wire whose work failed is closed. */
+function withWire<Result>(
+  location: PostgresLocation,
+  notes: MessagePort | null,
+  work: (wire: BlockingWire, facts: OpenEngine['facts']) => Result,
+): Result {
   const wire = openBlockingWire(location, notes)
   try {
     const facts = checkServer(wire)
     const schema_version = migrate(wire, location.markFolder)
-    const engine = createEngine(wire, location, { ...facts, schema_version })
-    if (location.markFolder !== undefined) noteData(location.markFolder)
-    return engine
+    return work(wire, { ...facts, schema_version })
   } catch (thrown) {
     wire.close()
     if (!(thrown instanceof DatabaseAway)) throw thrown
@@ -62,10 +85,17 @@ function createEngine(
   wire: BlockingWire,
   { nodeId = ALONE, erasureKey }: PostgresLocation,
   facts: OpenEngine['facts'],
+  commitNotes: CommitNotes | null,
 ): OpenEngine {
   askOnce(wire, ENTER_NODE, [nodeId])
   const rowNumbers = createRowNumbers(wire)
-  const writer = createWritingDatabase({ wire, rowNumbers, nodeId, erasureKey })
+  const writer = createWritingDatabase({
+    wire,
+    rowNumbers,
+    nodeId,
+    erasureKey,
+    onCommit: (number) => commitNotes?.note(number),
+  })
   const reader = createPostgresDatabase({ queue: createStatementQueue(wire, 'read'), rowNumbers, erasureKey })
   const findSize = reader.prepare<[], Record<string, number>>(FIND_SIZE).pluck()
   return {
@@ -85,7 +115,10 @@ function createEngine(
     wasCommitted: writer.wasCommitted,
     mostWorkMilliseconds: MOST_WORK_MILLISECONDS,
     facts,
-    close: wire.close,
+    close() {
+      wire.close()
+      commitNotes?.close()
+    },
   }
 }
 

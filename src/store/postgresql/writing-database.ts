@@ -34,6 +34,8 @@ interface WritingOptions {
   rowNumbers: RowNumbers
   nodeId: string
   erasureKey: Uint8Array | undefined
+  /** It happened; with its number. */
+  onCommit(number: number): void
 }
 
 const NOTHING: RunResult = { changes: 0, lastInsertRowid: 0 }
@@ -136,7 +138,7 @@ function createTransaction(queue: StatementQueue, { wire: { granted }, rowNumber
 /** `leave`: the transaction is over. */
 function createCommits(
   queue: StatementQueue,
-  { wire: { granted }, rowNumbers, nodeId }: WritingOptions,
+  { wire: { granted }, rowNumbers, nodeId, onCommit }: WritingOptions,
   leave: () => void,
 ) {
   // Of this process alone: another one may have counted as far.
@@ -154,6 +156,7 @@ function createCommits(
       try {
         queue.flush()
         granted.lastCommit = lastCommit = commits
+        onCommit(commits)
       } catch (thrown) {
         if (thrown instanceof ConnectionLost) lost = { commit: commits, thrown }
         throw thrown

@@ -16,7 +16,7 @@ async function startStoreThread(port: MessagePort, data: StoreThreadData): Promi
     const engine = await openEngine(data.location, data.notes)
     refuseUnfinishedMove(engine)
     const verbs = serveVerbs(engine, data.verbs, data.location)
-    tell({ kind: 'opened', facts: engine.facts, verbs })
+    tell({ kind: 'opened', facts: engine.facts, warning: engine.warning ?? null, verbs })
   } catch (thrown) {
     const exitCode = thrown instanceof ProcessExit ? thrown.exitCode : EXIT.disk
     tell({ kind: 'refused', exitCode, sentence: errorText(thrown) })

@@ -13,7 +13,7 @@ export interface StoreThreadData {
 }
 
 export type StoreThreadMessage =
-  | { kind: 'opened'; facts: Record<string, string | number>; verbs: string[] }
+  | { kind: 'opened'; facts: Record<string, string | number>; warning: string | null; verbs: string[] }
   | { kind: 'refused'; exitCode: number; sentence: string }
 
 /** The call that ends the thread; all others are verbs of `verbs.ts`. */

@@ -46,9 +46,10 @@ export async function openThreadedStore(options: OpenStoreOptions): Promise<Stor
   const refusal = createRefusal(options)
   const heard = { away: absence.hear, refusal: refusal.hear }
   notes.port1.on('message', ({ kind, reason }: EngineNote) => heard[kind](reason))
-  const { facts, verbs } = await hearThread(worker, exited)
+  const { facts, warning, verbs } = await hearThread(worker, exited)
   state = 'open'
   options.logger.info(facts, 'store opened')
+  if (warning !== null) options.logger.error(warning)
 
   const ask: ThreadChannel['call'] = (...asked) => {
     const problem = state === 'closing' ? storeClosed() : absence.error()

@@ -1,0 +1,2 @@
+/** What `sternpost restore --as-of` does. */
+export { holdMailOfCopy } from '../postgresql/postgres-engine.ts'
